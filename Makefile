@@ -1,0 +1,44 @@
+# Programs that the tests run, as command:package. Missing ones are installed with apt-get.
+TEST_PROGRAMS = \
+	strace:strace \
+	unshare:util-linux
+
+BIN = .venv/bin
+
+.PHONY: help demo test check sync bench clean
+
+help:
+	@echo "make demo    see it work, on an embedded store in a temporary folder"
+	@echo "make test    run the tests (ARGS='-k name' passes options to pytest)"
+	@echo "make check   formatting, lint, types, and that the blocking code matches the asyncio code"
+	@echo "make sync    generate the blocking code from the asyncio code"
+	@echo "make bench   measure"
+	@echo "make clean   remove what the others made"
+
+demo:
+	@tools/setup
+	@tools/demo.sh
+
+test:
+	@tools/need $(TEST_PROGRAMS)
+	@tools/setup dev
+	@$(BIN)/python -m pytest $(ARGS)
+
+check:
+	@tools/setup dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python tools/unasync.py --check
+
+sync:
+	@tools/setup dev
+	@$(BIN)/python tools/unasync.py
+
+bench:
+	@tools/setup bench
+	@$(BIN)/python -m bench $(ARGS)
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

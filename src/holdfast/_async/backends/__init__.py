@@ -1,0 +1,1 @@
+"""One adapter for each kind of store; `..contract` says what each has to do."""

@@ -1,0 +1,183 @@
+"""`sqlite:///path`: the adapter to the embedded store.
+
+Its calls block for some ten microseconds, or as long as the disk takes; so asyncio makes them on a
+thread of its own. A waiter is woken by a datagram; the first in line also watches the holder's
+process, to ask again the moment it dies.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from ... import checks, guarantees
+from ..._runtime.aio import Poller, Worker
+from ...clock import BootClock
+from ...embedded import place
+from ...embedded.store import Store
+from ...ledger import CLAIM_WINDOW, HEARTBEAT, Ask, Claim, Entry
+from ...model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
+from ...urls import Target, merge_options
+from ..contract import Backend, Ticket
+
+if TYPE_CHECKING:
+    from ...embedded.mailbox import Mailbox
+
+_SEPARATOR = "\x1f"  # which no name can hold
+
+
+def prepare(
+    target: Target, namespace: str, options: dict[str, Any]
+) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
+    """Check everything that can be checked without opening; answers how to open."""
+    known = {"heartbeat": HEARTBEAT, "claim_window": CLAIM_WINDOW}
+    settings = merge_options(target, options, known)
+    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
+    claim_window = checks.ttl(settings["claim_window"], "claim_window")
+    path = place.path_of_url(f"sqlite://{target.rest}")
+    place.refuse_unsuitable(path)
+    return guarantees.SQLITE, lambda: SqliteBackend(path, namespace, heartbeat, claim_window)
+
+
+class SqliteBackend:
+    guarantees = guarantees.SQLITE
+
+    def __init__(self, path: str, namespace: str, heartbeat: float, claim_window: float) -> None:
+        self._path = path
+        self._prefix = namespace + _SEPARATOR
+        self.clock = BootClock()
+        self.heartbeat = heartbeat
+        self.claim_window = claim_window
+        self._worker = Worker("holdfast-sqlite")
+        self._poller = Poller("holdfast-wakeups")
+        self._mailbox: Mailbox | None = None
+        self._tickets: WeakValueDictionary[str, Ticket] = WeakValueDictionary()
+        self._watches: dict[str, dict[str, int]] = {}
+        self._store: Store
+
+    async def open(self) -> None:
+        self._store = await self._worker.call(Store, self._path, self.claim_window)
+        await self._worker.call(self._store.open, self.clock.now() + 10.0)
+
+    async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
+        ask = Ask(
+            self._prefix + ticket.name,
+            ticket.owner,
+            ticket.ttl,
+            ticket.weight,
+            ticket.capacity,
+            ticket.kind,
+            ticket.queue and self._mailbox is not None,
+            ticket.barge,
+            ticket.label,
+        )
+        if ask.queue:
+            self._tickets[ticket.owner] = ticket
+        answer, blockers = await self._worker.call(self._store.acquire, ask, by)
+        if isinstance(answer, Busy) and ticket.queue and not ask.queue:
+            # The first who has to wait: from now on there is a place to be woken.
+            self._open_mailbox()
+            self._tickets[ticket.owner] = ticket
+            again = ask._replace(queue=True)
+            answer, blockers = await self._worker.call(self._store.acquire, again, by)
+        if blockers:
+            self._watch(blockers)
+        return answer
+
+    async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
+        prefix = self._prefix
+        full = [Claim(prefix + name, owner, ttl) for name, owner, ttl in claims]
+        outcomes, blockers = await self._worker.call(self._store.renew, full, by)
+        if self._watches:
+            for claim, outcome in zip(claims, outcomes, strict=True):
+                if isinstance(outcome, Renewed | Gone):
+                    self._unwatch(claim.owner)
+        if blockers:
+            self._watch(blockers)
+        return outcomes
+
+    async def release(self, name: str, owner: str, by: float) -> bool:
+        if self._watches:
+            self._unwatch(owner)
+        return await self._worker.call(self._store.release, self._prefix + name, owner, by)
+
+    async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
+        if ticket.signal is not None:
+            await ticket.signal.wait(until)
+        grant, ticket.grant = ticket.grant, None
+        if grant is not None and self._watches:
+            self._unwatch(ticket.owner)
+        return grant
+
+    async def inspect(self, name: str, by: float) -> LockState:
+        return self._shown(await self._worker.call(self._store.inspect, self._prefix + name, by))
+
+    async def list(self, prefix: str, by: float) -> Sequence[LockState]:
+        states = await self._worker.call(self._store.list, self._prefix + prefix, by)
+        return [self._shown(state) for state in states]
+
+    async def force_release(self, name: str, actor: str, by: float) -> bool:
+        return await self._worker.call(self._store.force_release, self._prefix + name, actor, by)
+
+    async def tether(self, name: str, owner: str, by: float) -> int | None:
+        return await self._worker.call(self._store.tether, self._prefix + name, owner, by)
+
+    async def close(self) -> None:
+        self._poller.close()
+        self._watches.clear()
+        if self._mailbox is not None:
+            self._mailbox.close()
+        await self._worker.call(self._store.close)
+        self._worker.close()
+
+    def _shown(self, state: LockState) -> LockState:
+        return state._replace(name=state.name[len(self._prefix) :])
+
+    # Being woken.
+
+    def _open_mailbox(self) -> None:
+        from ...embedded.mailbox import Mailbox  # brings in sockets, which most never need
+
+        if self._mailbox is None:
+            mailbox = self._mailbox = Mailbox(self._store.live, self._store.process)
+            self._store.address = mailbox.address
+            self._poller.watch(os.dup(mailbox.fileno()), self._mail)
+
+    def _mail(self) -> None:
+        if self._mailbox is not None:
+            for message in self._mailbox.receive():
+                owner, _, number = message.decode("ascii", "replace").partition(" ")
+                ticket = self._tickets.get(owner)
+                if ticket is not None and number.isdecimal():
+                    token = int(number)
+                    ticket.tell(Granted(token, ticket.ttl, handed=True) if token else None)
+
+    def _watch(self, blockers: Mapping[str, Sequence[Entry]]) -> None:
+        """Have each of these waiters ask again when a holder that it waits for has died."""
+        for owner, holders in blockers.items():
+            ticket = self._tickets.get(owner)
+            if ticket is None:
+                continue
+            watched = self._watches.setdefault(owner, {})
+            for holder in holders:
+                if not holder.process or holder.process in watched:
+                    continue
+                fd = self._store.watch(holder.process)
+                if fd is not None:
+                    watched[holder.process] = fd
+                    self._poller.watch(fd, self._died(owner, ticket))
+                if holder.process != self._store.process and self._store.dead(holder):
+                    ticket.tell()
+
+    def _died(self, owner: str, ticket: Ticket) -> Callable[[], None]:
+        def ready() -> None:
+            self._unwatch(owner)
+            ticket.tell()
+
+        return ready
+
+    def _unwatch(self, owner: str) -> None:
+        for fd in self._watches.pop(owner, {}).values():
+            self._poller.unwatch(fd)

@@ -1,0 +1,174 @@
+"""The backend contract: all that the engine knows of a store, and all that a store must do.
+
+To add a store, write a class with these members and name it in `holdfast.urls`; then add its line
+to the conformance suite, which runs every rule below against it. A backend knows its store and
+nothing of the engine: no leases, no keeper, no time-outs of the user.
+
+**The one primitive.** A ticket asks for a *weight* out of a lock's *capacity*, first come, first
+served. A mutex is weight 1 of capacity 1; a semaphore weight 1 of n; a reader weight 1 and a writer
+all of a large capacity; an election is a mutex whose value is its holder's label. A lock has one
+kind and capacity at a time: a ticket that differs is refused with `ConfigError` while anybody holds
+or waits, in the step that would have enqueued it.
+
+**Rules.**
+
+1. *The grant is atomic and mints the token*: an integer above that of every grant of the lock that
+   ended before it and of every conflicting one, whatever expired, crashed or was cleaned up.
+2. *Idempotent by owner.* The same ticket asked again (its answer was lost) gets the same answer: the
+   grant it already has, never shortened, or its place in the queue. An owner is never used for a
+   second attempt, so whatever is known of it belongs to this one; an owner in use for something
+   else is refused with `ConfigError`.
+3. *Only by the owner.* A release or renewal by anybody else changes nothing. Nothing is re-created:
+   a lease that has ended is `GONE`, also if nobody has taken the lock since.
+4. *The store's clock* decides when a lease ends, never a client's wall clock.
+5. *The queue is on the store.* A ticket that may not have the lock, and has `queue`, is put into it in
+   the same step. `renew` is its heartbeat; without one for a while it loses its place. Whatever step
+   finds the lock free (a release, a heartbeat, anybody's acquire) grants it to the first living
+   waiter for the *claim window* and wakes exactly that one. A backend that has no queue answers
+   `Busy`, says `fair=False` in its guarantees, and the engine backs off and asks again.
+6. *Wake-ups are hints.* They may be lost or come for nothing; heartbeats carry correctness. A wake-up
+   that names the token lets the waiter start at once.
+7. *Fail closed.* What cannot be done or is not known raises `BackendUnavailable`, at the latest at
+   `by`. A call that raised, or was cancelled, may still have happened: the engine will then send
+   `release` for that owner, and it must take effect *after* the call that it cleans up for (behind
+   it on the same connection, or by leaving a tombstone).
+8. *Safe to share.* Verbs may be called from many tasks, or many threads, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from .._runtime.aio import Signal
+from ..clock import Clock
+from ..guarantees import Guarantees
+from ..ledger import Claim
+from ..model import Busy, Granted, Label, LockState, Outcome, Queued
+
+
+class Ticket:
+    """One attempt to get a lock, from before it is asked for until it is granted or given up."""
+
+    __slots__ = (
+        "__weakref__",
+        "barge",
+        "capacity",
+        "grant",
+        "kind",
+        "label",
+        "name",
+        "owner",
+        "queue",
+        "signal",
+        "ttl",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        owner: str,
+        ttl: float,
+        label: Label,
+        *,
+        weight: int = 1,
+        capacity: int = 1,
+        kind: str = "lock",
+        queue: bool = True,
+        barge: bool = False,
+        signal: Signal | None = None,
+    ) -> None:
+        self.name = name
+        self.owner = owner
+        self.ttl = ttl
+        self.label = label
+        self.weight = weight
+        self.capacity = capacity
+        self.kind = kind
+        self.queue = queue
+        self.barge = barge
+        self.signal = signal
+        """Set when there is news; there for every ticket that may queue."""
+        self.grant: Granted | None = None
+
+    def tell(self, grant: Granted | None = None) -> None:
+        """Wake the waiter, from any thread: it was granted, or it should ask. Called by backends."""
+        if grant is not None:
+            self.grant = grant
+        if self.signal is not None:
+            self.signal.set()
+
+
+class Backend(Protocol):
+    """An adapter to one kind of store. `by` is a time on `clock` by which a call must end."""
+
+    @property
+    def guarantees(self) -> Guarantees: ...
+
+    @property
+    def clock(self) -> Clock:
+        """What the engine counts its own deadlines on."""
+        ...
+
+    @property
+    def claim_window(self) -> float:
+        """For how long a lock is handed to a waiter before the waiter has confirmed it."""
+        ...
+
+    @property
+    def heartbeat(self) -> float:
+        """How often a waiter has to be renewed."""
+        ...
+
+    async def open(self) -> None:
+        """Reach the store, and refuse one that is not fit to be used. Called once, first."""
+        ...
+
+    async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
+        """Grant it; or enqueue it, if `ticket.queue`; or answer `Busy` and leave nothing behind."""
+        ...
+
+    async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
+        """Keep leases and places in the queue alive, many at once; one outcome for each, in order.
+
+        `Renewed`: it is held, for its whole TTL from now (this also tells a waiter that it has
+        been granted). `Waiting`: still in the queue. `GONE`: neither. `UNKNOWN`: no answer for this
+        one. A renewal never shortens. Each heartbeat also admits whoever is next.
+        """
+        ...
+
+    async def release(self, name: str, owner: str, by: float) -> bool:
+        """Free the lease, or leave the queue, in one step, and hand on to the next in line.
+
+        True if a lease that had not ended was freed. Repeating it is harmless.
+        """
+        ...
+
+    async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
+        """Wait until this queued ticket is told something, or until `until`.
+
+        Answers the grant if the wake-up carried it; None means ask, or look at the time.
+        """
+        ...
+
+    async def inspect(self, name: str, by: float) -> LockState:
+        """The lock as it stands, with everybody who is dead or expired left out."""
+        ...
+
+    async def list(self, prefix: str, by: float) -> Sequence[LockState]:
+        """Every lock with a holder or a waiter whose name starts with `prefix`, by name."""
+        ...
+
+    async def force_release(self, name: str, actor: str, by: float) -> bool:
+        """End every holder's lease and raise the token; leaves an audit record naming `actor`."""
+        ...
+
+    async def tether(self, name: str, owner: str, by: float) -> int | None:
+        """A descriptor for a child process to inherit, which keeps the lease from ending with ours.
+
+        None where a lease does not end with its process: the child needs nothing then.
+        """
+        ...
+
+    async def close(self) -> None: ...

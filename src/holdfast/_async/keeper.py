@@ -1,0 +1,132 @@
+"""One keeper for all leases and all waiters of a session: it renews them in batches.
+
+A lease is renewed after a third of its TTL, a place in the queue at every heartbeat. What the store
+does not answer is tried again soon, until the lease's own deadline; the keeper never waits for one
+answer longer than the next renewal can bear. When a lease ends is not left to the keeper alone: its
+holder's clock decides, and the alarm rings whatever the store does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from threading import Lock as PlainLock
+from typing import TYPE_CHECKING
+
+from .._runtime.aio import Routine, Signal
+from ..errors import LockError
+from ..ledger import Claim
+from ..model import UNKNOWN, Gone, Outcome, Renewed, Waiting
+from ..wheel import Wheel
+
+if TYPE_CHECKING:
+    from .lease import Lease
+    from .session import Session
+
+BATCH = 128
+"""Renewals in one call: enough to share its cost, few enough to keep a transaction short."""
+LONGEST_CALL = 5.0
+
+
+class Keeper:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._clock = session.clock
+        self._mutex = PlainLock()
+        self._wheel: Wheel[Lease] = Wheel()
+        self._signal = Signal(session.clock)
+        self._next = 0.0
+        self._routine: Routine | None = None
+        self._closed = False
+
+    def keep(self, lease: Lease, due: float) -> None:
+        """Renew this lease from now on, at `due` for the first time."""
+        with self._mutex:
+            if self._closed:
+                return
+            lease._kept = True
+            slot = self._wheel.add(lease, due, self._clock.now())
+            if self._routine is None:
+                self._routine = Routine(self._run, "holdfast-keeper")
+            elif slot < self._next:
+                self._signal.set()
+
+    def forget(self, lease: Lease) -> None:
+        """Never renew it again, not even by a renewal that is under way."""
+        with self._mutex:
+            lease._kept = False
+            self._wheel.remove(lease)
+
+    async def close(self) -> None:
+        with self._mutex:
+            self._closed = True
+            self._wheel = Wheel()
+            routine = self._routine
+        self._signal.set()
+        if routine is not None:
+            await routine.join()
+
+    async def _run(self) -> None:
+        while True:
+            with self._mutex:
+                if self._closed:
+                    return
+                due = self._wheel.pop_due(self._clock.now())
+                if not due:
+                    self._next = self._wheel.next_due()
+            if due:
+                for start in range(0, len(due), BATCH):
+                    await self._renew(due[start : start + BATCH])
+            else:
+                await self._signal.wait(None if self._next == float("inf") else self._next)
+
+    async def _renew(self, leases: list[Lease]) -> None:
+        sent = self._clock.now()
+        due: list[Lease] = []
+        for lease in leases:
+            if lease._over(sent):
+                if lease._freeing:
+                    lease._freeing = False
+                    await self._session.clean_up(lease._ticket)
+            elif not lease._wants_renewal():
+                self._again(lease, lease._due(sent))
+            elif lease._kept:
+                due.append(lease)
+        if not due:
+            return
+        claims = [Claim(lease.name, lease.owner, lease._ttl_to_ask(sent)) for lease in due]
+        shortest = min(lease._interval() for lease in due)
+        outcomes: Sequence[Outcome]
+        detail = "the store did not answer for this lease"
+        try:
+            outcomes = await self._session.backend.renew(
+                claims, sent + min(LONGEST_CALL, max(shortest, 0.05))
+            )
+        except LockError as error:
+            outcomes = [UNKNOWN] * len(due)
+            detail = str(error)
+        for lease, claim, outcome in zip(due, claims, outcomes, strict=True):
+            self._again(lease, self._apply(lease, outcome, sent, detail))
+
+    def _again(self, lease: Lease, due: float | None) -> None:
+        if due is not None:
+            with self._mutex:
+                # It may have been released meanwhile, or granted and given another time.
+                if lease._kept and lease not in self._wheel and not self._closed:
+                    self._wheel.add(lease, due, self._clock.now())
+
+    def _apply(self, lease: Lease, outcome: Outcome, sent: float, detail: str) -> float | None:
+        """Tell the lease; answers when it is due again."""
+        if isinstance(outcome, Renewed):
+            lease._renewed(outcome, sent)
+            return lease._due(sent)
+        if isinstance(outcome, Waiting):
+            lease._waits(sent)
+            return lease._due(sent)
+        if isinstance(outcome, Gone):
+            lease._gone()
+            return None
+        lease._doubted(detail)
+        # Soon again, not all at once, and never past the deadline: `_over` has to see that in time.
+        pause = min(lease._interval() / 3, 1.0) * (0.5 + os.urandom(1)[0] / 256)
+        return self._clock.now() + pause

@@ -1,0 +1,195 @@
+"""The locks that a manager makes: they hold settings, not state, so one may be used by many at once.
+
+Each acquisition has a lease of its own. `with` remembers, for each task or thread, which leases it
+entered; entering implies held, and leaving never hides what the body raised.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from .. import checks
+from .._runtime.aio import Signal, current
+from ..errors import BackendUnavailable, LockNotOwned, LockTimeout
+from ..model import new_owner
+from .contract import Ticket
+from .lease import Lease
+from .waiting import obtain
+
+if TYPE_CHECKING:
+    from .manager import Locks
+    from .session import Session
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "the lock's own timeout"
+
+
+_UNSET = _Unset()
+
+
+class Lock:
+    """Made by `locks.lock(name)`, `locks.semaphore(…)` or `locks.rwlock(…).read()` and `.write()`."""
+
+    __slots__ = (
+        "_barge",
+        "_capacity",
+        "_entered",
+        "_kind",
+        "_locks",
+        "_max_hold",
+        "_renew",
+        "_timeout",
+        "_ttl",
+        "_weight",
+        "name",
+    )
+
+    def __init__(
+        self,
+        locks: Locks,
+        name: str,
+        *,
+        ttl: float,
+        timeout: float | None,
+        fair: bool | None,
+        renew: bool,
+        max_hold: float | None,
+        kind: str = "lock",
+        weight: int = 1,
+        capacity: int = 1,
+    ) -> None:
+        self.name = checks.lock_name(name)
+        self._ttl = checks.ttl(ttl)
+        self._timeout = checks.timeout(timeout)
+        checks.flag("fair", fair, (True, False, None))
+        checks.flag("renew", renew, (True, False))
+        self._barge = fair is False
+        self._renew = renew
+        self._max_hold = None if max_hold is None else checks.ttl(max_hold, "max_hold")
+        self._locks = locks
+        self._kind = kind
+        self._weight = weight
+        self._capacity = capacity
+        self._entered: dict[object, list[Lease]] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self._kind} {self.name!r}>"
+
+    async def acquire(
+        self, timeout: float | None | _Unset = _UNSET, *, owner: str | None = None
+    ) -> Lease:
+        """A lease that is held; raises `LockTimeout` if it was not granted within `timeout` seconds.
+
+        None waits for ever, 0 tries once; without one the lock's own `timeout` counts. `owner` is
+        for those who pass on somebody else's request: an id that was never used before.
+        """
+        limit = self._timeout if isinstance(timeout, _Unset) else checks.timeout(timeout)
+        lease = await self._obtain(limit, owner)
+        if lease is None:
+            raise LockTimeout(
+                f"{self.name!r} was not granted within {limit:g} s, because others hold it or "
+                "were first; wait longer, or see who with inspect()",
+                name=self.name,
+            )
+        return lease
+
+    async def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
+        """A lease that is held; or None if it is not to be had at once, or within `timeout`."""
+        return await self._obtain(checks.timeout(timeout), owner)
+
+    async def _obtain(self, timeout: float | None, owner: str | None) -> Lease | None:
+        given = None if owner is None else checks.owner(owner)
+        session = await self._locks._session()
+        if given is None:
+            return await obtain(
+                session, lambda: self._lease(session, new_owner(), timeout != 0), timeout
+            )
+        session.burn(given)
+        attempts = [given]
+
+        def once() -> Lease:
+            if not attempts:
+                raise BackendUnavailable(
+                    f"the place in the queue for {self.name!r} was lost; ask again, with an owner "
+                    "id that was never used",
+                    name=self.name,
+                    owner=given,
+                )
+            return self._lease(session, attempts.pop(), timeout != 0)
+
+        return await obtain(session, once, timeout)
+
+    def _lease(self, session: Session, owner: str, queue: bool) -> Lease:
+        """A new attempt, known to the session before anything is sent."""
+        ticket = Ticket(
+            self.name,
+            owner,
+            self._ttl if self._max_hold is None else min(self._ttl, self._max_hold),
+            session.label,
+            weight=self._weight,
+            capacity=self._capacity,
+            kind=self._kind,
+            queue=queue,
+            barge=self._barge,
+            signal=Signal(session.clock) if queue else None,
+        )
+        lease = Lease(session, ticket, renewing=self._renew, end_at=self._max_hold)
+        session.enrol(lease)
+        return lease
+
+    async def __aenter__(self) -> Lease:
+        lease = await self.acquire()
+        lease._enter()
+        self._entered.setdefault(current(), []).append(lease)
+        return lease
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._entered_here()._leave(error)
+
+    def _entered_here(self) -> Lease:
+        """The lease that this task or thread entered last, or else the only one there is."""
+        # No mutex: each task or thread has a list of its own.
+        me: object = current()
+        if me not in self._entered and len(self._entered) == 1:
+            # Entered by one task and left by another, as some frameworks do with fixtures.
+            (me,) = self._entered
+        leases = self._entered.get(me)
+        if not leases:
+            raise LockNotOwned(
+                f"{self.name!r} was not entered by this task or thread, so it cannot leave it",
+                name=self.name,
+            )
+        lease = leases.pop()
+        if not leases:
+            del self._entered[me]
+        return lease
+
+
+class ReadWriteLock:
+    """Many readers or one writer, in the order in which they asked. Made by `locks.rwlock(name)`."""
+
+    __slots__ = ("_read", "_write", "name")
+
+    def __init__(self, name: str, read: Lock, write: Lock) -> None:
+        self.name = name
+        self._read = read
+        self._write = write
+
+    def __repr__(self) -> str:
+        return f"<rwlock {self.name!r}>"
+
+    def read(self) -> Lock:
+        """Shared with other readers. Concurrent readers' tokens are unique, not in any order."""
+        return self._read
+
+    def write(self) -> Lock:
+        """Alone."""
+        return self._write

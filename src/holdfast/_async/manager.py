@@ -1,0 +1,319 @@
+"""`Locks`: what `connect()` returns, and where every lock comes from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+from .. import checks, forks, urls
+from .._runtime.aio import Mutex, here
+from ..errors import ConfigError, GuaranteeError, LockError
+from ..events import Listener, Listeners
+from ..guarantees import Guarantees
+from ..model import LockState
+from .contract import Backend
+from .lock import Lock, ReadWriteLock
+from .session import Session
+
+Opener = Callable[[], Backend]
+
+_RW_CAPACITY = checks.MAX_CAPACITY
+
+
+def connect(
+    url: str | None = None,
+    *,
+    namespace: str = "holdfast",
+    label: str = "",
+    on_event: Listener | None = None,
+    **options: Any,
+) -> Locks:
+    """A manager of locks on the store that `url`, or else `$HOLDFAST_URL`, names.
+
+    Without either it is the embedded store in the user's state folder, which serves one machine
+    and one user; that is said once by a warning. `namespace` keeps apart those who share a store,
+    `label` is shown to people who look at a lock, `on_event` is told what happens to leases.
+    Nothing is opened until the first use, or until it is entered by `with`.
+    """
+    checks.namespace(namespace)
+    checks.label(label)
+    if on_event is not None and not callable(on_event):
+        raise ConfigError("on_event must be callable: it is given one Event")
+    fell_back = False
+    if url is None:
+        url = os.environ.get("HOLDFAST_URL") or None
+    if url is None:
+        url = _fall_back()
+        fell_back = True
+    target = urls.parse(url)
+    scheme = urls.SCHEMES[target.scheme]
+    backends = __name__.rpartition(".")[0] + ".backends"
+    module = import_module(f"{backends}.{scheme.module}")
+    guarantees, opener = module.prepare(target, namespace, options)
+    locks = Locks(str(target), namespace, guarantees, opener, label, fell_back)
+    if on_event is not None:
+        locks.on_event(on_event)
+    return locks
+
+
+_warned = False
+
+
+def _fall_back() -> str:
+    global _warned
+    from ..embedded.place import default_path
+
+    path = default_path()
+    if not _warned:
+        import warnings
+
+        _warned = True
+        warnings.warn(
+            f"no store was named, so locks are kept in {path}: they serve this machine and this "
+            "user only; name a store with connect(url) or $HOLDFAST_URL",
+            stacklevel=3,
+        )
+    from urllib.parse import quote
+
+    return f"sqlite://{quote(path)}"
+
+
+class Locks:
+    """Locks on one store. Threads, or the tasks of one event loop, may share it."""
+
+    def __init__(
+        self,
+        shown_url: str,
+        namespace: str,
+        guarantees: Guarantees,
+        opener: Opener,
+        label: str,
+        fell_back: bool,
+    ) -> None:
+        self.url = shown_url
+        """Which store this is, without credentials."""
+        self.namespace = namespace
+        self.guarantees = guarantees
+        self._opener = opener
+        self._label = label
+        self._fell_back = fell_back
+        self._listeners = Listeners()
+        self._live: Session | None = None
+        self._closed = False
+        self._opening = Mutex()
+        forks.survive(self)
+
+    def __repr__(self) -> str:
+        return f"<Locks {self.url} namespace={self.namespace!r}>"
+
+    # The kinds of lock.
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        fair: bool | None = None,
+        renew: bool = True,
+        purpose: str = "efficiency",
+        protects: object = None,
+        max_hold: float | None = None,
+    ) -> Lock:
+        """A mutex. `timeout` is how long `with` and `acquire()` wait: None is for ever.
+
+        `fair=True` insists on first come, first served; `fair=False` lets newcomers take a free
+        lock. `renew=False` lets the lease end after `ttl`; `max_hold` ends it after that long
+        whatever happens. `purpose="correctness"` needs `protects`, the fence at the resource.
+        """
+        self._check_purpose(name, purpose, protects)
+        return self._make(name, ttl, timeout, fair, renew, max_hold)
+
+    def semaphore(
+        self,
+        name: str,
+        *,
+        permits: int,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        fair: bool | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+    ) -> Lock:
+        """A lock that `permits` may hold at once. Their tokens are unique, not in any order."""
+        return self._make(
+            name,
+            ttl,
+            timeout,
+            fair,
+            renew,
+            max_hold,
+            kind="semaphore",
+            capacity=checks.permits(permits),
+        )
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        fair: bool | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+    ) -> ReadWriteLock:
+        """Many readers or one writer: `.read()` and `.write()` are locks."""
+
+        def side(weight: int) -> Lock:
+            return self._make(
+                name,
+                ttl,
+                timeout,
+                fair,
+                renew,
+                max_hold,
+                kind="rwlock",
+                weight=weight,
+                capacity=_RW_CAPACITY,
+            )
+
+        return ReadWriteLock(name, side(1), side(_RW_CAPACITY))
+
+    def _make(
+        self,
+        name: str,
+        ttl: float,
+        timeout: float | None,
+        fair: bool | None,
+        renew: bool,
+        max_hold: float | None,
+        *,
+        kind: str = "lock",
+        weight: int = 1,
+        capacity: int = 1,
+    ) -> Lock:
+        if fair is True and not self.guarantees.fair:
+            raise GuaranteeError(
+                f"{name!r} was asked to be fair, which {self.guarantees.store} cannot promise",
+                name=name,
+            )
+        return Lock(
+            self,
+            name,
+            ttl=ttl,
+            timeout=timeout,
+            fair=fair,
+            renew=renew,
+            max_hold=max_hold,
+            kind=kind,
+            weight=weight,
+            capacity=capacity,
+        )
+
+    def _check_purpose(self, name: str, purpose: str, protects: object) -> None:
+        checks.flag("purpose", purpose, ("efficiency", "correctness"))
+        fence = getattr(protects, "__holdfast_fence__", False)
+        if protects is not None and not fence:
+            raise ConfigError(
+                f"protects must be a fence, not {type(protects).__name__}", name=name
+            )
+        if purpose == "efficiency":
+            return
+        missing = []
+        if "correctness" not in self.guarantees.safe_for:
+            missing.append(f"a store that can carry it ({self.guarantees.store} cannot)")
+        if self._fell_back:
+            missing.append("the URL of the store, said to connect() or in $HOLDFAST_URL")
+        if protects is None:
+            missing.append("protects=, the fence that rejects stale tokens at the resource")
+        if missing:
+            raise GuaranteeError(
+                f"{name!r} cannot be a lock for correctness: it needs {'; and '.join(missing)}",
+                name=name,
+            )
+
+    # Looking and breaking.
+
+    async def inspect(self, name: str) -> LockState:
+        """Who holds this lock and who waits for it, as the store sees it."""
+        checks.lock_name(name)
+        session = await self._session()
+        return await session.backend.inspect(name, session.by())
+
+    async def list(self, prefix: str = "") -> Sequence[LockState]:
+        """Every lock that somebody holds or waits for, whose name starts with `prefix`."""
+        checks.prefix(prefix)
+        session = await self._session()
+        return await session.backend.list(prefix, session.by())
+
+    async def force_release(self, name: str) -> bool:
+        """Take the lock away from whoever holds it: True if somebody did. It is audited.
+
+        The holder finds out at its next renewal; until then only a fence stops its writes, for
+        which the next token is higher than every one before.
+        """
+        checks.lock_name(name)
+        session = await self._session()
+        forced = await session.backend.force_release(name, str(session.label), session.by())
+        session.tell("forced", name, "", 0, 0.0, f"by {session.label}")
+        return forced
+
+    def on_event(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener(event)` for what happens to leases from now on; answers how to stop."""
+        return self._listeners.add(listener)
+
+    # The session behind it.
+
+    async def _session(self) -> Session:
+        session = self._live
+        if (
+            session is None or session.closed or session.home is not here()
+        ):
+            session = await self._open()
+        return session
+
+    async def _open(self) -> Session:
+        async with self._opening:
+            if self._closed:
+                raise LockError("this connection is closed; call connect() for a new one")
+            session = self._live
+            if session is not None:
+                if session.home is here():
+                    return session
+                raise LockError(
+                    "this connection is in use by another event loop; call connect() in each"
+                )
+            backend = self._opener()
+            await backend.open()
+            session = self._live = Session(backend, self._listeners, self._label)
+            return session
+
+    def _after_fork(self) -> None:
+        """In a forked child, start afresh: what the parent holds and opened stays the parent's."""
+        session, self._live = self._live, None
+        self._opening = Mutex()
+        if session is not None:
+            forks.abandon(session)
+
+    async def close(self) -> None:
+        """Release what is held, end every wait, and let go of the store. May be repeated."""
+        async with self._opening:
+            self._closed = True
+            session, self._live = self._live, None
+            if session is not None:
+                await session.close()
+
+    async def __aenter__(self) -> Locks:
+        await self._session()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

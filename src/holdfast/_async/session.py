@@ -1,0 +1,132 @@
+"""What all locks of one connection share: the backend, the keeper, the alarm, and who holds what.
+
+A session is made on first use, belongs to one process (and, in asyncio, to one event loop), and
+is never used by a forked child: the manager makes a new one there.
+"""
+
+from __future__ import annotations
+
+import os
+from threading import Lock as PlainLock
+from typing import TYPE_CHECKING
+
+from .. import forks
+from .._runtime.aio import Alarm, finish, here
+from ..errors import BackendUnavailable, ConfigError, LockError
+from ..events import Event, Listeners
+from ..model import Label
+from .contract import Backend, Ticket
+from .keeper import Keeper
+
+if TYPE_CHECKING:
+    from .lease import Lease
+
+IO_LIMIT = 5.0
+"""Seconds after which a call to the store counts as failed."""
+REMEMBERED_OWNERS = 10_000
+
+
+class Session:
+    __slots__ = (
+        "alarm",
+        "backend",
+        "burned",
+        "claim_window",
+        "clock",
+        "closed",
+        "generation",
+        "heartbeat",
+        "home",
+        "keeper",
+        "label",
+        "leases",
+        "listeners",
+        "mutex",
+    )
+
+    def __init__(self, backend: Backend, listeners: Listeners, label: str) -> None:
+        self.backend = backend
+        self.clock = backend.clock
+        self.claim_window = backend.claim_window
+        self.heartbeat = backend.heartbeat
+        self.listeners = listeners
+        self.label = Label(os.uname().nodename, os.getpid(), label)
+        self.generation = forks.generation
+        self.home = here()
+        # Guards the state of every lease here, and is only ever held for a few statements. It is
+        # needed in asyncio too: a lease may be asked, and a clock moved, from another thread.
+        self.mutex = PlainLock()
+        self.leases: dict[str, Lease] = {}
+        """By owner: those held, and those asked for."""
+        self.burned: dict[str, None] = {}
+        self.alarm = Alarm(self.clock)
+        self.keeper = Keeper(self)
+        self.closed = False
+
+    def enrol(self, lease: Lease) -> None:
+        """Before anything is sent for it, so that `close` knows of it."""
+        with self.mutex:
+            self.check_open()
+            if lease.owner in self.leases:
+                raise _used(lease.owner)
+            self.leases[lease.owner] = lease
+
+    def burn(self, owner: str) -> None:
+        """Remember an owner id that came from outside: it serves for one attempt only."""
+        with self.mutex:
+            if owner in self.burned:
+                raise _used(owner)
+            self.burned[owner] = None
+            if len(self.burned) > REMEMBERED_OWNERS:
+                del self.burned[next(iter(self.burned))]
+
+    def by(self) -> float:
+        """When a call to the store that starts now must have ended."""
+        return self.clock.now() + IO_LIMIT
+
+    def tell(
+        self, kind: str, name: str, owner: str, token: int, duration: float, detail: str = ""
+    ) -> None:
+        if self.listeners:
+            wall = self.clock.wall()
+            self.listeners.tell(Event(kind, name, owner, token, duration, wall, detail))
+
+    async def clean_up(self, ticket: Ticket) -> None:
+        """Leave nothing of this attempt on the store, whatever happens to the caller meanwhile."""
+
+        async def leave() -> None:
+            try:
+                await self.backend.release(ticket.name, ticket.owner, self.by())
+            except BackendUnavailable as error:
+                # Unrenewed, it ends by itself: a place in the queue soon, a grant with its TTL.
+                self.tell("release_failed", ticket.name, ticket.owner, 0, 0.0, str(error))
+
+        await finish(leave, grace=IO_LIMIT)
+
+    async def close(self) -> None:
+        """Give back what is held, end every wait, and let go of the store."""
+        with self.mutex:
+            if self.closed:
+                return
+            self.closed = True
+            leases = list(self.leases.values())
+        for lease in leases:
+            if lease.token:
+                await lease._release_quietly()
+            else:
+                await self.clean_up(lease._ticket)
+                lease._ticket.tell()  # it finds the session closed
+        await self.keeper.close()
+        self.alarm.close()
+        await self.backend.close()
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise LockError("this connection is closed; call connect() for a new one")
+
+
+def _used(owner: str) -> ConfigError:
+    return ConfigError(
+        f"the owner id {owner!r} has been used before; every attempt needs one of its own",
+        owner=owner,
+    )

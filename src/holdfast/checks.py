@@ -1,0 +1,116 @@
+"""Bad input is refused here, before anything is sent, in words that say what would be right."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from .errors import ConfigError
+
+MAX_NAME_BYTES = 1024
+MAX_TTL = 366 * 86400.0
+MAX_CAPACITY = 2**31 - 1
+MAX_LABEL = 256
+MAX_OWNER = 64
+
+
+def printable(what: str, text: object, limit: int) -> str:
+    """Any text that a person could read: no control characters, no lone surrogates, not too long."""
+    if not isinstance(text, str):
+        raise ConfigError(f"{what} must be a str, not {type(text).__name__}: {text!r:.80}")
+    if not text:
+        raise ConfigError(f"{what} is empty; give it at least one character")
+    if not (text.isascii() and text.isprintable()):
+        for position, char in enumerate(text):
+            if _unprintable(ord(char)):
+                raise ConfigError(
+                    f"{what} has a control character or a lone surrogate, U+{ord(char):04X}, "
+                    f"at position {position}: {ascii(text)[:80]}"
+                )
+    size = len(text) if text.isascii() else len(text.encode())
+    if size > limit:
+        raise ConfigError(f"{what} has {size} bytes; at most {limit} are allowed: {text[:40]!r}…")
+    return text
+
+
+def _unprintable(code: int) -> bool:
+    # C0, DEL and C1, surrogates, and the two separators that break a line.
+    return code < 32 or 127 <= code < 160 or 0xD800 <= code <= 0xDFFF or 0x2028 <= code <= 0x2029
+
+
+def lock_name(name: object) -> str:
+    return printable("the lock's name", name, MAX_NAME_BYTES)
+
+
+def namespace(name: object) -> str:
+    return printable("the namespace", name, MAX_NAME_BYTES)
+
+
+def prefix(text: object) -> str:
+    return "" if text == "" else printable("the prefix", text, MAX_NAME_BYTES)
+
+
+def label(text: object) -> str:
+    return "" if text == "" else printable("the label", text, MAX_LABEL)
+
+
+def owner(text: object) -> str:
+    owner_id = printable("the owner id", text, MAX_OWNER)
+    if not owner_id.isascii() or " " in owner_id:
+        raise ConfigError(f"the owner id must be ASCII without spaces: {owner_id!r}")
+    return owner_id
+
+
+def _number(what: str, value: object) -> float:
+    # A bool is an int to Python, and ttl=True is a mistake; so is a string from a config file.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{what} must be a number of seconds, not {value!r:.80}")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ConfigError(f"{what} is too large: {value!r:.40}") from None
+    if not isfinite(number):
+        raise ConfigError(f"{what} must be finite, not {number}")
+    return number
+
+
+def ttl(value: object, what: str = "ttl") -> float:
+    seconds = _number(what, value)
+    if seconds <= 0:
+        raise ConfigError(f"{what} must be more than 0 seconds, not {seconds:g}")
+    if seconds > MAX_TTL:
+        raise ConfigError(f"{what} of {seconds:g} s is over the limit of {MAX_TTL:g} s (366 days)")
+    return seconds
+
+
+def timeout(value: object) -> float | None:
+    """None waits for ever."""
+    if value is None:
+        return None
+    if isinstance(value, float) and value == float("inf"):
+        raise ConfigError("timeout must be finite; to wait for ever, give None")
+    seconds = _number("timeout", value)
+    if seconds < 0:
+        raise ConfigError(f"timeout must not be negative: {seconds:g}; 0 tries once, None waits")
+    return seconds
+
+
+def at_least(value: object) -> float:
+    seconds = _number("at_least", value)
+    if seconds < 0:
+        raise ConfigError(f"at_least must not be negative: {seconds:g}")
+    return seconds
+
+
+def permits(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"permits must be a whole number, not {value!r:.80}")
+    if not 1 <= value <= MAX_CAPACITY:
+        raise ConfigError(f"permits must be from 1 to {MAX_CAPACITY}, not {value}")
+    return value
+
+
+def flag(what: str, value: object, allowed: tuple[object, ...]) -> None:
+    """One of a few words, or of True, False and None: nothing merely truthy."""
+    if not any(value is choice or (type(value) is str and value == choice) for choice in allowed):
+        choices = ", ".join(repr(choice) for choice in allowed)
+        raise ConfigError(f"{what} must be one of {choices}, not {value!r:.80}")

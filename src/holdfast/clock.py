@@ -1,0 +1,98 @@
+"""The clocks that leases are counted on.
+
+A lease is counted on the boot-time clock: it goes on while the machine is suspended, which
+`CLOCK_MONOTONIC` does not, and it never steps, which the wall clock does. The wall clock is used
+for two things only: to show people when something happened, and as the floor of a fencing token.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Protocol
+
+_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+class Clock(Protocol):
+    """What the engine asks of a clock. Times are float seconds on a scale of the clock's own."""
+
+    def now(self) -> float: ...
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def subscribe(self, moved: Callable[[], None]) -> Callable[[], None] | None:
+        """Call `moved` whenever the clock is moved by hand; answers how to stop that.
+
+        None means that this clock is never moved: a sleeper may simply sleep.
+        """
+        ...
+
+
+class BootClock:
+    """The machine's own clock, suspended time included where the system can tell it."""
+
+    __slots__ = ()
+
+    def now(self) -> float:
+        if _BOOTTIME is None:
+            return time.monotonic()
+        return time.clock_gettime(_BOOTTIME)
+
+    def wall(self) -> float:
+        return time.time()
+
+    def subscribe(self, moved: Callable[[], None]) -> None:
+        return None
+
+
+class ManualClock:
+    """A clock that stands still until a test moves it. Safe to move from any thread.
+
+    >>> clock = ManualClock()
+    >>> clock.advance(31.0)
+    >>> clock.now()
+    1031.0
+    """
+
+    def __init__(self, now: float = 1000.0, wall: float = 1_700_000_000.0) -> None:
+        self._now = now
+        self._wall = wall
+        self._mutex = Lock()
+        self._subscribers: dict[object, Callable[[], None]] = {}
+
+    def now(self) -> float:
+        return self._now
+
+    def wall(self) -> float:
+        return self._wall
+
+    def advance(self, seconds: float) -> None:
+        """Move both scales forward, and wake everybody who sleeps on this clock."""
+        if seconds < 0:
+            raise ValueError("a clock of leases never goes back; use step_wall for the wall clock")
+        with self._mutex:
+            self._now += seconds
+            self._wall += seconds
+            subscribers = list(self._subscribers.values())
+        for moved in subscribers:
+            moved()
+
+    def step_wall(self, seconds: float) -> None:
+        """Step the wall clock alone, either way, as an operator or NTP would."""
+        with self._mutex:
+            self._wall += seconds
+
+    def subscribe(self, moved: Callable[[], None]) -> Callable[[], None]:
+        key = object()
+        with self._mutex:
+            self._subscribers[key] = moved
+
+        def unsubscribe() -> None:
+            with self._mutex:
+                self._subscribers.pop(key, None)
+
+        return unsubscribe

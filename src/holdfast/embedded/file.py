@@ -1,0 +1,134 @@
+"""The store's file: made whole or not at all, and refused, untouched, if it is not one of ours.
+
+A new store is written under a draft's name and linked into place, so nobody ever sees half of one,
+and of two who make it at the same time one wins and both use that one. An existing file is asked who
+it is before anything is written to it: another program's database, another version's store or
+something that is no database at all is left exactly as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+
+from ..errors import BackendUnavailable, ConfigError
+from . import place
+
+APPLICATION_ID = 0x48464C4B  # "HFLK"
+FORMAT = 1
+
+_SCHEMA = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts", "sqlite_schema.sql")
+_BUSY_SECONDS = 5.0
+
+
+def open_store(path: str) -> sqlite3.Connection:
+    """A connection to the store at that real path, which is made if it is not there."""
+    while True:
+        if not os.path.exists(path):
+            _make(path)
+        try:
+            connection = _connect(path)
+        except sqlite3.Error as error:
+            if os.path.exists(path):
+                raise unavailable(path, error) from error
+            continue  # removed in this very moment
+        try:
+            _verify(path, connection)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA wal_autocheckpoint = 1000")
+            return connection
+        except sqlite3.OperationalError as error:
+            connection.close()
+            raise unavailable(path, error) from error
+        except sqlite3.DatabaseError as error:
+            connection.close()
+            raise ConfigError(
+                f"{path!r} is not a Holdfast store: {error}. It was left as it is; choose another "
+                "path, or move that file away"
+            ) from error
+        except BaseException:
+            connection.close()
+            raise
+
+
+def unavailable(path: str, error: Exception) -> BackendUnavailable:
+    """SQLite's own trouble, in words that say what to do."""
+    text = str(error)
+    hint = ""
+    if "disk is full" in text or "disk I/O error" in text:
+        hint = "; nothing was granted. Make room on its disk, or see the system's log for the disk"
+    elif "locked" in text or "busy" in text:
+        hint = "; another program keeps it locked. End that, or wait"
+    elif "readonly" in text:
+        hint = "; nothing was granted. Make the file and its folder writable again"
+    elif "malformed" in text:
+        hint = "; it is damaged. Stop every process that uses it, and move it away"
+    return BackendUnavailable(f"the embedded store {path!r} failed: {text}{hint}")
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    uri = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23") + "?mode=rw"
+    return sqlite3.connect(
+        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+    )
+
+
+def _verify(path: str, connection: sqlite3.Connection) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise ConfigError(
+            f"{path!r} is a database, but not a Holdfast store. It was left as it is; choose "
+            "another path"
+        )
+    if version != FORMAT:
+        newer = "a newer" if version > FORMAT else "an older"
+        raise ConfigError(
+            f"the store {path!r} was made by {newer} version of Holdfast (format {version}; this "
+            f"one has format {FORMAT}). It was left as it is; use that version everywhere, or "
+            "another path"
+        )
+
+
+def _make(path: str) -> None:
+    draft = f"{path}-{os.urandom(8).hex()}.new"
+    boot, timens = place.clock_identity()
+    with open(_SCHEMA, encoding="utf-8") as file:
+        schema = file.read()
+    try:
+        try:
+            connection = sqlite3.connect(draft, isolation_level=None)
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.executescript(f"BEGIN; {schema}")
+                connection.execute(
+                    "INSERT INTO store VALUES (0, 0, 0, ?, ?, ?)",
+                    (boot, timens, place.identity_of(place.live_directory(path))),
+                )
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
+                connection.execute("COMMIT")
+            finally:
+                connection.close()  # as the last one it empties the log into the file
+            with suppress(FileExistsError):  # then somebody was quicker, and theirs it is
+                os.link(draft, path)
+            _sync_folder(os.path.dirname(path))
+        finally:
+            for suffix in ("", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    os.unlink(draft + suffix)
+    except sqlite3.Error as error:
+        raise unavailable(path, error) from error
+    except OSError as error:
+        raise BackendUnavailable(f"the embedded store {path!r} cannot be made: {error}") from error
+
+
+def _sync_folder(folder: str) -> None:
+    """A power cut must not take the file away again after its first token was handed out."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,356 @@
+"""The embedded store: one SQLite file, many processes of one machine.
+
+Every step is one write transaction, entered through the gate and over in some ten microseconds; a
+process that is frozen inside one holds up the others, which is declared and bounded by their own
+deadlines. What a step decides is in `ledger`; what it reads and writes is in `rows`; who is alive is
+in `presence`. Wake-ups are sent after the transaction stands and the gate is open again.
+
+*Expiry* is counted on the boot clock, which all processes of a machine share. After a reboot every
+holder and waiter is dead, so the first to open the file then clears it. A process that counts in
+another time namespace is refused: it would take others' ends for something else.
+
+*Tokens* rise whatever happens: see `rows.mint`. They come from the wall clock unless the last one was
+higher. Ordinary commits do not wait for the disk, so a power cut may undo the last of them; but a
+*ceiling* above all tokens in use was on the disk before they were handed out, and after a reboot the
+tokens go on above the ceiling. So not even a clock that was set back across a power cut repeats one.
+
+*The file may vanish*, or be replaced, or its folder of locks may: each step looks, and opens anew.
+What was held in the old one is then gone, which its holders are told by their next renewal.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from ..errors import BackendUnavailable, ConfigError
+from ..ledger import CLAIM_WINDOW, Ask, Claim, Entry, Ledger, Wake
+from ..model import Busy, Granted, LockState, Outcome, Queued, Renewed
+from . import place
+from .file import open_store, unavailable
+from .gate import Gate
+from .marks import Tether
+from .presence import Presence
+from .rows import CeilingReached, SqliteRows
+
+Result = TypeVar("Result")
+
+TIDY_EVERY = 60.0
+_AUDIT_KEPT = 1000
+
+_RENEW = (
+    "UPDATE entry SET expires = max(expires, ?) "
+    "WHERE owner = ? AND name = ? AND token > 0 AND confirmed = 1 AND expires > ? RETURNING token"
+)
+
+
+class Store:
+    """One connection to the file; for any number of threads."""
+
+    def __init__(self, path: str, claim_window: float = CLAIM_WINDOW) -> None:
+        self.path = place.prepare(path)
+        self.live = place.live_directory(self.path)
+        self.address = ""
+        """Where our waiters are woken; empty until somebody has to wait."""
+        self._claim_window = claim_window
+        self._gate = Gate(self.path)
+        self._connection: sqlite3.Connection | None = None
+        self._inode: tuple[int, int] | None = None
+        self._presence: Presence | None = None
+        self._tethers: dict[str, Tether] = {}
+        self._tidied = 0.0
+        self._closed = False
+
+    # The steps.
+
+    def open(self, by: float) -> None:
+        """Open the file now, rather than with the first step."""
+        self._step(lambda ledger, rows: None, by)
+
+    def acquire(self, ask: Ask, by: float) -> tuple[Granted | Queued | Busy, Mapping[str, Sequence[Entry]]]:
+        def step(ledger: Ledger, rows: SqliteRows) -> Granted | Queued | Busy:
+            assert self._presence is not None
+            return ledger.acquire(
+                ask._replace(process=self._presence.name, address=self.address)
+            )
+
+        return self._step(step, by)
+
+    def renew(
+        self, claims: list[Claim], by: float
+    ) -> tuple[list[Outcome], Mapping[str, Sequence[Entry]]]:
+        def step(ledger: Ledger, rows: SqliteRows) -> list[Outcome]:
+            now = rows.now()
+            if now > self._tidied + TIDY_EVERY:
+                self._tidy(now)
+            outcomes: list[Outcome] = []
+            execute = self._live_connection().execute
+            for claim in claims:
+                row = execute(_RENEW, (now + claim.ttl, claim.owner, claim.name, now)).fetchone()
+                if row is not None:
+                    outcomes.append(Renewed(row[0], claim.ttl))
+                else:
+                    outcomes.append(ledger.renew(claim))
+            return outcomes
+
+        return self._step(step, by)
+
+    def release(self, name: str, owner: str, by: float) -> bool:
+        released, _ = self._step(lambda ledger, rows: ledger.release(name, owner), by)
+        tether = self._tethers.pop(owner, None) if self._tethers else None
+        if tether is not None:
+            tether.close()
+        return released
+
+    def inspect(self, name: str, by: float) -> LockState:
+        state, _ = self._step(lambda ledger, rows: ledger.state(name, self._last_token()), by)
+        return state
+
+    def list(self, prefix: str, by: float) -> list[LockState]:
+        def step(ledger: Ledger, rows: SqliteRows) -> list[LockState]:
+            names = self._live_connection().execute(
+                "SELECT DISTINCT name FROM entry WHERE name >= ? AND substr(name, 1, ?) = ? "
+                "ORDER BY name",
+                (prefix, len(prefix), prefix),
+            )
+            states = [ledger.state(name, self._last_token()) for (name,) in names.fetchall()]
+            return [state for state in states if state.holders or state.waiters]
+
+        states, _ = self._step(step, by)
+        return states
+
+    def force_release(self, name: str, actor: str, by: float) -> bool:
+        def step(ledger: Ledger, rows: SqliteRows) -> bool:
+            broken = ledger.force_release(name)
+            holders = ", ".join(f"{entry.label} token {entry.token}" for entry in broken)
+            execute = self._live_connection().execute
+            execute(
+                "INSERT INTO audit (at, name, actor, holders) VALUES (?, ?, ?, ?)",
+                (rows.wall(), name, actor, holders),
+            )
+            execute(
+                "DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (_AUDIT_KEPT,)
+            )
+            return bool(broken)
+
+        forced, _ = self._step(step, by)
+        return forced
+
+    def tether(self, name: str, owner: str, by: float) -> int:
+        """Bind the entry to a descriptor too, so that it outlives this process with whoever has it."""
+        presence = self._presence
+        if presence is None:
+            raise BackendUnavailable(f"the embedded store {self.path!r} is not open")
+        tether = presence.tether()
+
+        def step(ledger: Ledger, rows: SqliteRows) -> int:
+            return (
+                self._live_connection()
+                .execute(
+                    "UPDATE entry SET tether = ? WHERE owner = ? AND name = ?",
+                    (tether.name, owner, name),
+                )
+                .rowcount
+            )
+
+        try:
+            changed, _ = self._step(step, by)
+        except BaseException:
+            tether.close()
+            raise
+        self._tethers[owner] = tether
+        if not changed:
+            self._tethers.pop(owner).close()
+            raise BackendUnavailable(f"there is no lease on {name!r} to tether", owner=owner)
+        return tether.fd
+
+    def dead(self, entry: Entry) -> bool:
+        """Whether nobody is behind this entry any more. Asked outside of a step."""
+        presence = self._presence
+        return presence is not None and not (
+            presence.is_alive(entry.process)
+            or (bool(entry.tether) and presence.is_tethered(entry.tether))
+        )
+
+    def watch(self, process: str) -> int | None:
+        """A descriptor that becomes readable when that process dies, if it is not our own."""
+        return None if self._presence is None else self._presence.watch(process)
+
+    @property
+    def process(self) -> str:
+        """Our own name in the folder of the living."""
+        return "" if self._presence is None else self._presence.name
+
+    def close(self) -> None:
+        try:
+            self._gate.enter()
+        except BackendUnavailable:
+            self._closed = True
+            return  # somebody is frozen inside; the process's end will close it
+        try:
+            self._closed = True
+            for tether in self._tethers.values():
+                tether.close()
+            self._tethers.clear()
+            self._forget()
+        finally:
+            self._leave()
+            self._gate.close()
+
+    # Their frame.
+
+    def _step(
+        self, step: Callable[[Ledger, SqliteRows], Result], by: float
+    ) -> tuple[Result, Mapping[str, Sequence[Entry]]]:
+        """One transaction: everything that `step` does, or nothing of it."""
+        self._gate.enter(by)
+        try:
+            connection = self._current_connection()
+            try:
+                result, ledger = self._transaction(connection, step, durable=False)
+            except CeilingReached:
+                connection.execute("PRAGMA synchronous = FULL")
+                try:
+                    result, ledger = self._transaction(connection, step, durable=True)
+                finally:
+                    connection.execute("PRAGMA synchronous = NORMAL")
+        except sqlite3.Error as error:
+            raise unavailable(self.path, error) from error
+        finally:
+            self._leave()
+        if ledger.wakes:
+            self._send(ledger.wakes)
+        return result, ledger.blockers
+
+    def _transaction(
+        self,
+        connection: sqlite3.Connection,
+        step: Callable[[Ledger, SqliteRows], Result],
+        durable: bool,
+    ) -> tuple[Result, Ledger]:
+        assert self._presence is not None
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            rows = SqliteRows(connection, self._presence, durable)
+            ledger = Ledger(rows, self._claim_window)
+            result = step(ledger, rows)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return result, ledger
+
+    def _leave(self) -> None:
+        try:
+            self._gate.leave()
+        except BaseException:  # interrupted by a signal's handler before it was done
+            self._gate.leave()
+            raise
+
+    def _send(self, wakes: Sequence[Wake]) -> None:
+        from .mailbox import send  # only when somebody waits
+
+        for wake in wakes:
+            if wake.address:
+                send(self.live, wake.address, f"{wake.owner} {wake.token}".encode())
+
+    # The file.
+
+    def _live_connection(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise BackendUnavailable(f"the connection to {self.path!r} is closed")
+        return self._connection
+
+    def _current_connection(self) -> sqlite3.Connection:
+        """The connection, if the file is still the one that it was opened on; else a new one."""
+        if self._closed:
+            raise BackendUnavailable(f"the connection to {self.path!r} is closed")
+        connection = self._connection
+        if connection is not None and self._presence is not None and self._presence.intact():
+            try:
+                status = os.stat(self.path)
+                if (status.st_dev, status.st_ino) == self._inode:
+                    return connection
+            except FileNotFoundError:
+                pass
+        return self._reopen()
+
+    def _reopen(self) -> sqlite3.Connection:
+        self._forget()
+        place.prepare(self.path)
+        self._presence = Presence.of(self.live)
+        connection = open_store(self.path)
+        try:
+            self._check_in(connection)
+        except BaseException:
+            connection.close()
+            raise
+        status = os.stat(self.path)
+        self._inode = (status.st_dev, status.st_ino)
+        self._connection = connection
+        return connection
+
+    def _check_in(self, connection: sqlite3.Connection) -> None:
+        """Is the file of this boot, this clock and this folder? If not, what is still true of it?"""
+        boot, timens = place.clock_identity()
+        live = place.identity_of(self.live)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            was = connection.execute("SELECT boot, timens, live FROM store").fetchone()
+            if was != (boot, timens, live):
+                if was[0] == boot and was[1] != timens:
+                    raise ConfigError(
+                        f"the store {self.path!r} is in use from another time namespace, whose "
+                        "boot clock shows another time; use one store for each, or a store that "
+                        "is made for several machines"
+                    )
+                if was[0] != boot:
+                    # Everybody who was in it is dead. The tokens of the last moments may not have
+                    # reached the disk; the ceiling above them has.
+                    connection.execute("DELETE FROM entry")
+                    connection.execute("UPDATE store SET token = max(token, ceiling)")
+                else:
+                    # The folder of the living is another one, and says nothing about these.
+                    connection.execute("UPDATE entry SET process = '', tether = ''")
+                connection.execute(
+                    "UPDATE store SET boot = ?, timens = ?, live = ?", (boot, timens, live)
+                )
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _forget(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _last_token(self) -> int:
+        token: int
+        (token,) = self._live_connection().execute("SELECT token FROM store").fetchone()
+        return token
+
+    def _tidy(self, now: float) -> None:
+        """The cleaner: rows that nobody will ask for again, and what dead processes left behind."""
+        self._tidied = now
+        presence = self._presence
+        assert presence is not None
+        execute = self._live_connection().execute
+        # Only what ended some time ago: the steps themselves see to the rest, and hand on.
+        execute("DELETE FROM entry WHERE expires < ?", (now - TIDY_EVERY,))
+        processes = execute("SELECT DISTINCT process FROM entry WHERE process <> ''").fetchall()
+        for (process,) in processes:
+            if not presence.is_alive(process):
+                held = "SELECT owner, tether FROM entry WHERE process = ? AND waiting = 0"
+                for owner, tether in execute(held, (process,)).fetchall():
+                    if not (tether and presence.is_tethered(tether)):
+                        execute(
+                            "DELETE FROM entry WHERE owner = ? AND NOT EXISTS ("
+                            "SELECT 1 FROM entry w WHERE w.name = entry.name AND w.waiting = 1)",
+                            (owner,),
+                        )
+        presence.sweep()

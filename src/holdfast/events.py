@@ -1,0 +1,69 @@
+"""What happened to a lease, told to whoever listens: the place where metrics and traces hang.
+
+    acquired         granted; `duration` is the time from the first request to the grant
+    waited           it had to queue, and was granted or gave up; `duration` is the time in the queue
+    renewed          the store confirmed it; `duration` is the round trip
+    uncertain        a renewal was not answered; `detail` says why
+    lost             it ended under us; `duration` is how long it had been held, `detail` why
+    released         given back; `duration` is how long it had been held
+    release_failed   leaving `with` could not reach the store: the TTL will free it
+    forced           somebody force-released the lock through this manager
+
+Listeners are called where the event happens, in the thread or the event loop that noticed it, so
+they should be quick. What a listener raises is logged and otherwise ignored: a broken metric must
+not break a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Event(NamedTuple):
+    kind: str
+    name: str
+    owner: str
+    token: int
+    duration: float
+    at: float
+    """Seconds since the epoch."""
+    detail: str = ""
+
+
+Listener = Callable[[Event], object]
+
+
+class Listeners:
+    """The listeners of one manager. Empty is the common case and costs one truth test."""
+
+    __slots__ = ("_listeners",)
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Listener, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        # A new tuple each time: whoever is telling an event goes on with the old one.
+        self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+        return remove
+
+    def tell(self, event: Event) -> None:
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception as error:
+                report(f"a listener failed on the event {event.kind!r} of {event.name!r}", error)
+
+
+def report(message: str, error: BaseException) -> None:
+    """Log an exception of a user's callback: it has nowhere to go, and must not be lost either."""
+    import logging  # 20 ms that most programs never need
+
+    logging.getLogger("holdfast").error(message, exc_info=error)

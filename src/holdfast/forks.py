@@ -1,0 +1,47 @@
+"""How to know that this process is a fork of the one that made something."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+from weakref import WeakSet
+
+generation = 0
+"""Goes up in each forked child. What remembers another value was made by an ancestor."""
+
+
+class Survivor(Protocol):
+    """Something that is to start afresh in a forked child, before anything else runs there."""
+
+    def _after_fork(self) -> None: ...
+
+
+_survivors: WeakSet[Survivor] = WeakSet()
+_abandoned: list[object] = []
+
+
+def survive(thing: Survivor) -> None:
+    """Call `thing._after_fork()` in every forked child, for as long as `thing` lives."""
+    _survivors.add(thing)
+
+
+def abandon(thing: object) -> None:
+    """Never finalize this in the child: its connections and threads are the parent's.
+
+    A SQLite connection, above all, must not be closed by a process that did not open it.
+    """
+    import ctypes  # only ever in a forked child
+
+    _abandoned.append(thing)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def _in_child() -> None:
+    global generation
+    generation += 1
+    for thing in list(_survivors):
+        thing._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,54 @@
+"""What each store promises, as data: shown to people, and asked by the code that must refuse."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Guarantees(NamedTuple):
+    """What a lock on one kind of store can and cannot promise."""
+
+    store: str
+    consistency: str
+    """What agreement stands behind a grant."""
+    survives: str
+    """Which failures of the store leave its locks and its tokens as they were."""
+    auto_release: str
+    """What frees the lock of a holder that died, and how soon."""
+    clock_dependence: str
+    """Which clocks have to behave for two holders never to overlap."""
+    token_source: str
+    """Where the fencing token comes from, and what could make it go back."""
+    fair: bool
+    """First come, first served; without it `fair=True` is refused."""
+    wakeup: str
+    """How a waiter learns that it is its turn."""
+    safe_for: tuple[str, ...]
+    """`efficiency`, and `correctness` where a fenced lock may stand on this store."""
+
+
+MEMORY = Guarantees(
+    store="memory",
+    consistency="one process: a dictionary behind a mutex",
+    survives="nothing; it ends with the process",
+    auto_release="at the end of the TTL",
+    clock_dependence="the process's own clock, which a test may move by hand",
+    token_source="max(last + 1, wall clock in µs), kept in memory",
+    fair=True,
+    wakeup="a signal within the process",
+    safe_for=("efficiency",),
+)
+
+SQLITE = Guarantees(
+    store="sqlite",
+    consistency="one machine: SQLite transactions on a local file",
+    survives="the crash of any process, and a power cut (locks end, tokens go on rising); "
+    "not the loss of the file",
+    auto_release="at once when the holder's process dies, otherwise at the end of the TTL",
+    clock_dependence="the machine's boot-time clock, which does not step and counts suspended time",
+    token_source="max(last + 1, wall clock in µs) in the grant's own transaction; a ceiling is kept "
+    "on the disk ahead of it, so that neither a power cut nor a clock set back lowers it",
+    fair=True,
+    wakeup="handed over by the release, with a datagram to the next waiter's process",
+    safe_for=("efficiency", "correctness"),
+)

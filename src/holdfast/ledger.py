@@ -1,0 +1,417 @@
+"""The rules of a queue of holders and waiters: who is admitted, handed over to, passed over.
+
+One algorithm for every store that keeps its queue as rows of its own (memory, SQLite): it reads
+and writes rows through `Rows`, inside one transaction of the store, and never looks at a clock or
+a file by itself. Each public method here is one atomic step.
+
+What must stay true:
+
+- The holders' weights never add up to more than the capacity.
+- A row becomes a holder in one place only, `_settle` and `acquire` through `_grant`, and its token
+  is minted there, in the same transaction.
+- Waiters are admitted in the order of their arrival; the first that does not fit stops the rest,
+  so that a writer is not starved by readers. A waiter that `barge`s is only woken, never handed the
+  lock; it takes it when it asks again. So may a newcomer that barges.
+- A row that has expired, or whose process is dead, counts for nothing and is removed by the next
+  step that meets it; that step also admits whoever comes next.
+- Nothing is ever re-created: a renewal or a release of an unknown owner answers that it is gone.
+- A renewal never shortens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from .errors import ConfigError
+from .model import (
+    GONE,
+    Busy,
+    Gone,
+    Granted,
+    Label,
+    LockState,
+    Participant,
+    Queued,
+    Renewed,
+    Waiting,
+)
+
+CLAIM_WINDOW = 2.0
+"""Seconds for which a lock is handed to a waiter that has not yet answered."""
+HEARTBEAT = 1.0
+"""Seconds between a waiter's signs of life."""
+WAITER_PATIENCE = 5.0
+"""Seconds without a sign of life after which a waiter loses its place."""
+
+
+class Entry:
+    """One row: a holder (`token` > 0) or a waiter (`token` == 0) of one lock."""
+
+    __slots__ = (
+        "address",
+        "barge",
+        "capacity",
+        "confirmed",
+        "expires",
+        "kind",
+        "label",
+        "name",
+        "owner",
+        "process",
+        "seq",
+        "since",
+        "tether",
+        "token",
+        "ttl",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        owner: str,
+        name: str,
+        seq: int,
+        token: int,
+        expires: float,
+        ttl: float,
+        weight: int,
+        capacity: int,
+        kind: str,
+        barge: int,
+        confirmed: int,
+        since: float,
+        process: str,
+        address: str,
+        tether: str,
+        label: Label,
+    ) -> None:
+        self.owner = owner
+        self.name = name
+        self.seq = seq
+        self.token = token
+        self.expires = expires
+        self.ttl = ttl
+        self.weight = weight
+        self.capacity = capacity
+        self.kind = kind
+        self.barge = barge
+        self.confirmed = confirmed
+        self.since = since
+        self.process = process
+        self.address = address
+        self.tether = tether
+        self.label = label
+
+
+class Ask(NamedTuple):
+    """What somebody asks for, and who is asking."""
+
+    name: str
+    owner: str
+    ttl: float
+    weight: int
+    capacity: int
+    kind: str
+    queue: bool
+    barge: bool
+    label: Label
+    process: str = ""
+    address: str = ""
+
+
+class Claim(NamedTuple):
+    """One entry to keep alive: a lease to renew, or a place in the queue."""
+
+    name: str
+    owner: str
+    ttl: float
+
+
+class Wake(NamedTuple):
+    """A message to send once the transaction stands: `token` if it was granted, 0 for a hint."""
+
+    owner: str
+    process: str
+    address: str
+    token: int
+
+
+class Rows(Protocol):
+    """One store's rows, inside one transaction of it."""
+
+    def now(self) -> float:
+        """The store's clock."""
+        ...
+
+    def wall(self) -> float: ...
+
+    def of(self, name: str) -> Iterable[Entry]:
+        """The holders of a lock, then its waiters in the order of their arrival. Read lazily, and
+        not read on once anything has been written."""
+        ...
+
+    def find(self, owner: str) -> Entry | None: ...
+    def alive(self, entry: Entry) -> bool:
+        """False only if the process behind the entry is known to be dead."""
+        ...
+
+    def arrival(self, name: str) -> int:
+        """A number above that of everybody who waits for this lock."""
+        ...
+
+    def mint(self) -> int:
+        """A token above every token minted before."""
+        ...
+
+    def add(self, entry: Entry) -> None: ...
+    def save(self, entry: Entry) -> None:
+        """Write back what may change: token, expires, confirmed, since."""
+        ...
+
+    def drop(self, entry: Entry) -> None: ...
+
+
+class _Standing(NamedTuple):
+    """A lock after everything due has been done."""
+
+    holders: list[Entry]
+    used: int
+    head: Entry | None
+
+
+class Ledger:
+    """One step on the queue of a store. Made anew for each transaction.
+
+    `wakes` is what to send once the transaction stands; `blockers` has, for each owner that was
+    found first in line, the holders on whose death it would be next.
+    """
+
+    __slots__ = ("_claim_window", "_rows", "blockers", "wakes")
+
+    def __init__(self, rows: Rows, claim_window: float = CLAIM_WINDOW) -> None:
+        self._rows = rows
+        self._claim_window = claim_window
+        self.wakes: list[Wake] = []
+        self.blockers: dict[str, list[Entry]] = {}
+
+    # The steps.
+
+    def acquire(self, ask: Ask) -> Granted | Queued | Busy:
+        rows = self._rows
+        standing = self._settle(ask.name)
+        present = standing.holders[0] if standing.holders else standing.head
+        if present is not None:
+            known = rows.find(ask.owner)
+            if known is not None:
+                return self._repeated(ask, known, standing)
+            if present.kind != ask.kind or present.capacity != ask.capacity:
+                raise ConfigError(
+                    f"{ask.name!r} is in use as {_kind(present.kind, present.capacity)}, so it "
+                    f"cannot be asked for as {_kind(ask.kind, ask.capacity)} until it is free; use "
+                    "another name, or the same kind and size everywhere",
+                    name=ask.name,
+                    owner=ask.owner,
+                )
+        fits = standing.used + ask.weight <= ask.capacity
+        if fits and (standing.head is None or ask.barge):
+            entry = self._entry(ask)
+            self._grant(entry, ask.ttl, confirmed=True)
+            rows.add(entry)
+            return Granted(entry.token, ask.ttl)
+        if not ask.queue:
+            return Busy(self._remaining(standing.holders))
+        entry = self._entry(ask)
+        entry.seq = rows.arrival(ask.name)
+        entry.expires = rows.now() + WAITER_PATIENCE
+        rows.add(entry)
+        if standing.head is None:
+            self.blockers[ask.owner] = standing.holders
+        return Queued(self._remaining(standing.holders))
+
+    def renew(self, claim: Claim) -> Renewed | Waiting | Gone:
+        rows = self._rows
+        entry = rows.find(claim.owner)
+        if entry is None or entry.name != claim.name:
+            return GONE
+        now = rows.now()
+        if entry.expires <= now:
+            self._settle(entry.name)
+            return GONE
+        if entry.token == 0:
+            return self._heartbeat(entry, claim, now)
+        entry.expires = max(entry.expires, now + claim.ttl)
+        first = not entry.confirmed
+        entry.confirmed = 1
+        rows.save(entry)
+        if first:
+            # The new first in line may now watch this holder's process: tell it to look.
+            head = self._settle(entry.name).head
+            if head is not None:
+                self._wake(head, 0)
+        return Renewed(entry.token, claim.ttl)
+
+    def release(self, name: str, owner: str) -> bool:
+        """Free it, or leave the queue; True if a lease that had not ended was freed."""
+        rows = self._rows
+        entry = rows.find(owner)
+        if entry is None or entry.name != name:
+            return False
+        held = entry.token > 0 and entry.expires > rows.now()
+        rows.drop(entry)
+        self._settle(name)
+        return held
+
+    def force_release(self, name: str) -> list[Entry]:
+        """End every holder's lease; the next in line is admitted with a token above theirs."""
+        holders = self._settle(name).holders
+        for entry in holders:
+            self._rows.drop(entry)
+        self._rows.mint()
+        self._settle(name)
+        return holders
+
+    def state(self, name: str, last_token: int) -> LockState:
+        """What `_settle` would leave, but nothing is written."""
+        rows = self._rows
+        now = rows.now()
+        alive = [entry for entry in rows.of(name) if entry.expires > now and rows.alive(entry)]
+        return describe(name, alive, now, last_token)
+
+    # Their parts.
+
+    def _settle(self, name: str, asking: str = "") -> _Standing:
+        """Remove who is dead or expired, admit who is next, and say how things stand then."""
+        rows = self._rows
+        now = rows.now()
+        holders: list[Entry] = []
+        admitted: list[Entry] = []
+        dropped: list[Entry] = []
+        used = 0
+        head: Entry | None = None
+        for entry in rows.of(name):
+            if entry.expires <= now or not rows.alive(entry):
+                dropped.append(entry)
+            elif entry.token:
+                holders.append(entry)
+                used += entry.weight
+            elif used + entry.weight > entry.capacity:
+                head = entry
+                break
+            elif entry.barge and entry.owner != asking:
+                self._wake(entry, 0)
+                head = entry
+                break
+            else:
+                admitted.append(entry)
+                holders.append(entry)
+                used += entry.weight
+        for entry in dropped:
+            rows.drop(entry)
+        for entry in admitted:
+            if entry.owner == asking:
+                self._grant(entry, entry.ttl, confirmed=True)
+            else:
+                self._grant(entry, min(self._claim_window, entry.ttl), confirmed=False)
+                self._wake(entry, entry.token)
+            rows.save(entry)
+        return _Standing(holders, used, head)
+
+    def _heartbeat(self, entry: Entry, claim: Claim, now: float) -> Renewed | Waiting:
+        rows = self._rows
+        entry.expires = now + WAITER_PATIENCE
+        rows.save(entry)
+        standing = self._settle(entry.name, asking=entry.owner)
+        for holder in standing.holders:
+            if holder.owner == entry.owner:
+                return Renewed(holder.token, holder.ttl)
+        if entry.barge and standing.used + entry.weight <= entry.capacity:
+            # Not the first in line, but allowed to overtake: the first was only woken.
+            self._grant(entry, entry.ttl, confirmed=True)
+            rows.save(entry)
+            return Renewed(entry.token, entry.ttl)
+        if standing.head is not None and standing.head.owner == entry.owner:
+            self.blockers[entry.owner] = standing.holders
+        return Waiting(self._remaining(standing.holders))
+
+    def _repeated(self, ask: Ask, known: Entry, standing: _Standing) -> Granted | Queued:
+        """The same request again, because its answer was lost: the same answer again."""
+        if known.name != ask.name or (known.weight, known.capacity, known.kind) != (
+            ask.weight,
+            ask.capacity,
+            ask.kind,
+        ):
+            raise ConfigError(
+                f"the owner id {ask.owner!r} is already used for {known.name!r}; every attempt "
+                "needs an owner id of its own",
+                name=ask.name,
+                owner=ask.owner,
+            )
+        now = self._rows.now()
+        if known.token == 0:
+            known.expires = now + WAITER_PATIENCE
+            self._rows.save(known)
+            return Queued(self._remaining(standing.holders))
+        known.expires = max(known.expires, now + ask.ttl)
+        known.confirmed = 1
+        self._rows.save(known)
+        return Granted(known.token, ask.ttl)
+
+    def _entry(self, ask: Ask) -> Entry:
+        return Entry(
+            ask.owner,
+            ask.name,
+            0,
+            0,
+            0.0,
+            ask.ttl,
+            ask.weight,
+            ask.capacity,
+            ask.kind,
+            int(ask.barge),
+            0,
+            self._rows.wall(),
+            ask.process,
+            ask.address,
+            "",
+            ask.label,
+        )
+
+    def _grant(self, entry: Entry, ttl: float, confirmed: bool) -> None:
+        entry.token = self._rows.mint()
+        entry.expires = self._rows.now() + ttl
+        entry.confirmed = int(confirmed)
+        entry.since = self._rows.wall()
+
+    def _wake(self, entry: Entry, token: int) -> None:
+        self.wakes.append(Wake(entry.owner, entry.process, entry.address, token))
+
+    def _remaining(self, holders: Sequence[Entry]) -> float:
+        if not holders:
+            return 0.0
+        return max(0.0, max(entry.expires for entry in holders) - self._rows.now())
+
+
+def describe(name: str, entries: Iterable[Entry], now: float, last_token: int) -> LockState:
+    """The state of a lock from its living rows."""
+    holders: list[Participant] = []
+    waiters: list[Participant] = []
+    kind, capacity = "lock", 1
+    for entry in entries:
+        kind, capacity = entry.kind, entry.capacity
+        (holders if entry.token else waiters).append(
+            Participant(
+                entry.owner,
+                entry.label,
+                entry.token,
+                entry.since,
+                max(0.0, entry.expires - now),
+                entry.weight,
+            )
+        )
+    token = max((holder.token for holder in holders), default=last_token)
+    return LockState(name, tuple(holders), tuple(waiters), token, kind, capacity)
+
+
+def _kind(kind: str, capacity: int) -> str:
+    return f"a semaphore of {capacity} permits" if kind == "semaphore" else f"a {kind}"

@@ -1,0 +1,51 @@
+"""The states of a lease, as a table.
+
+    ACQUIRING   asked for; perhaps in the queue, perhaps already granted without our knowing
+    HELD        granted, and its end by our own clock lies ahead
+    UNCERTAIN   as HELD, but the store did not answer the last renewal: it may end soon
+    LOST        over without our doing: its end came, or the store told us; final
+    RELEASED    over by our own doing; final
+
+A lease counts as held in HELD and UNCERTAIN, and only before its deadline: the clock is asked each
+time, so that a process that was frozen past its deadline finds itself without the lease even
+before anything had the chance to move it to LOST. What is not in the table changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ACQUIRING: Final = "acquiring"
+HELD: Final = "held"
+UNCERTAIN: Final = "uncertain"
+LOST: Final = "lost"
+RELEASED: Final = "released"
+
+GRANTED: Final = "granted"  # the store granted it, and our deadline lies ahead
+RENEWED: Final = "renewed"  # the store confirmed it
+DOUBTED: Final = "doubted"  # the store did not answer
+ENDED: Final = "ended"  # the deadline passed, or the store says that it is gone
+FREED: Final = "freed"  # we released it, or gave up the attempt
+
+TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    (ACQUIRING, GRANTED): HELD,
+    (ACQUIRING, FREED): RELEASED,
+    (HELD, RENEWED): HELD,
+    (HELD, DOUBTED): UNCERTAIN,
+    (HELD, ENDED): LOST,
+    (HELD, FREED): RELEASED,
+    (UNCERTAIN, RENEWED): HELD,
+    (UNCERTAIN, DOUBTED): UNCERTAIN,
+    (UNCERTAIN, ENDED): LOST,
+    (UNCERTAIN, FREED): RELEASED,
+}
+
+
+def after(state: str, event: str) -> str:
+    """The state that `event` leads to; the same one where the event means nothing."""
+    return TRANSITIONS.get((state, event), state)
+
+
+def drift_margin(ttl: float) -> float:
+    """How much earlier than the store we end a lease: 1 % for clocks that run apart, and 2 ms."""
+    return min(ttl * 0.01 + 0.002, ttl * 0.5)

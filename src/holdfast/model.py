@@ -1,0 +1,103 @@
+"""The values that pass between the engine, the stores and the user. No I/O, no state."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+
+class Label(NamedTuple):
+    """Who holds or waits, for people to read. `text` is the user's own word, or an election's value."""
+
+    host: str
+    pid: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.host}:{self.pid}"
+        return f"{self.text} ({place})" if self.text else place
+
+
+class Participant(NamedTuple):
+    """One who holds a lock (`token` > 0) or waits for it (`token` is 0)."""
+
+    owner: str
+    label: Label
+    token: int
+    since: float
+    """When it was granted, or began to wait: seconds since the epoch, by the store's wall clock."""
+    remaining: float
+    """Seconds until its lease, or its place in the queue, ends unless it is renewed."""
+    weight: int = 1
+
+
+class LockState(NamedTuple):
+    """A lock as the store sees it at one moment."""
+
+    name: str
+    holders: tuple[Participant, ...]
+    waiters: tuple[Participant, ...]
+    token: int
+    """The highest token among the holders. With no holder, a number that no past grant exceeds and
+    every later grant will; 0 where the store has never granted anything."""
+    kind: str = "lock"
+    capacity: int = 1
+
+    @property
+    def held(self) -> bool:
+        return bool(self.holders)
+
+
+# The answers of a store to a request. What each one means is said in the backend contract.
+
+
+class Granted(NamedTuple):
+    """It is yours, as `token`. `handed`: given by another's release, for the claim window only."""
+
+    token: int
+    ttl: float
+    handed: bool = False
+
+
+class Queued(NamedTuple):
+    """Somebody is before you; you are in the queue on the store."""
+
+    remaining: float
+
+
+class Busy(NamedTuple):
+    """Somebody is before you, and nothing of yours was left on the store."""
+
+    remaining: float
+
+
+class Renewed(NamedTuple):
+    """It is yours for another `ttl`, and `token` is its token."""
+
+    token: int
+    ttl: float
+
+
+class Waiting(NamedTuple):
+    """You are still in the queue; the present holders have `remaining` seconds at the most."""
+
+    remaining: float
+
+
+class Gone(NamedTuple):
+    """The store knows nothing of this owner: it is neither holding nor waiting."""
+
+
+class Unknown(NamedTuple):
+    """The store did not say."""
+
+
+GONE = Gone()
+UNKNOWN = Unknown()
+
+Outcome = Renewed | Waiting | Gone | Unknown
+
+
+def new_owner() -> str:
+    """An owner id: unique for ever, made by the client before it asks, used for one attempt only."""
+    return os.urandom(12).hex()

@@ -1,0 +1,46 @@
+-- The embedded store, format 1. Run once, in one transaction, on an empty file.
+-- The format number is in PRAGMA user_version; PRAGMA application_id says that the file is ours.
+
+-- One row: what all locks share.
+CREATE TABLE store (
+    id       INTEGER PRIMARY KEY CHECK (id = 0),
+    token    INTEGER NOT NULL,  -- the last token minted; the next is above it
+    ceiling  INTEGER NOT NULL,  -- on the disk before any token that reaches it is handed out
+    boot     TEXT    NOT NULL,  -- the boot, and
+    timens   TEXT    NOT NULL,  --   the time namespace, that "expires" is counted in
+    live     TEXT    NOT NULL   -- the identity of the folder that "process" and "tether" refer to
+) STRICT;
+
+-- One row for each holder and each waiter; a lock that nobody wants has none.
+CREATE TABLE entry (
+    owner     TEXT    PRIMARY KEY,
+    name      TEXT    NOT NULL,  -- namespace, U+001F, name
+    waiting   INTEGER NOT NULL,  -- 0 holder, 1 waiter
+    seq       INTEGER NOT NULL,  -- the order of arrival among the waiters of a lock
+    token     INTEGER NOT NULL,  -- 0 while waiting
+    expires   REAL    NOT NULL,  -- on the boot clock
+    ttl       REAL    NOT NULL,
+    weight    INTEGER NOT NULL,
+    capacity  INTEGER NOT NULL,
+    kind      TEXT    NOT NULL,
+    barge     INTEGER NOT NULL,
+    confirmed INTEGER NOT NULL,  -- 0 between a hand-over and the first renewal
+    since     REAL    NOT NULL,  -- on the wall clock, for people
+    process   TEXT    NOT NULL,  -- whose death ends it; empty: its TTL alone does
+    address   TEXT    NOT NULL,  -- where it is woken
+    tether    TEXT    NOT NULL,  -- what else has to be dead; empty: nothing
+    host      TEXT    NOT NULL,
+    pid       INTEGER NOT NULL,
+    label     TEXT    NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX entry_of_lock ON entry (name, waiting, seq);
+
+-- Who broke which lock. The newest thousand are kept.
+CREATE TABLE audit (
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    at      REAL NOT NULL,
+    name    TEXT NOT NULL,
+    actor   TEXT NOT NULL,
+    holders TEXT NOT NULL
+) STRICT;

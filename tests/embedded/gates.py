@@ -1,0 +1,75 @@
+"""What the tests of the gate share."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+
+from embedded.processes import Process, Start, line
+from holdfast.clock import BootClock
+from holdfast.embedded.gate import Gate
+
+now = BootClock().now
+
+HEAD = """
+import os, signal, sys, threading, time
+from holdfast.clock import BootClock
+from holdfast.embedded.gate import Gate
+from holdfast.errors import BackendUnavailable
+now = BootClock().now
+gate = Gate(sys.argv[1])
+def say(*what): print(*what, flush=True)
+"""
+INSIDE = HEAD + "gate.enter(None); say('in'); sys.stdin.readline(); gate.leave(); say('out')\n"
+# Two inside at once: the second one finds the marker, or the first one misses it.
+CROWD = (
+    HEAD
+    + """
+def hammer(rounds):
+    for _ in range(rounds):
+        gate.enter(now() + 60)
+        os.close(os.open(sys.argv[1] + ".marker", os.O_CREAT | os.O_EXCL))
+        os.unlink(sys.argv[1] + ".marker")
+        gate.leave()
+        done.append(1)
+done = []
+count, rounds = int(sys.argv[2]), int(sys.argv[3])
+threads = [threading.Thread(target=hammer, args=(rounds,)) for _ in range(count)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+say(len(done))
+"""
+)
+
+
+def inside(start: Start) -> Process:
+    process = start(INSIDE)
+    assert line(process) == "in"
+    return process
+
+
+def helpers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "holdfast-gate"]
+
+
+def free(gate: Gate) -> bool:
+    """Whether somebody from outside could enter now."""
+    fd = os.open(gate.file, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def soon_free(gate: Gate) -> bool:
+    end = time.monotonic() + 5
+    while not free(gate):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.001)
+    return True

@@ -1,0 +1,206 @@
+"""The gate lets one in at a time, in time, whatever becomes of those before it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from embedded.gates import CROWD, HEAD, free, helpers, inside, now, soon_free
+from embedded.processes import Start, line, starter, tell
+from holdfast.embedded.gate import Gate
+from holdfast.errors import BackendUnavailable
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "locks.db")
+
+
+@pytest.fixture
+def start(path: str) -> Iterator[Start]:
+    with starter(path) as start:
+        yield start
+
+
+@pytest.fixture
+def gate(path: str) -> Iterator[Gate]:
+    gate = Gate(path)
+    yield gate
+    gate.close()
+
+
+def test_in_and_out(gate: Gate) -> None:
+    for _ in range(3):
+        gate.enter()
+        assert not free(gate)
+        gate.leave()
+        assert free(gate)
+    gate.leave()  # not inside: nothing
+    gate.enter(now() - 1)  # too late, but it is free
+    gate.leave()
+    assert helpers() == []
+
+
+def test_exclusion_among_processes_and_threads(start: Start) -> None:
+    crowd = [start(CROWD, "3", "60") for _ in range(4)]
+    assert [process.communicate()[0].strip() for process in crowd] == ["180"] * 4
+
+
+def test_two_gates_of_one_process_exclude_each_other(gate: Gate, path: str) -> None:
+    other = Gate(path, patience=0.05)
+    gate.enter()
+    with pytest.raises(BackendUnavailable):
+        other.enter()
+    gate.leave()
+    other.enter()
+    with pytest.raises(BackendUnavailable):
+        gate.enter(now() + 0.05)
+    other.leave()
+    other.close()
+    assert soon_free(gate)
+
+
+def test_the_next_one_waits_and_gets_it(gate: Gate, start: Start) -> None:
+    process = inside(start)
+    threading.Timer(0.1, tell, (process,)).start()
+    begun = now()
+    gate.enter(now() + 5)
+    assert 0.09 < now() - begun < 1
+    assert not free(gate)
+    gate.leave()
+    assert free(gate)
+
+
+def test_a_killed_holder_lets_the_next_one_in_at_once(gate: Gate, start: Start) -> None:
+    process = inside(start)
+    killed: list[float] = []
+
+    def kill() -> None:
+        killed.append(now())
+        process.kill()
+
+    threading.Timer(0.1, kill).start()
+    gate.enter(now() + 5)
+    assert now() - killed[0] < 0.5
+    gate.leave()
+
+
+def test_a_frozen_holder_costs_the_deadline_and_no_more(gate: Gate, start: Start) -> None:
+    process = inside(start)
+    process.send_signal(signal.SIGSTOP)
+    for patience in (0.0, 0.1, 0.1):
+        begun = now()
+        with pytest.raises(BackendUnavailable, match=r"locks\.db-live/gate.*") as raised:
+            gate.enter(begun + patience)
+        assert patience <= now() - begun < patience + 0.3
+        assert "frozen" in str(raised.value)
+    assert len(helpers()) == 1
+    # Several threads wait in vain, each until its own deadline.
+    late: list[float] = []
+
+    def wait(deadline: float) -> None:
+        with pytest.raises(BackendUnavailable):
+            gate.enter(deadline)
+        late.append(now() - deadline)
+
+    begun = now()
+    threads = [
+        threading.Thread(target=wait, args=(begun + seconds,)) for seconds in (0.3, 0.1, 0.2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(0 <= seconds < 0.3 for seconds in late)
+    # It thaws. Our helper is the next in the queue, nobody waits for it, and it gives the turn on.
+    process.send_signal(signal.SIGCONT)
+    tell(process)
+    assert line(process) == "out"
+    assert soon_free(gate)
+    gate.enter(now() + 1)
+    gate.leave()
+    assert free(gate)
+    assert len(helpers()) == 1
+
+
+def test_a_late_grant_goes_to_whoever_waits_by_then(gate: Gate, start: Start) -> None:
+    process = inside(start)
+    with pytest.raises(BackendUnavailable):
+        gate.enter(now() + 0.01)
+    threading.Timer(0.1, tell, (process,)).start()
+    gate.enter(now() + 5)
+    assert not free(gate)
+    gate.leave()
+    assert free(gate)
+
+
+def test_grants_that_race_with_deadlines(gate: Gate, start: Start) -> None:
+    """Many turns come at about the moment of giving up; the gate is never held for nobody."""
+    holder = start(
+        HEAD + "for _ in range(60): gate.enter(now() + 60); time.sleep(0.004); gate.leave()\n"
+        "say('done')"
+    )
+    entered = 0
+    for _ in range(200):
+        try:
+            gate.enter(now() + 0.003)
+        except BackendUnavailable:
+            continue
+        assert not free(gate)
+        entered += 1
+        gate.leave()
+    assert entered
+    assert holder.communicate()[0].strip() == "done"
+    assert soon_free(gate)
+
+
+def test_close(path: str, start: Start) -> None:
+    gate = Gate(path)
+    gate.enter()
+    gate.close()  # at leave(), then
+    assert not free(gate)
+    gate.leave()
+    assert free(gate)
+    with pytest.raises(BackendUnavailable, match="closed"):
+        gate.enter()
+    gate.close()
+
+    process = inside(start)
+    gate = Gate(path)
+    with pytest.raises(BackendUnavailable):
+        gate.enter(now() + 0.01)
+    (helper,) = helpers()
+    gate.close()  # the helper is blocked, and closes when it is through
+    tell(process)
+    helper.join(5)
+    assert not helper.is_alive()
+    assert soon_free(gate)
+
+    gate = Gate(path)
+    process = inside(start)
+    threading.Timer(0.05, tell, (process,)).start()
+    gate.enter(now() + 5)
+    gate.leave()
+    (helper,) = helpers()
+    gate.close()  # the helper is idle, and ends
+    helper.join(5)
+    assert not helper.is_alive()
+
+
+def test_a_descriptor_closed_behind_our_back(gate: Gate) -> None:
+    os.close(gate._fd)
+    with pytest.raises(BackendUnavailable, match=os.strerror(errno.EBADF)):
+        gate.enter()
+    gate.enter()
+    gate.leave()
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailable):
+        Gate(str(tmp_path / "missing" / "locks.db"))
