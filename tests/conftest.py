@@ -1,11 +1,14 @@
-"""Runs `async def` tests, each in an event loop of its own."""
+"""Runs `async def` tests, each in an event loop of its own; and the stores to run them on."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from stores import STORES
 
 LIMIT = 60.0
 """Seconds one asynchronous test may take in all."""
@@ -25,3 +28,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     asyncio.run(limited(), debug=False)
     return True
+
+
+@pytest.fixture(params=sorted(STORES))
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty store, once for each kind that there is."""
+    with STORES[request.param](tmp_path) as store_url:
+        yield store_url

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded.gates import CROWD, HEAD, free, helpers, inside, now, soon_free
+from embedded.gates import CROWD, HEAD, fewer_threads, free, inside, now, soon_free, threads
 from embedded.processes import Start, line, starter, tell
 from holdfast.embedded.gate import Gate
 from holdfast.errors import BackendUnavailable
@@ -36,6 +36,7 @@ def gate(path: str) -> Iterator[Gate]:
 
 
 def test_in_and_out(gate: Gate) -> None:
+    before = threads()
     for _ in range(3):
         gate.enter()
         assert not free(gate)
@@ -44,7 +45,7 @@ def test_in_and_out(gate: Gate) -> None:
     gate.leave()  # not inside: nothing
     gate.enter(now() - 1)  # too late, but it is free
     gate.leave()
-    assert helpers() == []
+    assert threads() == before
 
 
 def test_exclusion_among_processes_and_threads(start: Start) -> None:
@@ -93,6 +94,7 @@ def test_a_killed_holder_lets_the_next_one_in_at_once(gate: Gate, start: Start) 
 
 def test_a_frozen_holder_costs_the_deadline_and_no_more(gate: Gate, start: Start) -> None:
     process = inside(start)
+    before = threads()
     process.send_signal(signal.SIGSTOP)
     for patience in (0.0, 0.1, 0.1):
         begun = now()
@@ -100,7 +102,7 @@ def test_a_frozen_holder_costs_the_deadline_and_no_more(gate: Gate, start: Start
             gate.enter(begun + patience)
         assert patience <= now() - begun < patience + 0.3
         assert "frozen" in str(raised.value)
-    assert len(helpers()) == 1
+    assert threads() == before + 1
     # Several threads wait in vain, each until its own deadline.
     late: list[float] = []
 
@@ -110,12 +112,12 @@ def test_a_frozen_holder_costs_the_deadline_and_no_more(gate: Gate, start: Start
         late.append(now() - deadline)
 
     begun = now()
-    threads = [
+    waiting = [
         threading.Thread(target=wait, args=(begun + seconds,)) for seconds in (0.3, 0.1, 0.2)
     ]
-    for thread in threads:
+    for thread in waiting:
         thread.start()
-    for thread in threads:
+    for thread in waiting:
         thread.join()
     assert all(0 <= seconds < 0.3 for seconds in late)
     # It thaws. Our helper is the next in the queue, nobody waits for it, and it gives the turn on.
@@ -126,7 +128,7 @@ def test_a_frozen_holder_costs_the_deadline_and_no_more(gate: Gate, start: Start
     gate.enter(now() + 1)
     gate.leave()
     assert free(gate)
-    assert len(helpers()) == 1
+    assert fewer_threads(before + 1)
 
 
 def test_a_late_grant_goes_to_whoever_waits_by_then(gate: Gate, start: Start) -> None:
@@ -173,13 +175,13 @@ def test_close(path: str, start: Start) -> None:
 
     process = inside(start)
     gate = Gate(path)
+    before = threads()
     with pytest.raises(BackendUnavailable):
         gate.enter(now() + 0.01)
-    (helper,) = helpers()
+    assert threads() == before + 1
     gate.close()  # the helper is blocked, and closes when it is through
     tell(process)
-    helper.join(5)
-    assert not helper.is_alive()
+    assert fewer_threads(before)
     assert soon_free(gate)
 
     gate = Gate(path)
@@ -187,18 +189,29 @@ def test_close(path: str, start: Start) -> None:
     threading.Timer(0.05, tell, (process,)).start()
     gate.enter(now() + 5)
     gate.leave()
-    (helper,) = helpers()
     gate.close()  # the helper is idle, and ends
-    helper.join(5)
-    assert not helper.is_alive()
+    assert fewer_threads(before)
 
 
-def test_a_descriptor_closed_behind_our_back(gate: Gate) -> None:
+def test_a_descriptor_closed_behind_our_back(gate: Gate, start: Start) -> None:
     os.close(gate._fd)
     with pytest.raises(BackendUnavailable, match=os.strerror(errno.EBADF)):
         gate.enter()
     gate.enter()
     gate.leave()
+
+    # The helper too finds it closed, and uses the new one afterwards.
+    process = inside(start)
+    threading.Timer(0.05, tell, (process,)).start()
+    gate.enter(now() + 5)
+    os.close(gate._fd)
+    gate.leave()
+    process = inside(start)
+    threading.Timer(0.05, tell, (process,)).start()
+    gate.enter(now() + 5)
+    assert not free(gate)
+    gate.leave()
+    assert free(gate)
 
 
 def test_no_folder(tmp_path: Path) -> None:

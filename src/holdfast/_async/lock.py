@@ -127,7 +127,7 @@ class Lock:
         ticket = Ticket(
             self.name,
             owner,
-            self._ttl if self._max_hold is None else min(self._ttl, self._max_hold),
+            self._ttl,
             session.label,
             weight=self._weight,
             capacity=self._capacity,

@@ -96,7 +96,7 @@ class Keeper:
                 due.append(lease)
         if not due:
             return
-        claims = [Claim(lease.name, lease.owner, lease._ttl_to_ask(sent)) for lease in due]
+        claims = [Claim(lease.name, lease.owner, lease.ttl) for lease in due]
         shortest = min(lease._interval() for lease in due)
         outcomes: Sequence[Outcome]
         detail = "the store did not answer for this lease"

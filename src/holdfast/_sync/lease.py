@@ -202,7 +202,7 @@ class Lease:
         sent = self._session.clock.now()
         if self._over(sent) or self._state not in _HOLDING:
             raise self._loss()
-        claim = Claim(self.name, self.owner, self._clip(asked, sent))
+        claim = Claim(self.name, self.owner, asked)
         (outcome,) = self._session.backend.renew([claim], self._session.by())
         if isinstance(outcome, Renewed):
             self.ttl = asked
@@ -318,13 +318,6 @@ class Lease:
                 return due
             return min(due, self._end_at)
         return self._end_at
-
-    def _clip(self, ttl: float, now: float) -> float:
-        """Not past `max_hold`."""
-        return ttl if self._end_at is None else min(ttl, max(self._end_at - now, 0.001))
-
-    def _ttl_to_ask(self, now: float) -> float:
-        return self.ttl if self._state == ACQUIRING else self._clip(self.ttl, now)
 
     def _renewed(self, outcome: Renewed, sent: float) -> None:
         session = self._session

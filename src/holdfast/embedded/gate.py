@@ -43,6 +43,7 @@ needs it. A spawned program does not inherit them.
 
 from __future__ import annotations
 
+import _thread
 import fcntl
 import os
 import threading
@@ -88,7 +89,8 @@ class Gate:
         self._wish: threading.Lock | None = None  # to be released when the helper has the flock
         self._work = threading.Lock()  # released to set the helper to work
         self._work.acquire()
-        self._helper: threading.Thread | None = None
+        self._helping = False  # there is a helper thread
+        self._failure: OSError | None = None
 
     def enter(self, deadline: float | None = None) -> None:
         """Wait for our turn, until `deadline` on the boot clock (None: for `patience` seconds).
@@ -117,7 +119,11 @@ class Gate:
                         return
             self._queue(started, deadline)
         except BaseException:
-            self._undo(me)
+            if self._inside == me:
+                self.leave()
+            else:
+                with suppress(RuntimeError):  # not ours: interrupted before we had it
+                    self._mutex.release()
             raise
 
     def leave(self) -> None:
@@ -125,8 +131,15 @@ class Gate:
         if self._inside != threading.get_ident():
             return
         try:
+            if self._wish is not None:
+                # We are still waiting, and give up. While the helper is asking we have nothing, and
+                # it will give back what it gets; otherwise it has just got it for us.
+                with self._state:
+                    self._wish = None
             if self._fd >= 0:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
+        except OSError:
+            self._fd = -1  # closed behind our back, and so unlocked
         finally:
             self._inside = 0
             self._mutex.release()
@@ -149,25 +162,31 @@ class Gate:
         except BlockingIOError:
             return False
         except OSError as error:
-            self._fd = -1  # closed behind our back, perhaps; the next one opens it again
-            raise BackendUnavailable(f"cannot lock {self.file!r}: {error}") from error
+            raise self._broken(error) from error
         return True
 
     def _queue(self, started: float, deadline: float | None) -> None:
         """Have the helper wait in the kernel's queue for us."""
-        if self._helper is None:
-            helper = threading.Thread(target=self._help, name="holdfast-gate", daemon=True)
-            helper.start()
-            self._helper = helper
         wish = threading.Lock()
         wish.acquire()
         with self._state:
+            self._failure = None
+            # A flag and then the call that makes it true, with nothing between them: an interrupt
+            # comes only after a call. (Not a threading.Thread, whose start can be interrupted.)
+            if not self._helping:
+                self._helping = True
+                try:
+                    _thread.start_new_thread(self._help, ())
+                except RuntimeError as error:  # no more threads
+                    self._helping = False
+                    raise BackendUnavailable(f"cannot wait for {self.file!r}: {error}") from error
             self._wish = wish
             if not self._asking:
-                # In this order, and nothing between: an interrupt comes only after a call.
                 self._asking = True
                 self._work.release()
         self._wait(wish, started, deadline)
+        if self._failure is not None:
+            raise self._broken(self._failure) from self._failure
 
     def _wait(
         self, lock: threading.Lock | threading.RLock, started: float, deadline: float | None
@@ -185,54 +204,48 @@ class Gate:
                     f"been inside all that time, perhaps frozen; it holds {self.file!r}"
                 )
 
-    def _undo(self, me: int) -> None:
-        """Step back from wherever enter() had come to. The time-out of a wish that was granted in
-        the last moment comes here too, and the lock is given on."""
-        if self._inside == me:
-            with self._state:
-                self._wish = None
-                # While the helper is asking we have nothing, and it will give back what it gets.
-                if not self._asking and self._fd >= 0:
-                    fcntl.flock(self._fd, fcntl.LOCK_UN)
-            self._inside = 0
-        try:
-            self._mutex.release()
-        except RuntimeError:
-            return  # not ours: interrupted before we had it
-        if self._closed:
-            self.close()
-
     def _help(self) -> None:
         """The helper thread: block in the kernel for whoever waits."""
-        fd, state, work = self._fd, self._state, self._work
-        done = False
-        while not done:
+        state, work = self._state, self._work
+        while True:
             work.acquire()
             with state:
-                done = self._helper is None
-            if done:
-                break
-            fcntl.flock(fd, fcntl.LOCK_EX)
+                if not self._helping:
+                    return
+                fd = self._fd
+            failure = None
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            except OSError as error:
+                failure = error
             with state:
                 wish, self._wish = self._wish, None
-                if wish is None:
+                if wish is None and failure is None:
                     fcntl.flock(fd, fcntl.LOCK_UN)
                 self._asking = False
-                done = self._helper is None
+                self._failure = failure
                 if wish is not None:
                     wish.release()
-        os.close(fd)
+                if not self._helping:
+                    os.close(fd)
+                    return
 
     def _shut(self) -> None:
-        """Close the file, under _mutex. If there is a helper, it ends and does it: it may be
-        blocked on the descriptor, whose number must not become another file's meanwhile."""
+        """Close the file and end the helper, under _mutex. If that one is asking it does both when
+        it is through: until then the descriptor's number must not become another file's."""
         fd, self._fd = self._fd, -1
         with self._state:
-            helper, self._helper = self._helper, None
-            if helper is not None and not self._asking:
+            helping, self._helping = self._helping, False
+            if self._asking:
+                return
+            if helping:
                 self._work.release()
-        if helper is None and fd >= 0:
+        if fd >= 0:
             os.close(fd)
+
+    def _broken(self, error: OSError) -> BackendUnavailable:
+        self._fd = -1  # closed behind our back, perhaps; the next one opens it again
+        return BackendUnavailable(f"cannot lock {self.file!r}: {error}")
 
     def _reopen(self) -> None:
         if self._closed:

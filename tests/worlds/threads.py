@@ -1,0 +1,58 @@
+"""Tests in blocking code. Its twin is `aio`: the same names, the same meanings."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Result = TypeVar("Result")
+
+PATIENCE = 20.0
+"""How long a condition may take to come true; never how long it normally takes."""
+
+
+class Job(Generic[Result]):
+    """Something under way beside the test."""
+
+    def __init__(self, work: Callable[..., Result], *args: object) -> None:
+        self._results: list[Result] = []
+        self._error: BaseException | None = None
+
+        def run() -> None:
+            try:
+                self._results.append(work(*args))
+            except BaseException as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def result(self) -> Result:
+        error = self.error()
+        if error is not None:
+            raise error
+        return self._results[0]
+
+    def error(self) -> BaseException | None:
+        """What it raised, once it has ended."""
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive(), "it did not end in time"
+        return self._error
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait until the condition answers something true."""
+    limit = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < limit, "the condition did not come true in time"
+        time.sleep(0.002)
+
+
+def pause(seconds: float) -> None:
+    """Let time pass that a test needs to pass, such as the rest of a short TTL."""
+    time.sleep(seconds)
