@@ -151,7 +151,7 @@ class Rows(Protocol):
         not read on once anything has been written."""
         ...
 
-    def find(self, owner: str) -> Entry | None: ...
+    def find(self, name: str, owner: str) -> Entry | None: ...
     def alive(self, entry: Entry) -> bool:
         """False only if the process behind the entry is known to be dead."""
         ...
@@ -165,7 +165,7 @@ class Rows(Protocol):
         ...
 
     def add(self, entry: Entry) -> None: ...
-    def save(self, entry: Entry) -> None:
+    def save(self, entry: Entry, was_waiting: bool) -> None:
         """Write back what may change: token, expires, confirmed, since."""
         ...
 
@@ -202,7 +202,7 @@ class Ledger:
         standing = self._settle(ask.name)
         present = standing.holders[0] if standing.holders else standing.head
         if present is not None:
-            known = rows.find(ask.owner)
+            known = rows.find(ask.name, ask.owner)
             if known is not None:
                 return self._repeated(ask, known, standing)
             if present.kind != ask.kind or present.capacity != ask.capacity:
@@ -231,8 +231,8 @@ class Ledger:
 
     def renew(self, claim: Claim) -> Renewed | Waiting | Gone:
         rows = self._rows
-        entry = rows.find(claim.owner)
-        if entry is None or entry.name != claim.name:
+        entry = rows.find(claim.name, claim.owner)
+        if entry is None:
             return GONE
         now = rows.now()
         if entry.expires <= now:
@@ -243,7 +243,7 @@ class Ledger:
         entry.expires = max(entry.expires, now + claim.ttl)
         first = not entry.confirmed
         entry.confirmed = 1
-        rows.save(entry)
+        rows.save(entry, was_waiting=False)
         if first:
             # The new first in line may now watch this holder's process: tell it to look.
             head = self._settle(entry.name).head
@@ -254,8 +254,8 @@ class Ledger:
     def release(self, name: str, owner: str) -> bool:
         """Free it, or leave the queue; True if a lease that had not ended was freed."""
         rows = self._rows
-        entry = rows.find(owner)
-        if entry is None or entry.name != name:
+        entry = rows.find(name, owner)
+        if entry is None:
             return False
         held = entry.token > 0 and entry.expires > rows.now()
         rows.drop(entry)
@@ -314,13 +314,13 @@ class Ledger:
             else:
                 self._grant(entry, min(self._claim_window, entry.ttl), confirmed=False)
                 self._wake(entry, entry.token)
-            rows.save(entry)
+            rows.save(entry, was_waiting=True)
         return _Standing(holders, used, head)
 
     def _heartbeat(self, entry: Entry, claim: Claim, now: float) -> Renewed | Waiting:
         rows = self._rows
         entry.expires = now + WAITER_PATIENCE
-        rows.save(entry)
+        rows.save(entry, was_waiting=True)
         standing = self._settle(entry.name, asking=entry.owner)
         for holder in standing.holders:
             if holder.owner == entry.owner:
@@ -328,7 +328,7 @@ class Ledger:
         if entry.barge and standing.used + entry.weight <= entry.capacity:
             # Not the first in line, but allowed to overtake: the first was only woken.
             self._grant(entry, entry.ttl, confirmed=True)
-            rows.save(entry)
+            rows.save(entry, was_waiting=True)
             return Renewed(entry.token, entry.ttl)
         if standing.head is not None and standing.head.owner == entry.owner:
             self.blockers[entry.owner] = standing.holders
@@ -336,25 +336,21 @@ class Ledger:
 
     def _repeated(self, ask: Ask, known: Entry, standing: _Standing) -> Granted | Queued:
         """The same request again, because its answer was lost: the same answer again."""
-        if known.name != ask.name or (known.weight, known.capacity, known.kind) != (
-            ask.weight,
-            ask.capacity,
-            ask.kind,
-        ):
+        if (known.weight, known.capacity, known.kind) != (ask.weight, ask.capacity, ask.kind):
             raise ConfigError(
-                f"the owner id {ask.owner!r} is already used for {known.name!r}; every attempt "
-                "needs an owner id of its own",
+                f"the owner id {ask.owner!r} is already used for {known.name!r}, by a request for "
+                "something else; every attempt needs an owner id of its own",
                 name=ask.name,
                 owner=ask.owner,
             )
         now = self._rows.now()
         if known.token == 0:
             known.expires = now + WAITER_PATIENCE
-            self._rows.save(known)
+            self._rows.save(known, was_waiting=True)
             return Queued(self._remaining(standing.holders))
         known.expires = max(known.expires, now + ask.ttl)
         known.confirmed = 1
-        self._rows.save(known)
+        self._rows.save(known, was_waiting=False)
         return Granted(known.token, ask.ttl)
 
     def _entry(self, ask: Ask) -> Entry:

@@ -28,7 +28,6 @@ class MemoryStore:
         self.users = 0
         self.audit: list[tuple[float, str, str]] = []
         self._mutex = Lock()
-        self._entries: dict[str, Entry] = {}
         self._locks: dict[str, dict[str, Entry]] = {}
         self._tells: dict[str, Tell] = {}
         self._token = 0
@@ -91,8 +90,8 @@ class MemoryStore:
         entries = self._locks.get(name, {})
         return iter(sorted(entries.values(), key=lambda entry: (entry.token == 0, entry.seq)))
 
-    def find(self, owner: str) -> Entry | None:
-        return self._entries.get(owner)
+    def find(self, name: str, owner: str) -> Entry | None:
+        return self._locks.get(name, {}).get(owner)
 
     def alive(self, entry: Entry) -> bool:
         return True
@@ -106,21 +105,12 @@ class MemoryStore:
         return self._token
 
     def add(self, entry: Entry) -> None:
-        if entry.owner in self._entries:
-            raise ConfigError(
-                f"the owner id {entry.owner!r} is already used for another lock; every attempt "
-                "needs an owner id of its own",
-                name=entry.name,
-                owner=entry.owner,
-            )
-        self._entries[entry.owner] = entry
         self._locks.setdefault(entry.name, {})[entry.owner] = entry
 
-    def save(self, entry: Entry) -> None:
+    def save(self, entry: Entry, was_waiting: bool) -> None:
         pass  # the entry is the row
 
     def drop(self, entry: Entry) -> None:
-        del self._entries[entry.owner]
         self._tells.pop(entry.owner, None)
         entries = self._locks[entry.name]
         del entries[entry.owner]

@@ -52,6 +52,8 @@ class Ticket:
 
     __slots__ = (
         "__weakref__",
+        "_signal",
+        "_told",
         "barge",
         "capacity",
         "grant",
@@ -60,7 +62,6 @@ class Ticket:
         "name",
         "owner",
         "queue",
-        "signal",
         "ttl",
         "weight",
     )
@@ -77,7 +78,6 @@ class Ticket:
         kind: str = "lock",
         queue: bool = True,
         barge: bool = False,
-        signal: Signal | None = None,
     ) -> None:
         self.name = name
         self.owner = owner
@@ -88,16 +88,28 @@ class Ticket:
         self.kind = kind
         self.queue = queue
         self.barge = barge
-        self.signal = signal
-        """Set when there is news; there for every ticket that may queue."""
         self.grant: Granted | None = None
+        self._told = False
+        self._signal: Signal | None = None
 
     def tell(self, grant: Granted | None = None) -> None:
         """Wake the waiter, from any thread: it was granted, or it should ask. Called by backends."""
         if grant is not None:
             self.grant = grant
-        if self.signal is not None:
-            self.signal.set()
+        # First the mark, then the look for somebody who waits; `wait` does it the other way round.
+        self._told = True
+        if self._signal is not None:
+            self._signal.set()
+
+    async def wait(self, clock: Clock, until: float | None) -> Granted | None:
+        """Until this is told something, or until `until`: the whole of `Backend.wait`, mostly."""
+        if self._signal is None:
+            self._signal = Signal(clock)  # most tickets never wait
+            if self._told:
+                self._signal.set()
+        await self._signal.wait(until)
+        grant, self.grant = self.grant, None
+        return grant
 
 
 class Backend(Protocol):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from math import inf
 from threading import Lock as PlainLock
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 BATCH = 128
 """Renewals in one call: enough to share its cost, few enough to keep a transaction short."""
 LONGEST_CALL = 5.0
+LINGER = 1.0
 
 
 class Keeper:
@@ -67,18 +69,27 @@ class Keeper:
             await routine.join()
 
     async def _run(self) -> None:
+        fresh = True
         while True:
             with self._mutex:
                 if self._closed:
                     return
-                due = self._wheel.pop_due(self._clock.now())
+                now = self._clock.now()
+                due = self._wheel.pop_due(now)
                 if not due:
                     self._next = self._wheel.next_due()
+                    if self._next == inf and fresh:
+                        # A lock that is taken and given back in a loop leaves nothing to keep each
+                        # time. Do not go to sleep for good at once, only to be woken by the next.
+                        self._next = now + LINGER
+                    fresh = False
+                until = None if self._next == inf else self._next
             if due:
                 for start in range(0, len(due), BATCH):
                     await self._renew(due[start : start + BATCH])
-            else:
-                await self._signal.wait(None if self._next == float("inf") else self._next)
+                fresh = True
+            elif await self._signal.wait(until):
+                fresh = True
 
     async def _renew(self, leases: list[Lease]) -> None:
         sent = self._clock.now()

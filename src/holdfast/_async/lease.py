@@ -461,7 +461,7 @@ class Lease:
     def _quiet(self) -> None:
         if self._freeing:
             self._session.keeper.keep(self, self._session.clock.now())
-        else:
+        elif self._kept:
             self._session.keeper.forget(self)
         if self._alarmed:
             self._session.alarm.cancel(self._ring)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .. import checks
-from .._runtime.aio import Signal, current
+from .._runtime.aio import current
 from ..errors import BackendUnavailable, LockNotOwned, LockTimeout
 from ..model import new_owner
 from .contract import Ticket
@@ -134,7 +134,6 @@ class Lock:
             kind=self._kind,
             queue=queue,
             barge=self._barge,
-            signal=Signal(session.clock) if queue else None,
         )
         lease = Lease(session, ticket, renewing=self._renew, end_at=self._max_hold)
         session.enrol(lease)

@@ -55,7 +55,10 @@ from ..errors import BackendUnavailable
 
 PATIENCE = 10.0
 
-_SPIN = 100e-6
+# About 100 µs of attempts; longer only if each of them lets other processes run, as it should when
+# there are more of those than processors, and then they are getting on.
+_ATTEMPTS = 20
+_SPIN = 1e-3
 _SLICE = 0.5  # waits are cut up, as a thread's time-out stands still while the machine sleeps
 _TRY = fcntl.LOCK_EX | fcntl.LOCK_NB
 _OPEN = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC
@@ -113,10 +116,12 @@ class Gate:
                 return
             started = _now()
             if not self._asking:
-                while _now() < started + _SPIN:
+                for _ in range(_ATTEMPTS):
                     os.sched_yield()
                     if self._attempt():
                         return
+                    if _now() > started + _SPIN:
+                        break
             self._queue(started, deadline)
         except BaseException:
             if self._inside == me:
@@ -131,12 +136,14 @@ class Gate:
         if self._inside != threading.get_ident():
             return
         try:
-            if self._wish is not None:
-                # We are still waiting, and give up. While the helper is asking we have nothing, and
-                # it will give back what it gets; otherwise it has just got it for us.
+            held = True
+            if self._asking:
+                # We were waiting, and give up. As long as the helper is asking, the flock is not
+                # ours to unlock: it may have got it this moment, for the next one who waits.
                 with self._state:
                     self._wish = None
-            if self._fd >= 0:
+                    held = not self._asking
+            if held and self._fd >= 0:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
         except OSError:
             self._fd = -1  # closed behind our back, and so unlocked
@@ -210,9 +217,9 @@ class Gate:
         while True:
             work.acquire()
             with state:
-                if not self._helping:
-                    return
-                fd = self._fd
+                going, fd = self._helping, self._fd
+            if not going:
+                return
             failure = None
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX)

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..clock import BootClock
-from ..errors import ConfigError
-from ..ledger import Entry
+from ..ledger import Ask, Claim, Entry
 from ..model import Label
 from .presence import Presence
 
@@ -21,7 +20,7 @@ _COLUMNS = (
     "process, address, tether, host, pid, label"
 )
 _OF = f"SELECT {_COLUMNS} FROM entry WHERE name = ? ORDER BY waiting, seq"
-_FIND = f"SELECT {_COLUMNS} FROM entry WHERE owner = ?"
+_FIND = f"SELECT {_COLUMNS} FROM entry WHERE name = ? AND owner = ?"
 _ARRIVAL = "SELECT coalesce(max(seq), 0) + 1 FROM entry WHERE name = ? AND waiting = 1"
 _MINT = "UPDATE store SET token = max(token + 1, ?) RETURNING token, ceiling"
 _ADD = (
@@ -29,11 +28,71 @@ _ADD = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _SAVE = (
-    "UPDATE entry SET waiting = ?, token = ?, expires = ?, confirmed = ?, since = ? WHERE owner = ?"
+    "UPDATE entry SET waiting = ?, token = ?, expires = ?, confirmed = ?, since = ? "
+    "WHERE name = ? AND waiting = ? AND seq = ? AND owner = ?"
 )
-_DROP = "DELETE FROM entry WHERE owner = ?"
+_DROP = "DELETE FROM entry WHERE name = ? AND waiting = ? AND seq = ? AND owner = ?"
+
+# What `Ledger.acquire`, `release` and `renew` do in the common case, in as few statements as can be.
+# Where they answer no row, it is not that case, and the ledger decides.
+
+_LAST = "SELECT token, ceiling FROM store WHERE NOT EXISTS (SELECT 1 FROM entry WHERE name = ?)"
+_RAISE = "UPDATE store SET token = ?"
+_RELEASE_ALONE = (
+    "DELETE FROM entry WHERE name = ?1 AND waiting = 0 AND owner = ?2 AND expires > ?3 "
+    "AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ?1 AND waiting = 1)"
+)
+_RENEW_HELD = (
+    "UPDATE entry SET expires = max(expires, ?4) WHERE name = ?1 AND waiting = 0 AND owner = ?2 "
+    "AND confirmed = 1 AND expires > ?3 RETURNING token"
+)
 
 _clock = BootClock()
+
+
+def grant_alone(connection: sqlite3.Connection, ask: Ask) -> int | None:
+    """The token, if nobody holds this lock or waits for it. Inside a transaction."""
+    last = connection.execute(_LAST, (ask.name,)).fetchone()
+    if last is None:
+        return None
+    token = max(last[0] + 1, time.time_ns() // 1000)
+    if token >= last[1]:
+        return None  # the ceiling has to be raised, durably
+    host, pid, text = ask.label
+    connection.execute(
+        _ADD,
+        (
+            ask.owner,
+            ask.name,
+            0,
+            token,
+            _clock.now() + ask.ttl,
+            ask.ttl,
+            ask.weight,
+            ask.capacity,
+            ask.kind,
+            ask.barge,
+            1,
+            time.time(),
+            ask.process,
+            ask.address,
+            "",
+            host,
+            pid,
+            text,
+            0,
+        ),
+    )
+    connection.execute(_RAISE, (token,))
+    return token
+
+
+def release_alone(connection: sqlite3.Connection, name: str, owner: str) -> bool:
+    """True if a lease that had not ended was freed, and nobody waits for the lock.
+
+    One statement, and so a transaction by itself.
+    """
+    return connection.execute(_RELEASE_ALONE, (name, owner, _clock.now())).rowcount == 1
 
 
 class CeilingReached(Exception):
@@ -67,9 +126,16 @@ class SqliteRows:
         finally:
             cursor.close()
 
-    def find(self, owner: str) -> Entry | None:
-        row = self._execute(_FIND, (owner,)).fetchone()
+    def find(self, name: str, owner: str) -> Entry | None:
+        row = self._execute(_FIND, (name, owner)).fetchone()
         return None if row is None else _entry(row)
+
+    def renew_held(self, claim: Claim) -> int | None:
+        """The token of a confirmed lease that this has made longer; what `Ledger.renew` does then."""
+        row = self._execute(
+            _RENEW_HELD, (claim.name, claim.owner, self._now, self._now + claim.ttl)
+        ).fetchone()
+        return None if row is None else row[0]
 
     def alive(self, entry: Entry) -> bool:
         return (
@@ -94,54 +160,52 @@ class SqliteRows:
 
     def add(self, entry: Entry) -> None:
         host, pid, text = entry.label
-        try:
-            self._execute(
-                _ADD,
-                (
-                    entry.owner,
-                    entry.name,
-                    entry.seq,
-                    entry.token,
-                    entry.expires,
-                    entry.ttl,
-                    entry.weight,
-                    entry.capacity,
-                    entry.kind,
-                    entry.barge,
-                    entry.confirmed,
-                    entry.since,
-                    entry.process,
-                    entry.address,
-                    entry.tether,
-                    host,
-                    pid,
-                    text,
-                    int(entry.token == 0),
-                ),
-            )
-        except sqlite3.IntegrityError:
-            raise ConfigError(
-                f"the owner id {entry.owner!r} is already used for another lock; every attempt "
-                "needs an owner id of its own",
-                owner=entry.owner,
-            ) from None
+        self._execute(
+            _ADD,
+            (
+                entry.owner,
+                entry.name,
+                entry.seq,
+                entry.token,
+                entry.expires,
+                entry.ttl,
+                entry.weight,
+                entry.capacity,
+                entry.kind,
+                entry.barge,
+                entry.confirmed,
+                entry.since,
+                entry.process,
+                entry.address,
+                entry.tether,
+                host,
+                pid,
+                text,
+                entry.token == 0,
+            ),
+        )
 
-    def save(self, entry: Entry) -> None:
+    def save(self, entry: Entry, was_waiting: bool) -> None:
         self._execute(
             _SAVE,
             (
-                int(entry.token == 0),
+                entry.token == 0,
                 entry.token,
                 entry.expires,
                 entry.confirmed,
                 entry.since,
+                entry.name,
+                was_waiting,
+                entry.seq,
                 entry.owner,
             ),
         )
 
     def drop(self, entry: Entry) -> None:
-        self._execute(_DROP, (entry.owner,))
+        self._execute(_DROP, (entry.name, entry.token == 0, entry.seq, entry.owner))
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    return Entry(*row[:15], Label(*row[15:]))
+    *fields, host, pid, text = row
+    fields.append(Label(host, pid, text))
+    return Entry(*fields)

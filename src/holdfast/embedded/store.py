@@ -25,6 +25,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from ..clock import BootClock
 from ..errors import BackendUnavailable, ConfigError
 from ..ledger import CLAIM_WINDOW, Ask, Claim, Entry, Ledger, Wake
 from ..model import Busy, Granted, LockState, Outcome, Queued, Renewed
@@ -33,17 +34,16 @@ from .file import open_store, unavailable
 from .gate import Gate
 from .marks import Tether
 from .presence import Presence
-from .rows import CeilingReached, SqliteRows
+from .rows import CeilingReached, SqliteRows, grant_alone, release_alone
 
 Result = TypeVar("Result")
 
 TIDY_EVERY = 60.0
+PRESENCE_CHECKED_EVERY = 0.5
 _AUDIT_KEPT = 1000
+_NOBODY: Mapping[str, Sequence[Entry]] = {}
 
-_RENEW = (
-    "UPDATE entry SET expires = max(expires, ?) "
-    "WHERE owner = ? AND name = ? AND token > 0 AND confirmed = 1 AND expires > ? RETURNING token"
-)
+_clock = BootClock()
 
 
 class Store:
@@ -57,7 +57,8 @@ class Store:
         self._claim_window = claim_window
         self._gate = Gate(self.path)
         self._connection: sqlite3.Connection | None = None
-        self._inode: tuple[int, int] | None = None
+        self._inode = self._device = -1
+        self._seen_until = 0.0
         self._presence: Presence | None = None
         self._tethers: dict[str, Tether] = {}
         self._tidied = 0.0
@@ -71,12 +72,19 @@ class Store:
 
     def acquire(self, ask: Ask, by: float) -> tuple[Granted | Queued | Busy, Mapping[str, Sequence[Entry]]]:
         def step(ledger: Ledger, rows: SqliteRows) -> Granted | Queued | Busy:
-            assert self._presence is not None
-            return ledger.acquire(
-                ask._replace(process=self._presence.name, address=self.address)
-            )
+            return ledger.acquire(self._signed(ask))
 
-        return self._step(step, by)
+        def alone(connection: sqlite3.Connection) -> Granted | None:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                token = grant_alone(connection, self._signed(ask))
+                connection.execute("COMMIT")
+            except BaseException:
+                _roll_back(connection)
+                raise
+            return None if token is None else Granted(token, ask.ttl)
+
+        return self._step(step, by, alone)
 
     def renew(
         self, claims: list[Claim], by: float
@@ -86,19 +94,21 @@ class Store:
             if now > self._tidied + TIDY_EVERY:
                 self._tidy(now)
             outcomes: list[Outcome] = []
-            execute = self._live_connection().execute
             for claim in claims:
-                row = execute(_RENEW, (now + claim.ttl, claim.owner, claim.name, now)).fetchone()
-                if row is not None:
-                    outcomes.append(Renewed(row[0], claim.ttl))
-                else:
-                    outcomes.append(ledger.renew(claim))
+                token = rows.renew_held(claim)
+                outcomes.append(
+                    ledger.renew(claim) if token is None else Renewed(token, claim.ttl)
+                )
             return outcomes
 
         return self._step(step, by)
 
     def release(self, name: str, owner: str, by: float) -> bool:
-        released, _ = self._step(lambda ledger, rows: ledger.release(name, owner), by)
+        released, _ = self._step(
+            lambda ledger, rows: ledger.release(name, owner),
+            by,
+            lambda connection: release_alone(connection, name, owner) or None,
+        )
         tether = self._tethers.pop(owner, None) if self._tethers else None
         if tether is not None:
             tether.close()
@@ -202,12 +212,23 @@ class Store:
     # Their frame.
 
     def _step(
-        self, step: Callable[[Ledger, SqliteRows], Result], by: float
+        self,
+        step: Callable[[Ledger, SqliteRows], Result],
+        by: float,
+        alone: Callable[[sqlite3.Connection], Result | None] | None = None,
     ) -> tuple[Result, Mapping[str, Sequence[Entry]]]:
-        """One transaction: everything that `step` does, or nothing of it."""
+        """One transaction: everything that `step` does, or nothing of it.
+
+        `alone` is tried before it: the same step for the common case that nobody else is there, in
+        as few statements as can be. It answers None, and has done nothing, if that is not the case.
+        """
         self._gate.enter(by)
         try:
             connection = self._current_connection()
+            if alone is not None:
+                quick = alone(connection)
+                if quick is not None:
+                    return quick, _NOBODY
             try:
                 result, ledger = self._transaction(connection, step, durable=False)
             except CeilingReached:
@@ -238,8 +259,7 @@ class Store:
             result = step(ledger, rows)
             connection.execute("COMMIT")
         except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            _roll_back(connection)
             raise
         return result, ledger
 
@@ -269,14 +289,27 @@ class Store:
         if self._closed:
             raise BackendUnavailable(f"the connection to {self.path!r} is closed")
         connection = self._connection
-        if connection is not None and self._presence is not None and self._presence.intact():
+        if connection is not None:
             try:
                 status = os.stat(self.path)
-                if (status.st_dev, status.st_ino) == self._inode:
-                    return connection
             except FileNotFoundError:
-                pass
+                return self._reopen()
+            if status.st_ino == self._inode and status.st_dev == self._device and self._seen():
+                return connection
         return self._reopen()
+
+    def _seen(self) -> bool:
+        """Whether the others can see that we are alive; looked up now and then."""
+        now = _clock.now()
+        if now > self._seen_until:
+            if self._presence is None or not self._presence.intact():
+                return False
+            self._seen_until = now + PRESENCE_CHECKED_EVERY
+        return True
+
+    def _signed(self, ask: Ask) -> Ask:
+        """With who we are, which may have changed with the file."""
+        return ask._replace(process=self.process, address=self.address)
 
     def _reopen(self) -> sqlite3.Connection:
         self._forget()
@@ -289,7 +322,8 @@ class Store:
             connection.close()
             raise
         status = os.stat(self.path)
-        self._inode = (status.st_dev, status.st_ino)
+        self._inode, self._device = status.st_ino, status.st_dev
+        self._seen_until = 0.0
         self._connection = connection
         return connection
 
@@ -320,8 +354,7 @@ class Store:
                 )
             connection.execute("COMMIT")
         except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            _roll_back(connection)
             raise
 
     def _forget(self) -> None:
@@ -345,12 +378,17 @@ class Store:
         processes = execute("SELECT DISTINCT process FROM entry WHERE process <> ''").fetchall()
         for (process,) in processes:
             if not presence.is_alive(process):
-                held = "SELECT owner, tether FROM entry WHERE process = ? AND waiting = 0"
-                for owner, tether in execute(held, (process,)).fetchall():
+                # Not where others wait: their heartbeats remove it, and admit the next.
+                held = (
+                    "SELECT name, owner, tether FROM entry AS e WHERE process = ? AND waiting = 0 "
+                    "AND NOT EXISTS (SELECT 1 FROM entry WHERE name = e.name AND waiting = 1)"
+                )
+                for name, owner, tether in execute(held, (process,)).fetchall():
                     if not (tether and presence.is_tethered(tether)):
-                        execute(
-                            "DELETE FROM entry WHERE owner = ? AND NOT EXISTS ("
-                            "SELECT 1 FROM entry w WHERE w.name = entry.name AND w.waiting = 1)",
-                            (owner,),
-                        )
+                        execute("DELETE FROM entry WHERE name = ? AND owner = ?", (name, owner))
         presence.sweep()
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:  # some errors have done it already
+        connection.execute("ROLLBACK")

@@ -13,10 +13,10 @@ CREATE TABLE store (
 
 -- One row for each holder and each waiter; a lock that nobody wants has none.
 CREATE TABLE entry (
-    owner     TEXT    PRIMARY KEY,
     name      TEXT    NOT NULL,  -- namespace, U+001F, name
     waiting   INTEGER NOT NULL,  -- 0 holder, 1 waiter
     seq       INTEGER NOT NULL,  -- the order of arrival among the waiters of a lock
+    owner     TEXT    NOT NULL,
     token     INTEGER NOT NULL,  -- 0 while waiting
     expires   REAL    NOT NULL,  -- on the boot clock
     ttl       REAL    NOT NULL,
@@ -31,10 +31,11 @@ CREATE TABLE entry (
     tether    TEXT    NOT NULL,  -- what else has to be dead; empty: nothing
     host      TEXT    NOT NULL,
     pid       INTEGER NOT NULL,
-    label     TEXT    NOT NULL
+    label     TEXT    NOT NULL,
+    -- The rows of a lock stand together, in the order in which they are read: a grant that meets
+    -- nobody, and its release, touch one page of this table and no index.
+    PRIMARY KEY (name, waiting, seq, owner)
 ) STRICT, WITHOUT ROWID;
-
-CREATE INDEX entry_of_lock ON entry (name, waiting, seq);
 
 -- Who broke which lock. The newest thousand are kept.
 CREATE TABLE audit (

@@ -19,9 +19,8 @@ async def test_a_free_lock_is_granted_with_a_token(url: str) -> None:
         assert 9.0 < lease.remaining() < 10.0
         assert lease.state == "held"
         assert await lease.release() is True
-        assert not lease.held
         assert lease.remaining() == 0.0
-        assert lease.state == "released"
+        assert (lease.held, lease.state) == (False, "released")
 
 
 async def test_a_held_lock_is_refused_to_others(url: str) -> None:
@@ -168,9 +167,6 @@ async def test_an_owner_from_outside_serves_once(url: str) -> None:
             await locks.lock("x").acquire(owner="client-7")
         with pytest.raises(holdfast.ConfigError, match="used before"):
             await locks.lock("y").try_acquire(owner="client-7")
-        async with holdfast.connect(url) as others:
-            with pytest.raises(holdfast.ConfigError, match="already used"):
-                await others.lock("y").try_acquire(owner="client-7")
         assert lease.held
 
 

@@ -79,10 +79,7 @@ class MemoryBackend:
         return self._open_store().release(self._prefix + name, owner)
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
-        if ticket.signal is not None:
-            await ticket.signal.wait(until)
-        grant, ticket.grant = ticket.grant, None
-        return grant
+        return await ticket.wait(self.clock, until)
 
     async def inspect(self, name: str, by: float) -> LockState:
         return self._shown(self._open_store().inspect(self._prefix + name))

@@ -104,9 +104,7 @@ class SqliteBackend:
         return await self._worker.call(self._store.release, self._prefix + name, owner, by)
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
-        if ticket.signal is not None:
-            await ticket.signal.wait(until)
-        grant, ticket.grant = ticket.grant, None
+        grant = await ticket.wait(self.clock, until)
         if grant is not None and self._watches:
             self._unwatch(ticket.owner)
         return grant

@@ -81,10 +81,7 @@ class MemoryBackend:
         return self._open_store().release(self._prefix + name, owner)
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
-        if ticket.signal is not None:
-            ticket.signal.wait(until)
-        grant, ticket.grant = ticket.grant, None
-        return grant
+        return ticket.wait(self.clock, until)
 
     def inspect(self, name: str, by: float) -> LockState:
         return self._shown(self._open_store().inspect(self._prefix + name))

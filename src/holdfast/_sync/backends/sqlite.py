@@ -106,9 +106,7 @@ class SqliteBackend:
         return self._worker.call(self._store.release, self._prefix + name, owner, by)
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
-        if ticket.signal is not None:
-            ticket.signal.wait(until)
-        grant, ticket.grant = ticket.grant, None
+        grant = ticket.wait(self.clock, until)
         if grant is not None and self._watches:
             self._unwatch(ticket.owner)
         return grant
