@@ -116,8 +116,6 @@ class Ask(NamedTuple):
     queue: bool
     barge: bool
     label: Label
-    process: str = ""
-    address: str = ""
 
 
 class Claim(NamedTuple):
@@ -197,7 +195,9 @@ class Ledger:
 
     # The steps.
 
-    def acquire(self, ask: Ask) -> Granted | Queued | Busy:
+    def acquire(self, ask: Ask, process: str = "", address: str = "") -> Granted | Queued | Busy:
+        """Grant it, enqueue it or refuse it. The entry ends with `process`, if that is said; its
+        waiter is woken at `address`."""
         rows = self._rows
         standing = self._settle(ask.name)
         present = standing.holders[0] if standing.holders else standing.head
@@ -215,13 +215,13 @@ class Ledger:
                 )
         fits = standing.used + ask.weight <= ask.capacity
         if fits and (standing.head is None or ask.barge):
-            entry = self._entry(ask)
+            entry = self._entry(ask, process, address)
             self._grant(entry, ask.ttl, confirmed=True)
             rows.add(entry)
             return Granted(entry.token, ask.ttl)
         if not ask.queue:
             return Busy(self._remaining(standing.holders))
-        entry = self._entry(ask)
+        entry = self._entry(ask, process, address)
         entry.seq = rows.arrival(ask.name)
         entry.expires = rows.now() + WAITER_PATIENCE
         rows.add(entry)
@@ -353,7 +353,7 @@ class Ledger:
         self._rows.save(known, was_waiting=False)
         return Granted(known.token, ask.ttl)
 
-    def _entry(self, ask: Ask) -> Entry:
+    def _entry(self, ask: Ask, process: str, address: str) -> Entry:
         return Entry(
             ask.owner,
             ask.name,
@@ -367,8 +367,8 @@ class Ledger:
             int(ask.barge),
             0,
             self._rows.wall(),
-            ask.process,
-            ask.address,
+            process,
+            address,
             "",
             ask.label,
         )

@@ -132,7 +132,7 @@ class Keeper:
             lease._renewed(outcome, sent)
             return lease._due(sent)
         if isinstance(outcome, Waiting):
-            lease._waits(sent)
+            lease._waits(sent, outcome.remaining)
             return lease._due(sent)
         if isinstance(outcome, Gone):
             lease._gone()

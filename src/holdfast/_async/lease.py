@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 _HOLDING = (HELD, UNCERTAIN)
+SOON = 0.02
 
 
 class _Offer(NamedTuple):
@@ -43,6 +44,7 @@ class Lease:
     __slots__ = (
         "__weakref__",
         "_alarmed",
+        "_beat_again",
         "_beat_sent",
         "_callbacks",
         "_confirmed",
@@ -87,6 +89,7 @@ class Lease:
         self._out = False
         """While waiting: the store knows nothing of this attempt any more."""
         self._beat_sent = 0.0
+        self._beat_again = session.heartbeat
         self._offer: _Offer | None = None
         self._granted_at = 0.0
         self._release_doubtful = False
@@ -229,10 +232,11 @@ class Lease:
         From the first call on it is not renewed any more. If the store cannot be reached this
         raises `BackendUnavailable`, and may be tried again; otherwise the TTL frees it.
         """
-        self._refuse_fork()
         session = self._session
+        if session.generation != forks.generation:
+            self._refuse_fork()
         session.keeper.forget(self)
-        if self.state not in _HOLDING:
+        if self._over(session.clock.now()):
             return False
         try:
             freed = await session.backend.release(self.name, self.owner, session.by())
@@ -303,7 +307,7 @@ class Lease:
         return offer
 
     def _interval(self) -> float:
-        return self._session.heartbeat if self._state == ACQUIRING else self.ttl / 3
+        return self._beat_again if self._state == ACQUIRING else self.ttl / 3
 
     def _wants_renewal(self) -> bool:
         return self._renewing or not self._confirmed or self._state == ACQUIRING
@@ -339,9 +343,12 @@ class Lease:
             now = session.clock.now()
             session.tell("renewed", self.name, self.owner, self.token, now - sent)
 
-    def _waits(self, sent: float) -> None:
+    def _waits(self, sent: float, remaining: float) -> None:
+        """A request sent then was answered "waiting"; the holders have that long at the most."""
         if self._state == ACQUIRING:
             self._beat_sent = sent
+            # A holder that lets its lease run out wakes nobody: ask when its time is over.
+            self._beat_again = min(self._session.heartbeat, max(remaining, 0.0) + SOON)
 
     def _gone(self) -> None:
         """The store knows nothing of it."""
@@ -407,9 +414,10 @@ class Lease:
             self._state = lifecycle.after(before, lifecycle.FREED)
             if self._state == before:
                 return False
-            session.leases.pop(self.owner, None)
-            watchers = list(self._watchers or ())
-        self._quiet()
+            session.leases.pop(self._ticket.owner, None)
+            watchers = tuple(self._watchers) if self._watchers else ()
+        if self._alarmed:
+            session.alarm.cancel(self._ring)
         for signal in watchers:
             signal.set()
         if session.listeners:

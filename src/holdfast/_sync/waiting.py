@@ -86,8 +86,8 @@ def _attempt(session: Session, lease: Lease, give_up: float | None) -> str:
         return _HELD
     if isinstance(answer, Busy):
         return _BUSY
-    lease._beat_sent = sent
-    session.keeper.keep(lease, sent + session.heartbeat)
+    lease._waits(sent, answer.remaining)
+    _keep(session, lease, sent)
     return _wait(session, lease, give_up)
 
 
@@ -134,7 +134,7 @@ def _ask(session: Session, lease: Lease, give_up: float | None) -> str | None:
         _keep(session, lease, sent)
         return _HELD
     if isinstance(outcome, Waiting):
-        lease._waits(sent)
+        lease._waits(sent, outcome.remaining)
     elif isinstance(outcome, Gone):
         return _AGAIN
     return None

@@ -50,13 +50,17 @@ _RENEW_HELD = (
 _clock = BootClock()
 
 
-def grant_alone(connection: sqlite3.Connection, ask: Ask) -> int | None:
+def grant_alone(
+    connection: sqlite3.Connection, ask: Ask, process: str, address: str
+) -> int | None:
     """The token, if nobody holds this lock or waits for it. Inside a transaction."""
-    last = connection.execute(_LAST, (ask.name,)).fetchone()
-    if last is None:
+    row = connection.execute(_LAST, (ask.name,)).fetchone()
+    if row is None:
         return None
-    token = max(last[0] + 1, time.time_ns() // 1000)
-    if token >= last[1]:
+    last: int
+    last, ceiling = row
+    token = max(last + 1, time.time_ns() // 1000)
+    if token >= ceiling:
         return None  # the ceiling has to be raised, durably
     host, pid, text = ask.label
     connection.execute(
@@ -74,8 +78,8 @@ def grant_alone(connection: sqlite3.Connection, ask: Ask) -> int | None:
             ask.barge,
             1,
             time.time(),
-            ask.process,
-            ask.address,
+            process,
+            address,
             "",
             host,
             pid,
@@ -131,7 +135,7 @@ class SqliteRows:
         return None if row is None else _entry(row)
 
     def renew_held(self, claim: Claim) -> int | None:
-        """The token of a confirmed lease that this has made longer; what `Ledger.renew` does then."""
+        """The token of a confirmed lease, which this has made longer."""
         row = self._execute(
             _RENEW_HELD, (claim.name, claim.owner, self._now, self._now + claim.ttl)
         ).fetchone()

@@ -52,6 +52,8 @@ class Store:
     def __init__(self, path: str, claim_window: float = CLAIM_WINDOW) -> None:
         self.path = place.prepare(path)
         self.live = place.live_directory(self.path)
+        self.process = ""
+        """Our own name in the folder of the living."""
         self.address = ""
         """Where our waiters are woken; empty until somebody has to wait."""
         self._claim_window = claim_window
@@ -72,12 +74,12 @@ class Store:
 
     def acquire(self, ask: Ask, by: float) -> tuple[Granted | Queued | Busy, Mapping[str, Sequence[Entry]]]:
         def step(ledger: Ledger, rows: SqliteRows) -> Granted | Queued | Busy:
-            return ledger.acquire(self._signed(ask))
+            return ledger.acquire(ask, self.process, self.address)
 
         def alone(connection: sqlite3.Connection) -> Granted | None:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                token = grant_alone(connection, self._signed(ask))
+                token = grant_alone(connection, ask, self.process, self.address)
                 connection.execute("COMMIT")
             except BaseException:
                 _roll_back(connection)
@@ -187,11 +189,6 @@ class Store:
     def watch(self, process: str) -> int | None:
         """A descriptor that becomes readable when that process dies, if it is not our own."""
         return None if self._presence is None else self._presence.watch(process)
-
-    @property
-    def process(self) -> str:
-        """Our own name in the folder of the living."""
-        return "" if self._presence is None else self._presence.name
 
     def close(self) -> None:
         try:
@@ -307,14 +304,11 @@ class Store:
             self._seen_until = now + PRESENCE_CHECKED_EVERY
         return True
 
-    def _signed(self, ask: Ask) -> Ask:
-        """With who we are, which may have changed with the file."""
-        return ask._replace(process=self.process, address=self.address)
-
     def _reopen(self) -> sqlite3.Connection:
         self._forget()
         place.prepare(self.path)
         self._presence = Presence.of(self.live)
+        self.process = self._presence.name
         connection = open_store(self.path)
         try:
             self._check_in(connection)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from threading import Lock as PlainLock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -54,6 +55,7 @@ class SqliteBackend:
         self.claim_window = claim_window
         self._worker = Worker("holdfast-sqlite")
         self._poller = Poller("holdfast-wakeups")
+        self._mutex = PlainLock()
         self._mailbox: Mailbox | None = None
         self._tickets: WeakValueDictionary[str, Ticket] = WeakValueDictionary()
         self._watches: dict[str, dict[str, int]] = {}
@@ -140,10 +142,12 @@ class SqliteBackend:
     def _open_mailbox(self) -> None:
         from ...embedded.mailbox import Mailbox  # brings in sockets, which most never need
 
-        if self._mailbox is None:
-            mailbox = self._mailbox = Mailbox(self._store.live, self._store.process)
-            self._store.address = mailbox.address
-            self._poller.watch(os.dup(mailbox.fileno()), self._mail)
+        with self._mutex:
+            if self._mailbox is None:
+                mailbox = Mailbox(self._store.live, self._store.process)
+                self._poller.watch(os.dup(mailbox.fileno()), self._mail)
+                self._store.address = mailbox.address
+                self._mailbox = mailbox
 
     def _mail(self) -> None:
         if self._mailbox is not None:
@@ -160,16 +164,21 @@ class SqliteBackend:
             ticket = self._tickets.get(owner)
             if ticket is None:
                 continue
-            watched = self._watches.setdefault(owner, {})
             for holder in holders:
-                if not holder.process or holder.process in watched:
-                    continue
-                fd = self._store.watch(holder.process)
+                if holder.process and holder.process != self._store.process:
+                    self._watch_one(owner, ticket, holder.process)
+                    # In this order: a death before the watch is seen by the question.
+                    if self._store.dead(holder):
+                        ticket.tell()
+
+    def _watch_one(self, owner: str, ticket: Ticket, process: str) -> None:
+        with self._mutex:
+            watched = self._watches.setdefault(owner, {})
+            if process not in watched:
+                fd = self._store.watch(process)
                 if fd is not None:
-                    watched[holder.process] = fd
+                    watched[process] = fd
                     self._poller.watch(fd, self._died(owner, ticket))
-                if holder.process != self._store.process and self._store.dead(holder):
-                    ticket.tell()
 
     def _died(self, owner: str, ticket: Ticket) -> Callable[[], None]:
         def ready() -> None:
@@ -179,5 +188,7 @@ class SqliteBackend:
         return ready
 
     def _unwatch(self, owner: str) -> None:
-        for fd in self._watches.pop(owner, {}).values():
+        with self._mutex:
+            watched = self._watches.pop(owner, {})
+        for fd in watched.values():
             self._poller.unwatch(fd)

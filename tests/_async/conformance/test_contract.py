@@ -1,0 +1,314 @@
+"""The backend contract itself, verb by verb: the rules of `holdfast._async.contract`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from worlds.aio import eventually
+
+from holdfast import aio as holdfast
+from holdfast._async.contract import Backend, Ticket
+from holdfast.ledger import Claim
+from holdfast.model import Busy, Gone, Granted, Label, Queued, Renewed, Waiting, new_owner
+
+LABEL = Label("host", 7, "test")
+
+
+class Bench:
+    """A backend, with shorter words for its verbs."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.clock = backend.clock
+
+    def by(self) -> float:
+        return self.clock.now() + 5.0
+
+    def ticket(
+        self, name: str = "x", *, ttl: float = 30.0, queue: bool = True, barge: bool = False
+    ) -> Ticket:
+        return Ticket(name, new_owner(), ttl, LABEL, queue=queue, barge=barge)
+
+    def share(self, weight: int, capacity: int) -> Ticket:
+        return Ticket("x", new_owner(), 30.0, LABEL, weight=weight, capacity=capacity, kind="share")
+
+    async def ask(self, ticket: Ticket) -> Granted | Queued | Busy:
+        return await self.backend.acquire(ticket, self.by())
+
+    async def grant(self, ticket: Ticket) -> Granted:
+        answer = await self.ask(ticket)
+        assert isinstance(answer, Granted)
+        return answer
+
+    async def renew(self, ticket: Ticket, ttl: float | None = None) -> object:
+        claim = Claim(ticket.name, ticket.owner, ticket.ttl if ttl is None else ttl)
+        (outcome,) = await self.backend.renew([claim], self.by())
+        return outcome
+
+    async def release(self, ticket: Ticket) -> bool:
+        return await self.backend.release(ticket.name, ticket.owner, self.by())
+
+    async def remaining(self, name: str = "x") -> float:
+        return (await self.backend.inspect(name, self.by())).holders[0].remaining
+
+
+@asynccontextmanager
+async def bench(url: str, **options: Any) -> AsyncIterator[Bench]:
+    async with holdfast.connect(url, **options) as locks:
+        yield Bench((await locks._session()).backend)
+
+
+async def test_the_same_ticket_again_gets_the_same_grant(url: str) -> None:
+    async with bench(url) as store:
+        ticket = store.ticket()
+        first = await store.grant(ticket)
+        assert (await store.grant(ticket)).token == first.token
+        assert await store.release(ticket) is True
+        assert (await store.backend.inspect("x", store.by())).holders == ()
+
+
+async def test_the_same_ticket_again_keeps_its_place_in_the_queue(url: str) -> None:
+    async with bench(url) as store:
+        holder, first, second = store.ticket(), store.ticket(), store.ticket()
+        await store.grant(holder)
+        assert isinstance(await store.ask(first), Queued)
+        assert isinstance(await store.ask(second), Queued)
+        assert isinstance(await store.ask(first), Queued)
+        state = await store.backend.inspect("x", store.by())
+        assert [waiter.owner for waiter in state.waiters] == [first.owner, second.owner]
+
+
+async def test_a_repeated_acquire_never_shortens(url: str) -> None:
+    async with bench(url) as store:
+        ticket = store.ticket(ttl=60.0)
+        await store.grant(ticket)
+        ticket.ttl = 1.0
+        await store.grant(ticket)
+        assert await store.remaining() > 50.0
+
+
+async def test_a_renewal_never_shortens(url: str) -> None:
+    async with bench(url) as store:
+        ticket = store.ticket(ttl=60.0)
+        await store.grant(ticket)
+        assert isinstance(await store.renew(ticket, ttl=1.0), Renewed)
+        assert await store.remaining() > 50.0
+
+
+async def test_an_owner_in_use_for_something_else_is_refused(url: str) -> None:
+    async with bench(url) as store:
+        ticket = store.share(1, 3)
+        await store.grant(ticket)
+        other = store.share(2, 3)
+        other.owner = ticket.owner
+        with pytest.raises(holdfast.ConfigError, match="already used"):
+            await store.ask(other)
+
+
+async def test_busy_leaves_nothing_behind(url: str) -> None:
+    async with bench(url) as store:
+        await store.grant(store.ticket(ttl=30.0))
+        answer = await store.ask(store.ticket(queue=False))
+        assert isinstance(answer, Busy)
+        assert 25.0 < answer.remaining <= 30.0
+        assert (await store.backend.inspect("x", store.by())).waiters == ()
+
+
+async def test_only_the_owner_releases_or_renews(url: str) -> None:
+    async with bench(url) as store:
+        holder, stranger = store.ticket(), store.ticket()
+        await store.grant(holder)
+        assert await store.release(stranger) is False
+        assert isinstance(await store.renew(stranger), Gone)
+        elsewhere = store.ticket("another")
+        elsewhere.owner = holder.owner
+        assert await store.release(elsewhere) is False
+        assert isinstance(await store.renew(elsewhere), Gone)
+        assert isinstance(await store.renew(holder), Renewed)
+
+
+async def test_nothing_is_re_created(url: str) -> None:
+    async with bench(url) as store:
+        ticket = store.ticket(ttl=0.05)
+        await store.grant(ticket)
+
+        async def ended() -> bool:
+            return not (await store.backend.inspect("x", store.by())).holders
+
+        await eventually(ended)
+        assert isinstance(await store.renew(ticket), Gone)
+        assert await store.release(ticket) is False
+        released = store.ticket()
+        await store.grant(released)
+        await store.release(released)
+        assert isinstance(await store.renew(released), Gone)
+        assert (await store.backend.inspect("x", store.by())).holders == ()
+
+
+async def test_renewing_many_at_once_answers_for_each(url: str) -> None:
+    async with bench(url) as store:
+        held = [store.ticket(f"n{number}") for number in range(300)]
+        tokens = [(await store.grant(ticket)).token for ticket in held]
+        waiter, gone = store.ticket("n0"), store.ticket("n1")
+        assert isinstance(await store.ask(waiter), Queued)
+        tickets = [*held, waiter, gone]
+        claims = [Claim(ticket.name, ticket.owner, ticket.ttl) for ticket in tickets]
+        outcomes = await store.backend.renew(claims, store.by())
+        assert [o.token for o in outcomes[:300] if isinstance(o, Renewed)] == tokens
+        assert isinstance(outcomes[300], Waiting)
+        assert isinstance(outcomes[301], Gone)
+
+
+async def test_release_hands_on_for_the_claim_window_and_wakes_that_waiter(url: str) -> None:
+    async with bench(url, claim_window=7.0) as store:
+        holder, first, second = store.ticket(), store.ticket(), store.ticket()
+        token = (await store.grant(holder)).token
+        await store.ask(first)
+        await store.ask(second)
+        await store.release(holder)
+        told = await store.backend.wait(first, store.by())
+        assert told is not None
+        assert told.handed
+        assert told.token > token
+        state = await store.backend.inspect("x", store.by())
+        assert state.holders[0].owner == first.owner
+        assert state.holders[0].token == told.token
+        assert 5.0 < state.holders[0].remaining <= 7.0
+        assert await store.backend.wait(second, store.clock.now() + 0.05) is None
+        assert isinstance(await store.renew(first), Renewed)
+        assert await store.remaining() > 25.0
+
+
+async def test_a_claim_is_never_longer_than_the_ttl(url: str) -> None:
+    async with bench(url, claim_window=7.0) as store:
+        holder, waiter = store.ticket(), store.ticket(ttl=3.0)
+        await store.grant(holder)
+        await store.ask(waiter)
+        await store.release(holder)
+        assert await store.remaining() <= 3.0
+
+
+async def test_a_claim_that_nobody_makes_goes_to_the_next(url: str) -> None:
+    async with bench(url, claim_window=0.05) as store:
+        holder, silent, next_one = store.ticket(), store.ticket(), store.ticket()
+        await store.grant(holder)
+        await store.ask(silent)
+        await store.ask(next_one)
+        await store.release(holder)
+
+        async def granted() -> bool:
+            return isinstance(await store.renew(next_one), Renewed)
+
+        await eventually(granted)
+        assert isinstance(await store.renew(silent), Gone)
+        assert await store.release(silent) is False
+
+
+async def test_leaving_the_queue_and_being_granted_at_once_hands_on(url: str) -> None:
+    async with bench(url) as store:
+        holder, leaver, next_one = store.ticket(), store.ticket(), store.ticket()
+        await store.grant(holder)
+        await store.ask(leaver)
+        await store.ask(next_one)
+        await store.release(holder)  # the leaver has it now, and does not know
+        assert await store.release(leaver) is True
+        told = await store.backend.wait(next_one, store.by())
+        assert told is not None
+
+
+async def test_a_heartbeat_notices_an_expired_holder(url: str) -> None:
+    async with bench(url) as store:
+        holder, waiter = store.ticket(ttl=0.05), store.ticket()
+        token = (await store.grant(holder)).token
+        assert isinstance(await store.ask(waiter), Queued)
+        outcome: object = None
+
+        async def granted() -> bool:
+            nonlocal outcome
+            outcome = await store.renew(waiter)
+            return isinstance(outcome, Renewed)
+
+        await eventually(granted)
+        assert isinstance(outcome, Renewed)
+        assert outcome.token > token
+        assert outcome.ttl == 30.0
+        assert await store.remaining() > 25.0
+
+
+async def test_weights_never_add_up_to_more_than_the_capacity(url: str) -> None:
+    async with bench(url) as store:
+        two, three, one = store.share(2, 5), store.share(3, 5), store.share(1, 5)
+        await store.grant(two)
+        await store.grant(three)
+        assert isinstance(await store.ask(one), Queued)
+        await store.release(two)
+        assert isinstance(await store.renew(one), Renewed)
+        assert sum(h.weight for h in (await store.backend.inspect("x", store.by())).holders) == 4
+
+
+async def test_the_first_in_line_that_does_not_fit_stops_the_rest(url: str) -> None:
+    async with bench(url) as store:
+        one, all_of_it, small = store.share(1, 5), store.share(5, 5), store.share(1, 5)
+        await store.grant(one)
+        assert isinstance(await store.ask(all_of_it), Queued)
+        assert isinstance(await store.ask(small), Queued)
+        assert isinstance(await store.renew(small), Waiting)
+        await store.release(one)
+        assert isinstance(await store.renew(all_of_it), Renewed)
+        assert isinstance(await store.renew(small), Waiting)
+
+
+async def test_a_barging_head_is_woken_and_not_handed_the_lock(url: str) -> None:
+    async with bench(url) as store:
+        holder, barger = store.ticket(), store.ticket(barge=True)
+        await store.grant(holder)
+        await store.ask(barger)
+        await store.release(holder)
+        assert (await store.backend.inspect("x", store.by())).holders == ()
+        assert await store.backend.wait(barger, store.by()) is None  # a hint, without a token
+        fair = store.ticket(queue=False)
+        assert isinstance(await store.ask(fair), Busy)
+        newcomer = store.ticket(barge=True, queue=False)
+        await store.grant(newcomer)
+        assert isinstance(await store.renew(barger), Waiting)
+        await store.release(newcomer)
+        assert isinstance(await store.renew(barger), Renewed)
+
+
+async def test_tokens_of_holders_at_once_are_unique_and_of_the_next_higher(url: str) -> None:
+    async with bench(url) as store:
+        tickets = [store.share(1, 4) for _ in range(4)]
+        tokens = [(await store.grant(ticket)).token for ticket in tickets]
+        assert len(set(tokens)) == 4
+        for ticket in tickets:
+            await store.release(ticket)
+        assert (await store.grant(store.share(4, 4))).token > max(tokens)
+
+
+async def test_what_a_closed_backend_is_asked_fails_closed(url: str) -> None:
+    async with bench(url) as store:
+        ticket = store.ticket()
+        await store.backend.close()
+        with pytest.raises(holdfast.BackendUnavailable, match="closed"):
+            await store.ask(ticket)
+        with pytest.raises(holdfast.BackendUnavailable, match="closed"):
+            await store.renew(ticket)
+        with pytest.raises(holdfast.BackendUnavailable, match="closed"):
+            await store.release(ticket)
+
+
+async def test_the_guarantees_say_what_is_promised(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        said = locks.guarantees
+        assert all(text for text in said if isinstance(text, str))
+        assert isinstance(said.fair, bool)
+        assert "efficiency" in said.safe_for
+        assert said == (await locks._session()).backend.guarantees
+        if said.fair:
+            locks.lock("x", fair=True)
+        else:
+            with pytest.raises(holdfast.GuaranteeError):
+                locks.lock("x", fair=True)
