@@ -1,10 +1,10 @@
 """Holdfast: distributed locks with fencing tokens, for blocking code. For asyncio: `holdfast.aio`.
 
-    import holdfast
+import holdfast
 
-    locks = holdfast.connect("sqlite:///var/lib/app/locks.db")
-    with locks.lock("invoice:42", ttl=30.0, timeout=5.0) as lease:
-        write(row, token=lease.token)
+locks = holdfast.connect("sqlite:///var/lib/app/locks.db")
+with locks.lock("invoice:42", ttl=30.0, timeout=5.0) as lease:
+    write(row, token=lease.token)
 """
 
 from ._sync.lease import Lease

@@ -1,10 +1,10 @@
 """Holdfast: distributed locks with fencing tokens, for asyncio. For blocking code: `holdfast`.
 
-    import holdfast.aio
+import holdfast.aio
 
-    async with holdfast.aio.connect("sqlite:///var/lib/app/locks.db") as locks:
-        async with locks.lock("invoice:42", ttl=30.0, timeout=5.0) as lease:
-            await write(row, token=lease.token)
+async with holdfast.aio.connect("sqlite:///var/lib/app/locks.db") as locks:
+    async with locks.lock("invoice:42", ttl=30.0, timeout=5.0) as lease:
+        await write(row, token=lease.token)
 """
 
 from ._async.lease import Lease

@@ -244,10 +244,10 @@ class Lease:
             self._release_doubtful = True
             raise
         except BaseException:
-            # Cancelled, perhaps before it was sent. It is harmless to send it twice.
-            self._release_doubtful = True
-            await session.clean_up(self._ticket)
+            # Cancelled, perhaps before it was sent. It is over for us in any case (and before the
+            # next await, which may be cancelled too); it is harmless to send it twice.
             self._freed(True)
+            await session.clean_up(self._ticket)
             raise
         if not freed and self._release_doubtful and self.held:
             freed = True  # an earlier call, whose answer was lost, has done it

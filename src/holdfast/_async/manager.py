@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from .. import checks, forks, urls
-from .._runtime.aio import Mutex, here
+from .._runtime.aio import Mutex, finish, here
 from ..errors import ConfigError, GuaranteeError, LockError
 from ..events import Listener, Listeners
 from ..guarantees import Guarantees
@@ -21,6 +21,8 @@ from .session import Session
 Opener = Callable[[], Backend]
 
 _RW_CAPACITY = checks.MAX_CAPACITY
+CLOSE_LIMIT = 60.0
+"""Seconds that `close` waits for the store. What it could not give back ends by itself."""
 
 
 def connect(
@@ -217,9 +219,7 @@ class Locks:
         checks.flag("purpose", purpose, ("efficiency", "correctness"))
         fence = getattr(protects, "__holdfast_fence__", False)
         if protects is not None and not fence:
-            raise ConfigError(
-                f"protects must be a fence, not {type(protects).__name__}", name=name
-            )
+            raise ConfigError(f"protects must be a fence, not {type(protects).__name__}", name=name)
         if purpose == "efficiency":
             return
         missing = []
@@ -269,9 +269,7 @@ class Locks:
 
     async def _session(self) -> Session:
         session = self._live
-        if (
-            session is None or session.closed or session.home is not here()
-        ):
+        if session is None or session.closed or session.home is not here():
             session = await self._open()
         return session
 
@@ -304,7 +302,8 @@ class Locks:
             self._closed = True
             session, self._live = self._live, None
             if session is not None:
-                await session.close()
+                # To its end, even if we are cancelled: a keeper must not go on renewing.
+                await finish(session.close, grace=CLOSE_LIMIT)
 
     async def __aenter__(self) -> Locks:
         await self._session()

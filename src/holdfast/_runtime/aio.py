@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
 from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
 from threading import Thread
 from threading import get_ident as _thread
 from typing import Any, TypeVar
 
 from ..clock import Clock
+from ..errors import BackendUnavailable
 from ..wheel import Wheel
 
 Result = TypeVar("Result")
@@ -99,12 +100,13 @@ class Worker:
     def __init__(self, name: str) -> None:
         self._name = name
         self._loop = asyncio.get_running_loop()
-        self._jobs: deque[Callable[[], None]] = deque()
-        self._wake = _Semaphore()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._closed = False
 
     async def call(self, function: Callable[..., Result], *args: object) -> Result:
+        if self._closed:
+            raise BackendUnavailable("this connection to the store is closed")
         if self._thread is None:
             self._thread = Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
@@ -118,8 +120,7 @@ class Worker:
             else:
                 self._answer(_succeed, future, result)
 
-        self._jobs.append(job)
-        self._wake.post()
+        self._jobs.put(job)
         return await future
 
     def _answer(self, settle: Callable[..., None], *args: object) -> None:
@@ -129,30 +130,14 @@ class Worker:
             return  # the loop was closed while the call was running
 
     def _run(self) -> None:
-        while True:
-            self._wake.take()
-            if not self._jobs:
-                return
-            self._jobs.popleft()()
+        while (job := self._jobs.get()) is not None:
+            job()
 
     def close(self) -> None:
-        """Let the thread end once it has done what was asked for."""
+        """Take no more calls, and let the thread end once it has done those that were made."""
         if not self._closed and self._thread is not None:
-            self._wake.post()
+            self._jobs.put(None)
         self._closed = True
-
-
-class _Semaphore:
-    """`threading.Semaphore` is a condition variable in Python; a queue of one-shot locks is not."""
-
-    def __init__(self) -> None:
-        from queue import SimpleQueue
-
-        self._queue: SimpleQueue[None] = SimpleQueue()
-        self.take = self._queue.get
-
-    def post(self) -> None:
-        self._queue.put(None)
 
 
 def _succeed(future: asyncio.Future[Any], result: object) -> None:

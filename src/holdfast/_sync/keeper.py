@@ -118,7 +118,7 @@ class Keeper:
         except LockError as error:
             outcomes = [UNKNOWN] * len(due)
             detail = str(error)
-        for lease, claim, outcome in zip(due, claims, outcomes, strict=True):
+        for lease, outcome in zip(due, outcomes, strict=True):
             self._again(lease, self._apply(lease, outcome, sent, detail))
 
     def _again(self, lease: Lease, due: float | None) -> None:

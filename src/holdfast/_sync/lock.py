@@ -81,7 +81,7 @@ class Lock:
         return f"<{self._kind} {self.name!r}>"
 
     def acquire(
-        self, timeout: float | None | _Unset = _UNSET, *, owner: str | None = None
+        self, timeout: float | _Unset | None = _UNSET, *, owner: str | None = None
     ) -> Lease:
         """A lease that is held; raises `LockTimeout` if it was not granted within `timeout` seconds.
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from .. import checks, forks, urls
-from .._runtime.threads import Mutex, here
+from .._runtime.threads import Mutex, finish, here
 from ..errors import ConfigError, GuaranteeError, LockError
 from ..events import Listener, Listeners
 from ..guarantees import Guarantees
@@ -23,6 +23,8 @@ from .session import Session
 Opener = Callable[[], Backend]
 
 _RW_CAPACITY = checks.MAX_CAPACITY
+CLOSE_LIMIT = 60.0
+"""Seconds that `close` waits for the store. What it could not give back ends by itself."""
 
 
 def connect(
@@ -302,7 +304,8 @@ class Locks:
             self._closed = True
             session, self._live = self._live, None
             if session is not None:
-                session.close()
+                # To its end, even if we are cancelled: a keeper must not go on renewing.
+                finish(session.close, grace=CLOSE_LIMIT)
 
     def __enter__(self) -> Locks:
         self._session()

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from worlds.aio import eventually
 
 from holdfast import aio as holdfast
 from holdfast._async.contract import Backend, Ticket
 from holdfast.ledger import Claim
 from holdfast.model import Busy, Gone, Granted, Label, Queued, Renewed, Waiting, new_owner
+from worlds.aio import eventually
 
 LABEL = Label("host", 7, "test")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from worlds.aio import Job, eventually
 
 from holdfast import aio as holdfast
+from worlds.aio import Job, eventually
 
 
 async def test_a_free_lock_is_granted_with_a_token(url: str) -> None:
@@ -129,7 +129,9 @@ async def test_one_lock_object_serves_many_at_once(url: str) -> None:
         assert turns == sorted(turns)
 
 
-async def test_one_lock_object_may_be_entered_again_by_those_who_share_a_semaphore(url: str) -> None:
+async def test_one_lock_object_may_be_entered_again_by_those_who_share_a_semaphore(
+    url: str,
+) -> None:
     async with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=2)
         async with lock as outer:

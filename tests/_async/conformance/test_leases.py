@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from worlds.aio import Job, eventually
 
 from holdfast import aio as holdfast
+from worlds.aio import Job, eventually
 
 
 async def test_a_held_lease_is_renewed_by_itself(url: str) -> None:
     async with holdfast.connect(url) as locks:
         lease = await locks.lock("x", ttl=0.5).acquire()
         renewals: list[holdfast.Event] = []
-        locks.on_event(lambda event: renewals.append(event))
+        locks.on_event(renewals.append)
         await eventually(lambda: [e.kind for e in renewals].count("renewed") >= 4)
         assert lease.held
         assert lease.state == "held"
@@ -107,7 +107,9 @@ async def test_on_lost_is_not_called_for_a_release(url: str) -> None:
         assert calls == []
 
 
-async def test_a_callback_that_fails_harms_nobody(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_callback_that_fails_harms_nobody(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with holdfast.connect(url) as locks:
         lease = await locks.lock("x", ttl=0.1, renew=False).acquire()
         calls: list[object] = []
@@ -156,10 +158,14 @@ async def test_leaving_with_after_a_loss_raises(url: str) -> None:
 
 async def test_leaving_with_after_a_loss_does_not_hide_the_bodys_exception(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        with pytest.raises(KeyError) as raised:
+
+        async def work() -> None:
             async with locks.lock("x"):
                 await locks.force_release("x")
                 raise KeyError("mine")
+
+        with pytest.raises(KeyError) as raised:
+            await work()
         assert "lost" in raised.value.__notes__[0]
 
 
@@ -175,10 +181,15 @@ async def test_a_release_inside_the_body_is_no_loss(url: str) -> None:
 async def test_losing_the_lease_cancels_the_body(url: str) -> None:
     async with holdfast.connect(url) as locks:
         reached = False
-        with pytest.raises(holdfast.LeaseLost):
+
+        async def work() -> None:
+            nonlocal reached
             async with locks.lock("x", ttl=0.2, renew=False):
                 await asyncio.sleep(30.0)
                 reached = True
+
+        with pytest.raises(holdfast.LeaseLost):
+            await work()
         assert not reached
         task = asyncio.current_task()
         assert task is not None

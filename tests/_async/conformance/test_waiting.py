@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from worlds.aio import Job, eventually
 
 from holdfast import aio as holdfast
+from worlds.aio import Job, eventually
 
 
 class Line:

@@ -14,7 +14,7 @@ def test_a_held_lease_is_renewed_by_itself(url: str) -> None:
     with holdfast.connect(url) as locks:
         lease = locks.lock("x", ttl=0.5).acquire()
         renewals: list[holdfast.Event] = []
-        locks.on_event(lambda event: renewals.append(event))
+        locks.on_event(renewals.append)
         eventually(lambda: [e.kind for e in renewals].count("renewed") >= 4)
         assert lease.held
         assert lease.state == "held"
@@ -156,10 +156,14 @@ def test_leaving_with_after_a_loss_raises(url: str) -> None:
 
 def test_leaving_with_after_a_loss_does_not_hide_the_bodys_exception(url: str) -> None:
     with holdfast.connect(url) as locks:
-        with pytest.raises(KeyError) as raised:
+
+        def work() -> None:
             with locks.lock("x"):
                 locks.force_release("x")
                 raise KeyError("mine")
+
+        with pytest.raises(KeyError) as raised:
+            work()
         assert "lost" in raised.value.__notes__[0]
 
 

@@ -1,0 +1,158 @@
+# unasync: skip-file
+"""Cancelled at every await there is: no ghost lock, no ghost waiter, nothing left believing.
+
+Each scenario is run again and again, cancelled at its first suspension, its second, and so on until
+it runs to its end uncancelled; then once more with a second cancellation right behind the first, which
+finds the clean-up under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+import pytest
+
+from holdfast import aio as holdfast
+from worlds.aio import eventually
+
+
+class CancelledAt:
+    """Awaits a coroutine, and cancels the task at the n-th time that it is suspended."""
+
+    def __init__(self, work: Coroutine[Any, Any, object], moment: int, times: int) -> None:
+        self._work = work
+        self._moments = range(moment, moment + times)
+        self.suspensions = 0
+
+    def __await__(self) -> Generator[Any, Any, object]:
+        error: BaseException | None = None
+        while True:
+            try:
+                waiting_for = self._work.send(None) if error is None else self._work.throw(error)
+            except StopIteration as done:
+                return done.value
+            error = None
+            self.suspensions += 1
+            if self.suspensions in self._moments:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+            try:
+                yield waiting_for
+            except BaseException as thrown:
+                error = thrown
+
+
+VERBS = ("acquire", "renew", "release", "wait")
+
+
+class Suspending:
+    """A backend whose verbs are suspended before and after they do what they do: a request that is
+    cancelled before it was sent, and one whose answer is."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._backend, name)
+        if name not in VERBS:
+            return verb
+
+        async def suspended(*args: object) -> object:
+            await asyncio.sleep(0)
+            answer = await verb(*args)
+            await asyncio.sleep(0)
+            return answer
+
+        return suspended
+
+
+async def uncontended(locks: holdfast.Locks) -> None:
+    lease = await locks.lock("x").acquire()
+    await lease.release()
+
+
+async def with_body(locks: holdfast.Locks) -> None:
+    async with locks.lock("x") as lease:
+        await asyncio.sleep(0)
+        await lease.renew()
+
+
+async def timed_out(locks: holdfast.Locks) -> None:
+    await locks.lock("held").try_acquire(timeout=0.01)
+
+
+async def tried(locks: holdfast.Locks) -> None:
+    await locks.lock("held").try_acquire()
+    lease = await locks.lock("x").try_acquire()
+    assert lease is not None
+    await lease.release()
+
+
+async def waited(locks: holdfast.Locks) -> None:
+    """Queues behind somebody who gives it back soon."""
+    first = await locks.lock("x").acquire()
+
+    async def let_go() -> None:
+        await asyncio.sleep(0.002)
+        await first.release()
+
+    task = asyncio.create_task(let_go())
+    try:
+        second = await locks.lock("x").acquire(timeout=10.0)
+        await second.release()
+    finally:
+        if not task.done():
+            await asyncio.shield(task)
+
+
+async def opened_and_closed(locks: holdfast.Locks) -> None:
+    async with holdfast.connect(locks.url) as others:
+        await (await others.lock("x").acquire()).release()
+
+
+SCENARIOS = [uncontended, with_body, timed_out, tried, waited, opened_and_closed]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+async def test_nothing_is_left_behind(
+    url: str, scenario: Callable[[holdfast.Locks], Coroutine[Any, Any, None]], times: int
+) -> None:
+    async with holdfast.connect(url) as watcher, holdfast.connect(url) as locks:
+        held = await watcher.lock("held").acquire()
+        session = await locks._session()
+        session.backend = Suspending(session.backend)
+        moment = 0
+        cancelled = True
+
+        async def clean() -> bool:
+            states = await watcher.list()
+            return [state.name for state in states] == ["held"] and not states[0].waiters
+
+        while cancelled:
+            moment += 1
+            run = CancelledAt(scenario(locks), moment, times)
+
+            async def work(run: CancelledAt = run) -> None:
+                await run
+
+            task = asyncio.create_task(work())
+            await asyncio.wait({task})
+            cancelled = task.cancelled()
+            if not cancelled:
+                error = task.exception()
+                assert error is None or isinstance(error, asyncio.CancelledError), error
+                # Cancelled at a moment that the scenario was already past shielding from, or at
+                # none: it is over when it has been suspended fewer times than that.
+                cancelled = run.suspensions >= moment
+            await eventually(clean)
+            lease = await watcher.lock("x").try_acquire()
+            assert lease is not None, f"a ghost, after a cancellation at suspension {moment}"
+            await lease.release()
+            assert moment < 200
+        assert moment > 1
+        assert held.held
+        assert session.leases == {}
