@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
@@ -30,10 +31,12 @@ def abandon(thing: object) -> None:
 
     A SQLite connection, above all, must not be closed by a process that did not open it.
     """
-    import ctypes  # only ever in a forked child
-
     _abandoned.append(thing)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    with suppress(ImportError):
+        import ctypes  # only ever in a forked child
+
+        # One reference more than will ever be given back: it outlives the interpreter's own end.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 def _in_child() -> None:

@@ -41,8 +41,8 @@ CLAIM_WINDOW = 2.0
 """Seconds for which a lock is handed to a waiter that has not yet answered."""
 HEARTBEAT = 1.0
 """Seconds between a waiter's signs of life."""
-WAITER_PATIENCE = 5.0
-"""Seconds without a sign of life after which a waiter loses its place."""
+MISSED_HEARTBEATS = 5
+"""After so many a waiter loses its place."""
 
 
 class Entry:
@@ -52,12 +52,14 @@ class Entry:
         "address",
         "barge",
         "capacity",
+        "claim",
         "confirmed",
         "expires",
         "kind",
         "label",
         "name",
         "owner",
+        "patience",
         "process",
         "seq",
         "since",
@@ -80,6 +82,8 @@ class Entry:
         kind: str,
         barge: int,
         confirmed: int,
+        claim: float,
+        patience: float,
         since: float,
         process: str,
         address: str,
@@ -97,6 +101,8 @@ class Entry:
         self.kind = kind
         self.barge = barge
         self.confirmed = confirmed
+        self.claim = claim
+        self.patience = patience
         self.since = since
         self.process = process
         self.address = address
@@ -115,6 +121,11 @@ class Ask(NamedTuple):
     kind: str
     queue: bool
     barge: bool
+    claim: float
+    """For how long the lock is handed to this one. It counts on exactly that, so it is said with
+    the request, and not left to whoever hands it over."""
+    patience: float
+    """How long without a heartbeat it keeps its place."""
     label: Label
 
 
@@ -185,11 +196,10 @@ class Ledger:
     found first in line, the holders on whose death it would be next.
     """
 
-    __slots__ = ("_claim_window", "_rows", "blockers", "wakes")
+    __slots__ = ("_rows", "blockers", "wakes")
 
-    def __init__(self, rows: Rows, claim_window: float = CLAIM_WINDOW) -> None:
+    def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._claim_window = claim_window
         self.wakes: list[Wake] = []
         self.blockers: dict[str, list[Entry]] = {}
 
@@ -223,7 +233,7 @@ class Ledger:
             return Busy(self._remaining(standing.holders))
         entry = self._entry(ask, process, address)
         entry.seq = rows.arrival(ask.name)
-        entry.expires = rows.now() + WAITER_PATIENCE
+        entry.expires = rows.now() + entry.patience
         rows.add(entry)
         if standing.head is None:
             self.blockers[ask.owner] = standing.holders
@@ -312,14 +322,14 @@ class Ledger:
             if entry.owner == asking:
                 self._grant(entry, entry.ttl, confirmed=True)
             else:
-                self._grant(entry, min(self._claim_window, entry.ttl), confirmed=False)
+                self._grant(entry, min(entry.claim, entry.ttl), confirmed=False)
                 self._wake(entry, entry.token)
             rows.save(entry, was_waiting=True)
         return _Standing(holders, used, head)
 
     def _heartbeat(self, entry: Entry, claim: Claim, now: float) -> Renewed | Waiting:
         rows = self._rows
-        entry.expires = now + WAITER_PATIENCE
+        entry.expires = now + entry.patience
         rows.save(entry, was_waiting=True)
         standing = self._settle(entry.name, asking=entry.owner)
         for holder in standing.holders:
@@ -345,7 +355,7 @@ class Ledger:
             )
         now = self._rows.now()
         if known.token == 0:
-            known.expires = now + WAITER_PATIENCE
+            known.expires = now + known.patience
             self._rows.save(known, was_waiting=True)
             return Queued(self._remaining(standing.holders))
         known.expires = max(known.expires, now + ask.ttl)
@@ -366,6 +376,8 @@ class Ledger:
             ask.kind,
             int(ask.barge),
             0,
+            ask.claim,
+            ask.patience,
             self._rows.wall(),
             process,
             address,

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from .clock import BootClock, Clock
 from .errors import ConfigError
-from .ledger import CLAIM_WINDOW, Ask, Claim, Entry, Ledger
+from .ledger import Ask, Claim, Entry, Ledger
 from .model import Busy, Granted, LockState, Outcome, Queued
 
 Result = TypeVar("Result")
@@ -22,9 +22,8 @@ Tell = Callable[[Granted | None], None]
 class MemoryStore:
     """The rows, and the steps on them. Safe to use from any thread."""
 
-    def __init__(self, clock: Clock | None = None, claim_window: float = CLAIM_WINDOW) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Clock = BootClock() if clock is None else clock
-        self.claim_window = claim_window
         self.users = 0
         self.audit: list[tuple[float, str, str]] = []
         self._mutex = Lock()
@@ -70,7 +69,7 @@ class MemoryStore:
 
     def _step(self, step: Callable[[Ledger], Result]) -> Result:
         with self._mutex:
-            ledger = Ledger(self, self.claim_window)
+            ledger = Ledger(self)
             result = step(ledger)
             told = [(self._tells.get(wake.owner), wake) for wake in ledger.wakes]
         for tell, wake in told:
@@ -122,12 +121,12 @@ _stores: dict[str, MemoryStore] = {}
 _stores_mutex = Lock()
 
 
-def join(name: str, clock: Clock | None, claim_window: float) -> MemoryStore:
+def join(name: str, clock: Clock | None) -> MemoryStore:
     """The store of that name, made if it is not there. `leave` it once for every `join`."""
     with _stores_mutex:
         store = _stores.get(name)
         if store is None:
-            store = _stores[name] = MemoryStore(clock, claim_window)
+            store = _stores[name] = MemoryStore(clock)
         elif clock is not None and clock is not store.clock:
             raise ConfigError(
                 f"memory://{name} is in use with another clock; give all its users the same one, "

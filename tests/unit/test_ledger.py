@@ -58,7 +58,7 @@ class Model:
         self.arrived[owner] = len(self.arrived)
         if barge:
             self.barging.add(owner)
-        ask = Ask("x", owner, 10.0, weight, self.capacity, "share", queue, barge, LABEL)
+        ask = Ask("x", owner, 10.0, weight, self.capacity, "share", queue, barge, 2.0, 5.0, LABEL)
         answer = self.store.acquire(ask, lambda grant: self.told.append(owner))
         repeated = self.store.acquire(ask, lambda grant: self.told.append(owner))
         if isinstance(answer, Granted):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from .._runtime.aio import Routine, Signal
 from ..errors import LockError
+from ..events import report
 from ..ledger import Claim
 from ..model import UNKNOWN, Gone, Outcome, Renewed, Waiting
 from ..wheel import Wheel
@@ -113,9 +114,12 @@ class Keeper:
             outcomes = await self._session.backend.renew(
                 claims, sent + min(LONGEST_CALL, max(shortest, 0.05))
             )
-        except LockError as error:
+        except Exception as error:
+            # Whatever it was, the leases are unconfirmed; and the keeper has to go on.
             outcomes = [UNKNOWN] * len(due)
             detail = str(error)
+            if not isinstance(error, LockError):
+                report("the keeper could not renew leases", error)
         for lease, outcome in zip(due, outcomes, strict=True):
             self._again(lease, self._apply(lease, outcome, sent, detail))
 

@@ -16,8 +16,8 @@ HEADROOM = 60_000_000
 """How far ahead of the tokens, in µs, the ceiling is put on the disk: one write in a minute."""
 
 _COLUMNS = (
-    "owner, name, seq, token, expires, ttl, weight, capacity, kind, barge, confirmed, since, "
-    "process, address, tether, host, pid, label"
+    "owner, name, seq, token, expires, ttl, weight, capacity, kind, barge, confirmed, claim, "
+    "patience, since, process, address, tether, host, pid, label"
 )
 _OF = f"SELECT {_COLUMNS} FROM entry WHERE name = ? ORDER BY waiting, seq"
 _FIND = f"SELECT {_COLUMNS} FROM entry WHERE name = ? AND owner = ?"
@@ -25,7 +25,7 @@ _ARRIVAL = "SELECT coalesce(max(seq), 0) + 1 FROM entry WHERE name = ? AND waiti
 _MINT = "UPDATE store SET token = max(token + 1, ?) RETURNING token, ceiling"
 _ADD = (
     f"INSERT INTO entry ({_COLUMNS}, waiting) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _SAVE = (
     "UPDATE entry SET waiting = ?, token = ?, expires = ?, confirmed = ?, since = ? "
@@ -50,9 +50,7 @@ _RENEW_HELD = (
 _clock = BootClock()
 
 
-def grant_alone(
-    connection: sqlite3.Connection, ask: Ask, process: str, address: str
-) -> int | None:
+def grant_alone(connection: sqlite3.Connection, ask: Ask, process: str, address: str) -> int | None:
     """The token, if nobody holds this lock or waits for it. Inside a transaction."""
     row = connection.execute(_LAST, (ask.name,)).fetchone()
     if row is None:
@@ -77,6 +75,8 @@ def grant_alone(
             ask.kind,
             ask.barge,
             1,
+            ask.claim,
+            ask.patience,
             time.time(),
             process,
             address,
@@ -108,9 +108,7 @@ class SqliteRows:
 
     __slots__ = ("_durable", "_execute", "_now", "_presence")
 
-    def __init__(
-        self, connection: sqlite3.Connection, presence: Presence, durable: bool
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, presence: Presence, durable: bool) -> None:
         self._execute = connection.execute
         self._presence = presence
         self._durable = durable
@@ -178,6 +176,8 @@ class SqliteRows:
                 entry.kind,
                 entry.barge,
                 entry.confirmed,
+                entry.claim,
+                entry.patience,
                 entry.since,
                 entry.process,
                 entry.address,

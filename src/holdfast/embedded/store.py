@@ -27,7 +27,7 @@ from typing import TypeVar
 
 from ..clock import BootClock
 from ..errors import BackendUnavailable, ConfigError
-from ..ledger import CLAIM_WINDOW, Ask, Claim, Entry, Ledger, Wake
+from ..ledger import Ask, Claim, Entry, Ledger, Wake
 from ..model import Busy, Granted, LockState, Outcome, Queued, Renewed
 from . import place
 from .file import open_store, unavailable
@@ -49,14 +49,13 @@ _clock = BootClock()
 class Store:
     """One connection to the file; for any number of threads."""
 
-    def __init__(self, path: str, claim_window: float = CLAIM_WINDOW) -> None:
+    def __init__(self, path: str) -> None:
         self.path = place.prepare(path)
         self.live = place.live_directory(self.path)
         self.process = ""
         """Our own name in the folder of the living."""
         self.address = ""
         """Where our waiters are woken; empty until somebody has to wait."""
-        self._claim_window = claim_window
         self._gate = Gate(self.path)
         self._connection: sqlite3.Connection | None = None
         self._inode = self._device = -1
@@ -72,7 +71,9 @@ class Store:
         """Open the file now, rather than with the first step."""
         self._step(lambda ledger, rows: None, by)
 
-    def acquire(self, ask: Ask, by: float) -> tuple[Granted | Queued | Busy, Mapping[str, Sequence[Entry]]]:
+    def acquire(
+        self, ask: Ask, by: float
+    ) -> tuple[Granted | Queued | Busy, Mapping[str, Sequence[Entry]]]:
         def step(ledger: Ledger, rows: SqliteRows) -> Granted | Queued | Busy:
             return ledger.acquire(ask, self.process, self.address)
 
@@ -98,9 +99,7 @@ class Store:
             outcomes: list[Outcome] = []
             for claim in claims:
                 token = rows.renew_held(claim)
-                outcomes.append(
-                    ledger.renew(claim) if token is None else Renewed(token, claim.ttl)
-                )
+                outcomes.append(ledger.renew(claim) if token is None else Renewed(token, claim.ttl))
             return outcomes
 
         return self._step(step, by)
@@ -142,9 +141,7 @@ class Store:
                 "INSERT INTO audit (at, name, actor, holders) VALUES (?, ?, ?, ?)",
                 (rows.wall(), name, actor, holders),
             )
-            execute(
-                "DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (_AUDIT_KEPT,)
-            )
+            execute("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (_AUDIT_KEPT,))
             return bool(broken)
 
         forced, _ = self._step(step, by)
@@ -252,7 +249,7 @@ class Store:
         connection.execute("BEGIN IMMEDIATE")
         try:
             rows = SqliteRows(connection, self._presence, durable)
-            ledger = Ledger(rows, self._claim_window)
+            ledger = Ledger(rows)
             result = step(ledger, rows)
             connection.execute("COMMIT")
         except BaseException:

@@ -25,6 +25,8 @@ CREATE TABLE entry (
     kind      TEXT    NOT NULL,
     barge     INTEGER NOT NULL,
     confirmed INTEGER NOT NULL,  -- 0 between a hand-over and the first renewal
+    claim     REAL    NOT NULL,  -- for how long it is handed the lock, before it has answered
+    patience  REAL    NOT NULL,  -- how long without a heartbeat it keeps its place
     since     REAL    NOT NULL,  -- on the wall clock, for people
     process   TEXT    NOT NULL,  -- whose death ends it; empty: its TTL alone does
     address   TEXT    NOT NULL,  -- where it is woken

@@ -312,3 +312,12 @@ async def test_the_guarantees_say_what_is_promised(url: str) -> None:
         else:
             with pytest.raises(holdfast.GuaranteeError):
                 locks.lock("x", fair=True)
+
+
+async def test_a_waiter_gets_the_claim_window_that_it_counts_on(url: str) -> None:
+    async with bench(url, claim_window=0.1) as hasty, bench(url, claim_window=8.0) as patient:
+        holder, waiter = hasty.ticket(), patient.ticket()
+        await hasty.grant(holder)
+        assert isinstance(await patient.ask(waiter), Queued)
+        await hasty.release(holder)
+        assert 6.0 < await patient.remaining() <= 8.0

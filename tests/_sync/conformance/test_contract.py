@@ -314,3 +314,12 @@ def test_the_guarantees_say_what_is_promised(url: str) -> None:
         else:
             with pytest.raises(holdfast.GuaranteeError):
                 locks.lock("x", fair=True)
+
+
+def test_a_waiter_gets_the_claim_window_that_it_counts_on(url: str) -> None:
+    with bench(url, claim_window=0.1) as hasty, bench(url, claim_window=8.0) as patient:
+        holder, waiter = hasty.ticket(), patient.ticket()
+        hasty.grant(holder)
+        assert isinstance(patient.ask(waiter), Queued)
+        hasty.release(holder)
+        assert 6.0 < patient.remaining() <= 8.0

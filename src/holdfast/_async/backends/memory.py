@@ -8,7 +8,7 @@ from typing import Any
 from ... import checks, guarantees
 from ...clock import Clock
 from ...errors import BackendUnavailable, ConfigError
-from ...ledger import CLAIM_WINDOW, HEARTBEAT, Ask, Claim
+from ...ledger import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, Ask, Claim
 from ...memory import MemoryStore, join, leave
 from ...model import Busy, Granted, LockState, Outcome, Queued
 from ...urls import Target, merge_options
@@ -46,11 +46,11 @@ class MemoryBackend:
     ) -> None:
         self._store_name = store_name
         self._prefix = namespace + "\x1f"  # which no name can hold
-        self._store: MemoryStore = join(store_name, clock, claim_window)
+        self._store: MemoryStore = join(store_name, clock)
         self._closed = False
         self.clock = self._store.clock
         self.heartbeat = heartbeat
-        self.claim_window = self._store.claim_window
+        self.claim_window = claim_window
 
     async def open(self) -> None:
         pass
@@ -65,6 +65,8 @@ class MemoryBackend:
             ticket.kind,
             ticket.queue,
             ticket.barge,
+            self.claim_window,
+            self.heartbeat * MISSED_HEARTBEATS,
             ticket.label,
         )
         return self._open_store().acquire(ask, ticket.tell)

@@ -18,7 +18,7 @@ from ..._runtime.aio import Poller, Worker
 from ...clock import BootClock
 from ...embedded import place
 from ...embedded.store import Store
-from ...ledger import CLAIM_WINDOW, HEARTBEAT, Ask, Claim, Entry
+from ...ledger import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, Ask, Claim, Entry
 from ...model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
 from ...urls import Target, merge_options
 from ..contract import Backend, Ticket
@@ -60,8 +60,12 @@ class SqliteBackend:
         self._store: Store
 
     async def open(self) -> None:
-        self._store = await self._worker.call(Store, self._path, self.claim_window)
-        await self._worker.call(self._store.open, self.clock.now() + 10.0)
+        try:
+            self._store = await self._worker.call(Store, self._path)
+            await self._worker.call(self._store.open, self.clock.now() + 10.0)
+        except BaseException:
+            self._worker.close()
+            raise
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
         ask = Ask(
@@ -73,6 +77,8 @@ class SqliteBackend:
             ticket.kind,
             ticket.queue and self._mailbox is not None,
             ticket.barge,
+            self.claim_window,
+            self.heartbeat * MISSED_HEARTBEATS,
             ticket.label,
         )
         if ask.queue:

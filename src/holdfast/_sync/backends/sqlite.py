@@ -20,7 +20,7 @@ from ..._runtime.threads import Poller, Worker
 from ...clock import BootClock
 from ...embedded import place
 from ...embedded.store import Store
-from ...ledger import CLAIM_WINDOW, HEARTBEAT, Ask, Claim, Entry
+from ...ledger import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, Ask, Claim, Entry
 from ...model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
 from ...urls import Target, merge_options
 from ..contract import Backend, Ticket
@@ -62,8 +62,12 @@ class SqliteBackend:
         self._store: Store
 
     def open(self) -> None:
-        self._store = self._worker.call(Store, self._path, self.claim_window)
-        self._worker.call(self._store.open, self.clock.now() + 10.0)
+        try:
+            self._store = self._worker.call(Store, self._path)
+            self._worker.call(self._store.open, self.clock.now() + 10.0)
+        except BaseException:
+            self._worker.close()
+            raise
 
     def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
         ask = Ask(
@@ -75,6 +79,8 @@ class SqliteBackend:
             ticket.kind,
             ticket.queue and self._mailbox is not None,
             ticket.barge,
+            self.claim_window,
+            self.heartbeat * MISSED_HEARTBEATS,
             ticket.label,
         )
         if ask.queue:
