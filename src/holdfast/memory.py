@@ -11,8 +11,9 @@ from threading import Lock
 from typing import TypeVar
 
 from .clock import BootClock, Clock
+from .entries import Ask, Claim, Entry
 from .errors import ConfigError
-from .ledger import Ask, Claim, Entry, Ledger
+from .ledger import Ledger
 from .model import Busy, Granted, LockState, Outcome, Queued
 
 Result = TypeVar("Result")

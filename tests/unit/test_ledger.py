@@ -7,7 +7,7 @@ import random
 import pytest
 
 from holdfast.clock import ManualClock
-from holdfast.ledger import Ask, Claim
+from holdfast.entries import Ask, Claim
 from holdfast.memory import MemoryStore
 from holdfast.model import Busy, Granted, Label, Renewed
 

@@ -15,14 +15,14 @@ from threading import Lock as PlainLock
 from typing import TYPE_CHECKING
 
 from .._runtime.aio import Routine, Signal
+from ..entries import Claim
 from ..errors import LockError
 from ..events import report
-from ..ledger import Claim
 from ..model import UNKNOWN, Gone, Outcome, Renewed, Waiting
 from ..wheel import Wheel
 
 if TYPE_CHECKING:
-    from .lease import Lease
+    from .hold import Hold
     from .session import Session
 
 BATCH = 128
@@ -36,13 +36,13 @@ class Keeper:
         self._session = session
         self._clock = session.clock
         self._mutex = PlainLock()
-        self._wheel: Wheel[Lease] = Wheel()
+        self._wheel: Wheel[Hold] = Wheel()
         self._signal = Signal(session.clock)
         self._next = 0.0
         self._routine: Routine | None = None
         self._closed = False
 
-    def keep(self, lease: Lease, due: float) -> None:
+    def keep(self, lease: Hold, due: float) -> None:
         """Renew this lease from now on, at `due` for the first time."""
         with self._mutex:
             if self._closed:
@@ -54,7 +54,7 @@ class Keeper:
             elif slot < self._next:
                 self._signal.set()
 
-    def forget(self, lease: Lease) -> None:
+    def forget(self, lease: Hold) -> None:
         """Never renew it again, not even by a renewal that is under way."""
         with self._mutex:
             lease._kept = False
@@ -92,9 +92,9 @@ class Keeper:
             elif await self._signal.wait(until):
                 fresh = True
 
-    async def _renew(self, leases: list[Lease]) -> None:
+    async def _renew(self, leases: list[Hold]) -> None:
         sent = self._clock.now()
-        due: list[Lease] = []
+        due: list[Hold] = []
         for lease in leases:
             if lease._over(sent):
                 if lease._freeing:
@@ -123,14 +123,14 @@ class Keeper:
         for lease, outcome in zip(due, outcomes, strict=True):
             self._again(lease, self._apply(lease, outcome, sent, detail))
 
-    def _again(self, lease: Lease, due: float | None) -> None:
+    def _again(self, lease: Hold, due: float | None) -> None:
         if due is not None:
             with self._mutex:
                 # It may have been released meanwhile, or granted and given another time.
                 if lease._kept and lease not in self._wheel and not self._closed:
                     self._wheel.add(lease, due, self._clock.now())
 
-    def _apply(self, lease: Lease, outcome: Outcome, sent: float, detail: str) -> float | None:
+    def _apply(self, lease: Hold, outcome: Outcome, sent: float, detail: str) -> float | None:
         """Tell the lease; answers when it is due again."""
         if isinstance(outcome, Renewed):
             lease._renewed(outcome, sent)

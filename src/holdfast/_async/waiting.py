@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .._runtime.aio import Signal
+from ..entries import Claim
 from ..errors import BackendUnavailable
-from ..ledger import Claim
 from ..lifecycle import drift_margin
 from ..model import Busy, Gone, Granted, Renewed, Waiting
 from .lease import Lease

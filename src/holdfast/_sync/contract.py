@@ -44,8 +44,8 @@ from typing import Protocol
 
 from .._runtime.threads import Signal
 from ..clock import Clock
+from ..entries import Claim
 from ..guarantees import Guarantees
-from ..ledger import Claim
 from ..model import Busy, Granted, Label, LockState, Outcome, Queued
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..clock import BootClock
-from ..ledger import Ask, Claim, Entry
+from ..entries import Ask, Claim, Entry
 from ..model import Label
 from .presence import Presence
 

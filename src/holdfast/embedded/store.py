@@ -26,8 +26,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from ..clock import BootClock
+from ..entries import Ask, Claim, Entry, Wake
 from ..errors import BackendUnavailable, ConfigError
-from ..ledger import Ask, Claim, Entry, Ledger, Wake
+from ..ledger import Ledger
 from ..model import Busy, Granted, LockState, Outcome, Queued, Renewed
 from . import place
 from .file import open_store, unavailable

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async.contract import Backend, Ticket
-from holdfast.ledger import Claim
+from holdfast.entries import Claim
 from holdfast.model import Busy, Gone, Granted, Label, Queued, Renewed, Waiting, new_owner
 from worlds.aio import eventually
 

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast._sync.contract import Backend, Ticket
-from holdfast.ledger import Claim
+from holdfast.entries import Claim
 from holdfast.model import Busy, Gone, Granted, Label, Queued, Renewed, Waiting, new_owner
 from worlds.threads import eventually
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ... import checks, guarantees
 from ...clock import Clock
+from ...entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, Ask, Claim
 from ...errors import BackendUnavailable, ConfigError
-from ...ledger import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, Ask, Claim
 from ...memory import MemoryStore, join, leave
 from ...model import Busy, Granted, LockState, Outcome, Queued
 from ...urls import Target, merge_options

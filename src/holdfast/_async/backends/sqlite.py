@@ -18,7 +18,7 @@ from ..._runtime.aio import Poller, Worker
 from ...clock import BootClock
 from ...embedded import place
 from ...embedded.store import Store
-from ...ledger import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, Ask, Claim, Entry
+from ...entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, Ask, Claim, Entry
 from ...model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
 from ...urls import Target, merge_options
 from ..contract import Backend, Ticket
