@@ -13,7 +13,7 @@ from types import TracebackType
 from .. import checks, forks
 from .._runtime.aio import Interrupt, Signal
 from ..entries import Claim
-from ..errors import BackendUnavailable, LeaseLost
+from ..errors import BackendUnavailable, LeaseLost, LockError
 from ..lifecycle import LOST
 from ..model import Gone, Renewed
 from .hold import HOLDING, Hold
@@ -215,7 +215,7 @@ class Lease(Hold):
         """For the end of `with` and for close: an unreachable store is told by an event only."""
         try:
             await self.release()
-        except BackendUnavailable as error:
+        except LockError as error:
             self._session.tell(
                 "release_failed", self.name, self.owner, self.token, 0.0, detail=str(error)
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .. import forks
 from .._runtime.aio import Alarm, finish, here
-from ..errors import BackendUnavailable, ConfigError, LockError
+from ..errors import ConfigError, LockError
 from ..events import Event, Listeners
 from ..model import Label
 from .contract import Backend, Ticket
@@ -97,7 +97,7 @@ class Session:
         async def leave() -> None:
             try:
                 await self.backend.release(ticket.name, ticket.owner, self.by())
-            except BackendUnavailable as error:
+            except LockError as error:
                 # Unrenewed, it ends by itself: a place in the queue soon, a grant with its TTL.
                 self.tell("release_failed", ticket.name, ticket.owner, 0, 0.0, str(error))
 

@@ -1,0 +1,266 @@
+"""A store that does not answer, answers late, or whose answers and wake-ups are lost.
+
+The faults are made between the engine and a real backend, so that every case can be had exactly; the
+faults of real stores and processes are in `tests/faults`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from holdfast import aio as holdfast
+from worlds.aio import Job, eventually, pause
+
+
+class Line:
+    """Stands between the engine and a backend: cut, or losing what comes back."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+        self.cut = False
+        self.lose: set[str] = set()
+        """Verbs that are carried out, and whose answers do not arrive."""
+        self.delay = 0.0
+        self.deaf = False
+        """Wake-ups do not arrive."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def _check(self) -> None:
+        if self.cut:
+            raise holdfast.BackendUnavailable("the line is cut")
+
+    async def acquire(self, *args: Any) -> Any:
+        return await self._call("acquire", args)
+
+    async def renew(self, *args: Any) -> Any:
+        return await self._call("renew", args)
+
+    async def release(self, *args: Any) -> Any:
+        return await self._call("release", args)
+
+    async def _call(self, name: str, args: Any) -> Any:
+        self._check()
+        answer = await getattr(self._backend, name)(*args)
+        if name in self.lose:
+            self.lose.discard(name)
+            raise holdfast.BackendUnavailable("the answer was lost")
+        if self.delay:
+            await pause(self.delay)
+        return answer
+
+    async def wait(self, ticket: Any, until: float | None) -> Any:
+        while True:
+            grant = await self._backend.wait(ticket, until)
+            if not self.deaf or grant is None:
+                return grant
+
+
+class Scene:
+    def __init__(self, locks: holdfast.Locks, line: Line, others: holdfast.Locks) -> None:
+        self.locks = locks
+        self.line = line
+        self.others = others
+        self.events: list[holdfast.Event] = []
+        locks.on_event(self.events.append)
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.events]
+
+    async def waiters(self, number: int) -> None:
+        async def there() -> bool:
+            return len((await self.others.inspect("x")).waiters) == number
+
+        await eventually(there)
+
+
+@asynccontextmanager
+async def scene(url: str, **options: float) -> AsyncIterator[Scene]:
+    choices: dict[str, Any] = options
+    async with holdfast.connect(url, **choices) as locks, holdfast.connect(url) as others:
+        session = await locks._session()
+        line = Line(session.backend)
+        session.backend = line
+        yield Scene(locks, line, others)
+        line.cut = False
+
+
+async def test_a_lease_that_cannot_be_renewed_is_lost_by_our_own_clock(url: str) -> None:
+    async with scene(url) as s:
+        lease = await s.locks.lock("x", ttl=0.6).acquire()
+        lost: list[object] = []
+        lease.on_lost(lost.append)
+        s.line.cut = True
+        await eventually(lambda: lease.state == "uncertain")
+        assert lease.held
+        await eventually(lambda: lost)
+        # Told before the store could have given it to anybody else.
+        assert (await s.others.inspect("x")).holders[0].owner == lease.owner
+        assert not lease.held
+        with pytest.raises(holdfast.LeaseLost, match="before a renewal was answered"):
+            lease.ensure()
+        assert s.kinds().count("uncertain") == 1
+        assert s.kinds().count("lost") == 1
+
+
+async def test_a_renewal_that_succeeds_in_the_end_makes_it_certain_again(url: str) -> None:
+    async with scene(url) as s:
+        lease = await s.locks.lock("x", ttl=2.0).acquire()
+        s.line.cut = True
+        await eventually(lambda: lease.state == "uncertain")
+        s.line.cut = False
+        await eventually(lambda: lease.state == "held")
+        assert lease.remaining() > 1.0
+
+
+async def test_an_explicit_renewal_that_is_not_answered_says_so(url: str) -> None:
+    async with scene(url) as s:
+        lease = await s.locks.lock("x").acquire()
+        s.line.cut = True
+        with pytest.raises(holdfast.BackendUnavailable):
+            await lease.renew()
+        assert lease.held
+
+
+async def test_nothing_is_granted_that_is_not_answered(url: str) -> None:
+    async with scene(url) as s:
+        s.line.cut = True
+        with pytest.raises(holdfast.BackendUnavailable):
+            await s.locks.lock("x").acquire(timeout=5.0)
+        with pytest.raises(holdfast.BackendUnavailable):
+            await s.locks.lock("x").try_acquire()
+
+
+async def test_a_grant_whose_answer_was_lost_leaves_no_ghost(url: str) -> None:
+    async with scene(url) as s:
+        s.line.lose.add("acquire")
+        with pytest.raises(holdfast.BackendUnavailable, match="lost"):
+            await s.locks.lock("x").acquire()
+        assert not (await s.others.inspect("x")).held
+        assert await s.others.lock("x").try_acquire() is not None
+
+
+async def test_leaving_with_while_the_store_is_gone_does_not_raise(url: str) -> None:
+    async with scene(url) as s:
+        async with s.locks.lock("x") as lease:
+            s.line.cut = True
+        assert s.kinds()[-1] == "release_failed"
+        s.line.cut = False
+        # Not renewed any more: the TTL frees it.
+        assert not lease._kept
+
+
+async def test_an_explicit_release_raises_and_may_be_repeated(url: str) -> None:
+    async with scene(url) as s:
+        lease = await s.locks.lock("x").acquire()
+        s.line.cut = True
+        with pytest.raises(holdfast.BackendUnavailable):
+            await lease.release()
+        s.line.cut = False
+        assert await lease.release() is True
+        assert await lease.release() is False
+
+
+async def test_a_release_whose_answer_was_lost_was_a_release(url: str) -> None:
+    async with scene(url) as s:
+        lease = await s.locks.lock("x").acquire()
+        s.line.lose.add("release")
+        with pytest.raises(holdfast.BackendUnavailable):
+            await lease.release()
+        rival = await s.others.lock("x").acquire(timeout=5.0)
+        assert await lease.release() is True
+        assert rival.held
+        assert (await s.others.inspect("x")).token == rival.token
+
+
+async def test_after_a_release_nothing_is_renewed_in_any_order(url: str) -> None:
+    async with scene(url) as s:
+        for _ in range(30):
+            lease = await s.locks.lock("x", ttl=0.02).acquire(timeout=5.0)
+            await pause(0.006)  # about when the keeper renews
+            await lease.release()
+            assert not (await s.others.inspect("x")).held
+        assert "lost" not in s.kinds()
+
+
+async def test_the_deadline_is_counted_from_the_sending(url: str) -> None:
+    async with scene(url) as s:
+        s.line.delay = 0.3
+        lease = await s.locks.lock("x", ttl=1.0, renew=False).acquire()
+        assert 0.3 < lease.remaining() < 0.7
+        await lease.renew()
+        assert lease.remaining() < 0.7
+
+
+async def test_an_answer_later_than_the_lease_grants_nothing(url: str) -> None:
+    async with scene(url) as s:
+        s.line.delay = 0.15
+        assert await s.locks.lock("x", ttl=0.1).try_acquire() is None
+        with pytest.raises(holdfast.BackendUnavailable, match="longer to answer"):
+            await s.locks.lock("x", ttl=0.1).acquire()
+        assert not (await s.others.inspect("x")).held
+
+
+async def test_a_waiter_outlasts_a_store_that_is_gone_for_a_while(url: str) -> None:
+    async with scene(url, heartbeat=0.05) as s:
+        lease = await s.others.lock("x").acquire()
+        waiter = Job(s.locks.lock("x").acquire)
+        await s.waiters(1)
+        s.line.cut = True
+        await s.waiters(0)  # five heartbeats missed: it has lost its place
+        s.line.cut = False
+        await s.waiters(1)  # and has enrolled again, as somebody new
+        await lease.release()
+        assert (await waiter.result()).token > lease.token
+
+
+async def test_a_waiter_that_times_out_while_the_store_is_gone_times_out(url: str) -> None:
+    async with scene(url) as s:
+        await s.others.lock("x").acquire()
+        waiter = Job(s.locks.lock("x").try_acquire, 0.2)
+        await s.waiters(1)
+        s.line.cut = True
+        assert await waiter.result() is None
+        assert "release_failed" in s.kinds()
+
+
+async def test_wake_ups_are_hints_and_heartbeats_carry_it(url: str) -> None:
+    async with scene(url, heartbeat=0.1) as s:
+        lease = await s.others.lock("x").acquire()
+        waiter = Job(s.locks.lock("x").acquire)
+        await s.waiters(1)
+        s.line.deaf = True
+        await lease.release()
+        granted = await waiter.result()
+        assert granted.held
+        assert granted.remaining() > 25.0
+
+
+async def test_a_hand_over_of_which_little_is_left_is_confirmed_first(url: str) -> None:
+    async with scene(url, heartbeat=1.0, claim_window=0.5) as s:
+        lease = await s.others.lock("x").acquire()
+        waiter = Job(s.locks.lock("x").acquire)
+        await s.waiters(1)
+        # Its last heartbeat was its enqueueing; by now too little is left of the claim window.
+        await pause(0.45)
+        await lease.release()
+        granted = await waiter.result()
+        assert granted.remaining() > 25.0  # the full TTL already: it asked before it believed
+
+
+async def test_a_hand_over_that_was_never_confirmed_ends_with_the_claim(url: str) -> None:
+    async with scene(url, claim_window=0.4) as s:
+        lease = await s.others.lock("x").acquire()
+        waiter = Job(s.locks.lock("x").acquire)
+        await s.waiters(1)
+        s.line.cut = True
+        await lease.release()
+        granted = await waiter.result()
+        assert granted.remaining() <= 0.4
+        assert await granted.wait_lost(timeout=5.0) is True
+        assert (await s.others.lock("x").acquire(timeout=5.0)).token > granted.token
