@@ -46,8 +46,9 @@ SQLITE = Guarantees(
     "not the loss of the file",
     auto_release="at once when the holder's process dies, otherwise at the end of the TTL",
     clock_dependence="the machine's boot-time clock, which does not step and counts suspended time",
-    token_source="max(last + 1, wall clock in µs) in the grant's own transaction; a ceiling is kept "
-    "on the disk ahead of it, so that neither a power cut nor a clock set back lowers it",
+    token_source="microseconds: the wall clock when the machine booted, and from there the boot clock, "
+    "minted in the grant's own transaction; a ceiling is kept on the disk ahead of it, so that neither "
+    "a power cut nor a clock set back lowers it",
     fair=True,
     wakeup="handed over by the release, with a datagram to the next waiter's process",
     safe_for=("efficiency", "correctness"),

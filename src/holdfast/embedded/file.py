@@ -20,6 +20,7 @@ FORMAT = 1
 
 _SCHEMA = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts", "sqlite_schema.sql")
 _BUSY_SECONDS = 5.0
+_NO_BOOT = "none yet"
 
 
 def open_store(path: str) -> sqlite3.Connection:
@@ -95,7 +96,6 @@ def _verify(path: str, connection: sqlite3.Connection) -> None:
 
 def _make(path: str) -> None:
     draft = f"{path}-{os.urandom(8).hex()}.new"
-    boot, timens = place.clock_identity()
     with open(_SCHEMA, encoding="utf-8") as file:
         schema = file.read()
     try:
@@ -108,8 +108,8 @@ def _make(path: str) -> None:
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.executescript(f"BEGIN; {schema}")
                 connection.execute(
-                    "INSERT INTO store VALUES (0, 0, 0, ?, ?, ?)",
-                    (boot, timens, place.identity_of(place.live_directory(path))),
+                    "INSERT INTO store VALUES (0, 0, 0, 0, ?, ?, ?)",
+                    (_NO_BOOT, "", place.identity_of(place.live_directory(path))),
                 )
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {FORMAT}")

@@ -22,7 +22,8 @@ _COLUMNS = (
 _OF = f"SELECT {_COLUMNS} FROM entry WHERE name = ? ORDER BY waiting, seq"
 _FIND = f"SELECT {_COLUMNS} FROM entry WHERE name = ? AND owner = ?"
 _ARRIVAL = "SELECT coalesce(max(seq), 0) + 1 FROM entry WHERE name = ? AND waiting = 1"
-_MINT = "UPDATE store SET token = max(token + 1, ?) RETURNING token, ceiling"
+_COUNTERS = "SELECT token, base, ceiling FROM store"
+_RAISE = "UPDATE store SET token = ?"
 _ADD = (
     f"INSERT INTO entry ({_COLUMNS}, waiting) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -36,59 +37,90 @@ _DROP = "DELETE FROM entry WHERE name = ? AND waiting = ? AND seq = ? AND owner 
 # What `Ledger.acquire`, `release` and `renew` do in the common case, in as few statements as can be.
 # Where they answer no row, it is not that case, and the ledger decides.
 
-_LAST = "SELECT token, ceiling FROM store WHERE NOT EXISTS (SELECT 1 FROM entry WHERE name = ?)"
-_RAISE = "UPDATE store SET token = ?"
+_GRANT_ALONE = (
+    f"INSERT INTO entry ({_COLUMNS}, waiting) "
+    "SELECT ?2, ?1, 0, fresh_token(token, base, ceiling), ?3, ?4, ?5, ?6, ?7, ?8, 1, ?9, ?10, ?11, "
+    "?12, ?13, '', ?14, ?15, ?16, 0 FROM store "
+    "WHERE NOT EXISTS (SELECT 1 FROM entry WHERE name = ?1) "
+    "AND fresh_token(token, base, ceiling) IS NOT NULL"
+)
 _RELEASE_ALONE = (
     "DELETE FROM entry WHERE name = ?1 AND waiting = 0 AND owner = ?2 AND expires > ?3 "
     "AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ?1 AND waiting = 1)"
 )
+_HELD = (
+    "SELECT token FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND confirmed = 1 "
+    "AND expires > ?"
+)
 _RENEW_HELD = (
-    "UPDATE entry SET expires = max(expires, ?4) WHERE name = ?1 AND waiting = 0 AND owner = ?2 "
-    "AND confirmed = 1 AND expires > ?3 RETURNING token"
+    "UPDATE entry SET expires = max(expires, ?) WHERE name = ? AND waiting = 0 AND owner = ?"
 )
 
 _clock = BootClock()
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def grant_alone(connection: sqlite3.Connection, ask: Ask, process: str, address: str) -> int | None:
-    """The token, if nobody holds this lock or waits for it. Inside a transaction."""
-    row = connection.execute(_LAST, (ask.name,)).fetchone()
-    if row is None:
-        return None
-    last: int
-    last, ceiling = row
-    token = max(last + 1, time.time_ns() // 1000)
-    if token >= ceiling:
-        return None  # the ceiling has to be raised, durably
+def boot_microseconds() -> int:
+    """The boot clock, on which all processes of the machine agree and which never goes back."""
+    return time.clock_gettime_ns(_BOOTTIME) // 1000
+
+
+class Mint:
+    """Makes the token of a grant that is one statement, inside that statement.
+
+    That is, after SQLite has given us the right to write: a number that was read before might be
+    lower than one which was granted meanwhile. From one grant to the next more than a microsecond
+    passes, so the clock alone makes it rise, and nothing has to be written back; where the clock is
+    too coarse for that, or a burst of grants has run ahead of it, the ledger takes the long way.
+    """
+
+    __slots__ = ("_coarse", "token")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.token: int | None = None
+        self._coarse = time.clock_getres(_BOOTTIME) > 1e-6
+        connection.create_function("fresh_token", 3, self._fresh)
+
+    def _fresh(self, last: int, base: int, ceiling: int) -> int | None:
+        # Called more than once in a statement, perhaps; it has one token all the same.
+        if self.token is None:
+            token = base + boot_microseconds()
+            if last < token < ceiling and not self._coarse:
+                self.token = token
+        return self.token
+
+
+def grant_alone(
+    connection: sqlite3.Connection, mint: Mint, ask: Ask, process: str, address: str
+) -> int | None:
+    """The token, if nobody holds this lock or waits for it.
+
+    One statement, and so a transaction by itself.
+    """
+    mint.token = None
     host, pid, text = ask.label
-    connection.execute(
-        _ADD,
+    done = connection.execute(
+        _GRANT_ALONE,
         (
-            ask.owner,
             ask.name,
-            0,
-            token,
+            ask.owner,
             _clock.now() + ask.ttl,
             ask.ttl,
             ask.weight,
             ask.capacity,
             ask.kind,
             ask.barge,
-            1,
             ask.claim,
             ask.patience,
             time.time(),
             process,
             address,
-            "",
             host,
             pid,
             text,
-            0,
         ),
     )
-    connection.execute(_RAISE, (token,))
-    return token
+    return mint.token if done.rowcount == 1 else None
 
 
 def release_alone(connection: sqlite3.Connection, name: str, owner: str) -> bool:
@@ -134,10 +166,14 @@ class SqliteRows:
 
     def renew_held(self, claim: Claim) -> int | None:
         """The token of a confirmed lease, which this has made longer."""
-        row = self._execute(
-            _RENEW_HELD, (claim.name, claim.owner, self._now, self._now + claim.ttl)
-        ).fetchone()
-        return None if row is None else row[0]
+        name, owner, ttl = claim
+        row = self._execute(_HELD, (name, owner, self._now)).fetchone()
+        if row is None:
+            return None
+        self._execute(_RENEW_HELD, (self._now + ttl, name, owner))
+        token: int
+        (token,) = row
+        return token
 
     def alive(self, entry: Entry) -> bool:
         return (
@@ -152,12 +188,15 @@ class SqliteRows:
         return number
 
     def mint(self) -> int:
-        token: int
-        token, ceiling = self._execute(_MINT, (time.time_ns() // 1000,)).fetchone()
+        last: int
+        base: int
+        last, base, ceiling = self._execute(_COUNTERS).fetchone()
+        token = max(last + 1, base + boot_microseconds())
         if token >= ceiling:
             if not self._durable:
                 raise CeilingReached
             self._execute("UPDATE store SET ceiling = ?", (token + HEADROOM,))
+        self._execute(_RAISE, (token,))
         return token
 
     def add(self, entry: Entry) -> None:

@@ -9,10 +9,11 @@ in `presence`. Wake-ups are sent after the transaction stands and the gate is op
 holder and waiter is dead, so the first to open the file then clears it. A process that counts in
 another time namespace is refused: it would take others' ends for something else.
 
-*Tokens* rise whatever happens: see `rows.mint`. They come from the wall clock unless the last one was
-higher. Ordinary commits do not wait for the disk, so a power cut may undo the last of them; but a
-*ceiling* above all tokens in use was on the disk before they were handed out, and after a reboot the
-tokens go on above the ceiling. So not even a clock that was set back across a power cut repeats one.
+*Tokens* rise whatever happens. They start from the wall clock in µs at the first opening after a
+boot, and from then on follow the boot clock, which no operator sets back. Ordinary commits do not wait
+for the disk, so a power cut may undo the last of them; but a *ceiling* above all tokens in use was on
+the disk before they were handed out, and after a reboot the tokens go on above the ceiling. So not
+even a clock that was set back across a power cut repeats one.
 
 *The file may vanish*, or be replaced, or its folder of locks may: each step looks, and opens anew.
 What was held in the old one is then gone, which its holders are told by their next renewal.
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -35,7 +37,14 @@ from .file import open_store, unavailable
 from .gate import Gate
 from .marks import Tether
 from .presence import Presence
-from .rows import CeilingReached, SqliteRows, grant_alone, release_alone
+from .rows import (
+    CeilingReached,
+    Mint,
+    SqliteRows,
+    boot_microseconds,
+    grant_alone,
+    release_alone,
+)
 
 Result = TypeVar("Result")
 
@@ -59,6 +68,7 @@ class Store:
         """Where our waiters are woken; empty until somebody has to wait."""
         self._gate = Gate(self.path)
         self._connection: sqlite3.Connection | None = None
+        self._mint: Mint
         self._inode = self._device = -1
         self._seen_until = 0.0
         self._presence: Presence | None = None
@@ -79,13 +89,7 @@ class Store:
             return ledger.acquire(ask, self.process, self.address)
 
         def alone(connection: sqlite3.Connection) -> Granted | None:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                token = grant_alone(connection, ask, self.process, self.address)
-                connection.execute("COMMIT")
-            except BaseException:
-                _roll_back(connection)
-                raise
+            token = grant_alone(connection, self._mint, ask, self.process, self.address)
             return None if token is None else Granted(token, ask.ttl)
 
         return self._step(step, by, alone)
@@ -316,6 +320,7 @@ class Store:
         status = os.stat(self.path)
         self._inode, self._device = status.st_ino, status.st_dev
         self._seen_until = 0.0
+        self._mint = Mint(connection)
         self._connection = connection
         return connection
 
@@ -337,7 +342,11 @@ class Store:
                     # Everybody who was in it is dead. The tokens of the last moments may not have
                     # reached the disk; the ceiling above them has.
                     connection.execute("DELETE FROM entry")
-                    connection.execute("UPDATE store SET token = max(token, ceiling)")
+                    connection.execute(
+                        "UPDATE store SET token = max(token, ceiling), "
+                        "base = max(token, ceiling, ?) - ?",
+                        (time.time_ns() // 1000, boot_microseconds()),
+                    )
                 else:
                     # The folder of the living is another one, and says nothing about these.
                     connection.execute("UPDATE entry SET process = '', tether = ''")
@@ -355,9 +364,11 @@ class Store:
             connection.close()
 
     def _last_token(self) -> int:
-        token: int
-        (token,) = self._live_connection().execute("SELECT token FROM store").fetchone()
-        return token
+        """No grant had a higher one, and every grant from now on will."""
+        last: int
+        base: int
+        last, base = self._live_connection().execute("SELECT token, base FROM store").fetchone()
+        return max(last, base + boot_microseconds())
 
     def _tidy(self, now: float) -> None:
         """The cleaner: rows that nobody will ask for again, and what dead processes left behind."""

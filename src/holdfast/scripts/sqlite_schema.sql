@@ -4,7 +4,8 @@
 -- One row: what all locks share.
 CREATE TABLE store (
     id       INTEGER PRIMARY KEY CHECK (id = 0),
-    token    INTEGER NOT NULL,  -- the last token minted; the next is above it
+    token    INTEGER NOT NULL,  -- no token up to this one is minted again
+    base     INTEGER NOT NULL,  -- tokens are the boot clock in µs plus this; set once for each boot
     ceiling  INTEGER NOT NULL,  -- on the disk before any token that reaches it is handed out
     boot     TEXT    NOT NULL,  -- the boot, and
     timens   TEXT    NOT NULL,  --   the time namespace, that "expires" is counted in
