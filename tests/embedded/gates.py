@@ -19,7 +19,7 @@ from holdfast.embedded.gate import Gate
 from holdfast.errors import BackendUnavailable
 now = BootClock().now
 gate = Gate(sys.argv[1])
-def say(*what): print(*what, flush=True)
+def say(*what): os.write(1, (" ".join(map(str, what)) + "\\n").encode())  # whole lines
 """
 INSIDE = HEAD + "gate.enter(None); say('in'); sys.stdin.readline(); gate.leave(); say('out')\n"
 # Two inside at once: the second one finds the marker, or the first one misses it.
@@ -28,17 +28,21 @@ CROWD = (
     + """
 def hammer(rounds):
     for _ in range(rounds):
-        gate.enter(now() + 60)
-        os.close(os.open(sys.argv[1] + ".marker", os.O_CREAT | os.O_EXCL))
-        os.unlink(sys.argv[1] + ".marker")
+        try: gate.enter(now() + patience)
+        except BackendUnavailable: continue
+        try:
+            os.close(os.open(sys.argv[1] + ".marker", os.O_CREAT | os.O_EXCL))
+            os.unlink(sys.argv[1] + ".marker")
+        except OSError: bad.append(1)
         gate.leave()
         done.append(1)
+bad = []
 done = []
-count, rounds = int(sys.argv[2]), int(sys.argv[3])
+count, rounds, patience = int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 threads = [threading.Thread(target=hammer, args=(rounds,)) for _ in range(count)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-say(len(done))
+say(len(done), *bad)
 """
 )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 Process = subprocess.Popen[str]
 Start = Callable[..., Process]
@@ -23,6 +24,7 @@ def starter(folder: str) -> Iterator[Start]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         started.append(process)
@@ -32,7 +34,8 @@ def starter(folder: str) -> Iterator[Start]:
         yield start
     finally:
         for process in started:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with whatever it has started itself
             process.communicate()
 
 

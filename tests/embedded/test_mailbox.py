@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded.processes import Start, line, starter, tell
+from embedded.processes import Start, line, starter
 from holdfast.embedded import mailbox as module
 from holdfast.embedded.mailbox import DELIVERED, GONE, MAX_PAYLOAD, MISSED, Mailbox, send
 from holdfast.errors import BackendUnavailable, ConfigError
@@ -21,7 +21,7 @@ from holdfast.errors import BackendUnavailable, ConfigError
 HEAD = """
 import os, select, signal, sys
 from holdfast.embedded.mailbox import Mailbox, send
-def say(*what): print(*what, flush=True)
+def say(*what): os.write(1, (" ".join(map(str, what)) + "\\n").encode())  # whole lines
 def wait(box):
     select.select([box], [], [])
     return box.receive()
@@ -161,19 +161,20 @@ def test_from_many_threads(box: Mailbox, folder: str) -> None:
 def test_fork(folder: str, start: Start) -> None:
     other = start(
         HEAD
+        + "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
         + "box = Mailbox(sys.argv[1], 'parent'); send(sys.argv[1], box.address, b'')\n"
         + "if not os.fork():\n"
         + "    say('child', box.fileno(), len(box.receive())); box.close()\n"
         + "    mine = Mailbox(sys.argv[1], 'child'); say('at', mine.address)\n"
         + "    say('got', wait(mine)[0].decode(), send(sys.argv[1], mine.address, b''))\n"
         + "    sys.stdin.readline(); os._exit(0)\n"
-        + "os.read(0, 1); say('in', box.address, len(wait(box))); signal.pause()\n"
+        + "signal.sigwait([signal.SIGUSR1]); say('in', box.address, len(wait(box))); signal.pause()\n"
     )
     assert line(other) == "child -1 0"  # the parent's is closed in the child, and not unlinked
     child = line(other).split()[1]
     assert send(folder, child, b"hello") == DELIVERED
     assert line(other) == "got hello delivered"
-    tell(other, "")
+    other.send_signal(signal.SIGUSR1)
     _, parent, count = line(other).split()
     assert count == "1"
     assert send(folder, parent, b"") == DELIVERED

@@ -19,7 +19,7 @@ HEAD = """
 import os, signal, subprocess, sys
 from holdfast.embedded.presence import Presence
 presence = Presence.of(sys.argv[1])
-def say(*what): print(*what, flush=True)
+def say(*what): os.write(1, (" ".join(map(str, what)) + "\\n").encode())  # whole lines
 """
 SIMPLE = HEAD + "say(presence.name); signal.pause()"
 
@@ -72,7 +72,7 @@ def test_a_tether_lives_on_in_the_command(mine: Presence, start: Start, way: str
     other = start(
         HEAD + f"tether = presence.tether(); fd = tether.fd\n{code}\n"
         "say(presence.name, tether.name); signal.pause()",
-        "import os; print('up', os.getpid(), flush=True); import signal; signal.pause()",
+        "import os, signal; os.write(1, b'up %d\\n' % os.getpid()); signal.pause()",
     )
     said = sorted((line(other) for _ in range(2)), key=len)
     pid = int(said[0].split()[1])

@@ -19,11 +19,11 @@ HEAD = """
 import os, signal, subprocess, sys
 from holdfast.embedded.presence import Presence
 presence = Presence.of(sys.argv[1])
-def say(*what): print(*what, flush=True)
+def say(*what): os.write(1, (" ".join(map(str, what)) + "\\n").encode())  # whole lines
 """
 SIMPLE = HEAD + "say(presence.name); signal.pause()"
 # Stays until the test closes our standard input, whoever has died before.
-STAY = "import sys; print('up', flush=True); sys.stdin.read()"
+STAY = "import os, sys; os.write(1, b'up\\n'); sys.stdin.read()"
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from .._runtime.aio import Signal
+from .._runtime.aio import Poller, Signal
 from ..clock import Clock
 from ..entries import Claim
 from ..guarantees import Guarantees
@@ -101,13 +101,21 @@ class Ticket:
         if self._signal is not None:
             self._signal.set()
 
-    async def wait(self, clock: Clock, until: float | None) -> Granted | None:
-        """Until this is told something, or until `until`: the whole of `Backend.wait`, mostly."""
+    async def wait(
+        self, clock: Clock, until: float | None, poller: Poller | None = None
+    ) -> Granted | None:
+        """Until this is told something, or until `until`: the whole of `Backend.wait`, mostly.
+
+        Those who wait serve the `poller` by whose descriptors they are told.
+        """
         if self._signal is None:
             self._signal = Signal(clock)  # most tickets never wait
             if self._told:
                 self._signal.set()
-        await self._signal.wait(until)
+        if poller is None:
+            await self._signal.wait(until)
+        else:
+            await poller.attend(self._signal, until)
         grant, self.grant = self.grant, None
         return grant
 

@@ -270,6 +270,10 @@ class Poller:
             self._loop.remove_reader(fd)
             os.close(fd)
 
+    async def attend(self, signal: Signal, until: float | None) -> bool:
+        """Wait for the signal; the loop serves the descriptors."""
+        return await signal.wait(until)
+
     def close(self) -> None:
         for fd in list(self._watched):
             self.unwatch(fd)

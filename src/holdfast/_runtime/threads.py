@@ -46,7 +46,7 @@ class Signal:
 
     # A bare lock that is taken while nothing has happened: `set` lets it go, `wait` takes it again.
 
-    __slots__ = ("_clock", "_is_set", "_lock", "_mutex")
+    __slots__ = ("_clock", "_is_set", "_lock", "_mutex", "bell")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -54,33 +54,57 @@ class Signal:
         self._lock = allocate_lock()
         self._lock.acquire()
         self._mutex = allocate_lock()
+        self.bell: Callable[[], None] | None = None
+        """Also called by `set`, for one who waits for more than this."""
 
     def set(self) -> None:
         self._is_set = True
-        self._nudge()
+        self.nudge()
+        bell = self.bell
+        if bell is not None:
+            bell()
 
-    def _nudge(self) -> None:
+    def nudge(self) -> None:
+        """Wake who waits here, without having set it."""
         with self._mutex:
             if self._lock.locked():
                 self._lock.release()
 
+    def take(self) -> bool:
+        """Whether it was set, which this takes back."""
+        was_set, self._is_set = self._is_set, False
+        return was_set
+
     def wait(self, until: float | None) -> bool:
         """True if it was set, which this takes back; False once `until` has come."""
-        unsubscribe = self._clock.subscribe(self._nudge)
+        while True:
+            done = self.wait_a_while(until)
+            if done is not None:
+                return done
+
+    def wait_a_while(self, until: float | None) -> bool | None:
+        """As `wait`, or None after a nudge or a while."""
+        unsubscribe = self._clock.subscribe(self.nudge)
         try:
-            while not self._is_set:
-                left = None if until is None else until - self._clock.now()
-                if left is not None and left <= 0:
-                    return False
-                if left is None or unsubscribe is not None:
-                    self._lock.acquire()
-                else:
-                    self._lock.acquire(True, min(left, LONGEST_SLEEP))
-            self._is_set = False
-            return True
+            if self.take():
+                return True
+            left = None if until is None else until - self._clock.now()
+            if left is not None and left <= 0:
+                return False
+            if left is None or unsubscribe is not None:
+                self._lock.acquire()
+            else:
+                self._lock.acquire(True, min(left, LONGEST_SLEEP))
+            return True if self.take() else None
         finally:
             if unsubscribe is not None:
                 unsubscribe()
+
+    def left(self, until: float | None) -> float:
+        """Seconds until then, or until it is time to look at the clock again."""
+        if until is None:
+            return LONGEST_SLEEP
+        return min(until - self._clock.now(), LONGEST_SLEEP)
 
 
 class Worker:
@@ -183,14 +207,16 @@ class Interrupt:
 class Poller:
     """Calls back when a descriptor becomes readable, or its other end hangs up.
 
-    On a thread of its own, started with the first descriptor.
+    It has no thread of its own. Of those who wait, one *leads*: it polls the descriptors for all,
+    and so is woken by its own message without another thread in between. When it has what it waited
+    for, it nudges another to lead. While nobody waits, nobody looks.
     """
 
     def __init__(self, name: str) -> None:
-        self._name = name
         self._mutex = Lock()
         self._watched: dict[int, Callable[[], None]] = {}
-        self._thread: Thread | None = None
+        self._leading = False
+        self._followers: dict[Signal, None] = {}
         self._wake_read = self._wake_write = -1
         self._closed = False
 
@@ -200,13 +226,7 @@ class Poller:
                 os.close(fd)
                 return
             self._watched[fd] = ready
-            if self._thread is None:
-                self._wake_read, self._wake_write = os.pipe()
-                os.set_blocking(self._wake_write, False)
-                self._thread = Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
-            else:
-                self._wake()
+            self._wake()
 
     def unwatch(self, fd: int) -> None:
         """Stop watching, and close the descriptor."""
@@ -215,42 +235,86 @@ class Poller:
                 os.close(fd)
                 self._wake()
 
+    def attend(self, signal: Signal, until: float | None) -> bool:
+        """Wait for the signal, and serve the descriptors meanwhile unless somebody does already."""
+        while True:
+            with self._mutex:
+                lead = not (self._leading or self._closed)
+                if lead:
+                    self._leading = True
+                    if self._wake_read < 0:
+                        self._wake_read, self._wake_write = os.pipe()
+                        os.set_blocking(self._wake_write, False)
+                else:
+                    self._followers[signal] = None
+            try:
+                done = self._lead(signal, until) if lead else signal.wait_a_while(until)
+            finally:
+                self._step_down(signal, lead)
+            if done is not None:
+                return done
+
     def close(self) -> None:
         with self._mutex:
             self._closed = True
             for fd in self._watched:
                 os.close(fd)
             self._watched.clear()
-            if self._thread is not None:
-                self._wake()
+            self._wake()
+            self._close_pipe()
+
+    def _lead(self, signal: Signal, until: float | None) -> bool | None:
+        signal.bell = self._ring
+        try:
+            while True:
+                if signal.take():
+                    return True
+                left = signal.left(until)
+                if left <= 0:
+                    return False
+                poll = select.poll()
+                with self._mutex:
+                    if self._closed:
+                        return None
+                    poll.register(self._wake_read, select.POLLIN)
+                    for fd in self._watched:
+                        poll.register(fd, select.POLLIN)
+                for fd, _ in poll.poll(left * 1000 + 1):
+                    if fd == self._wake_read:
+                        os.read(fd, 4096)
+                        continue
+                    with self._mutex:
+                        ready = self._watched.get(fd)
+                    if ready is not None:
+                        ready()
+        finally:
+            signal.bell = None
+
+    def _step_down(self, signal: Signal, led: bool) -> None:
+        with self._mutex:
+            if led:
+                self._leading = False
+                self._close_pipe()
+            else:
+                self._followers.pop(signal, None)
+            heir = next(iter(self._followers), None) if not self._leading else None
+        if heir is not None:
+            heir.nudge()
+
+    def _ring(self) -> None:
+        with self._mutex:
+            self._wake()
 
     def _wake(self) -> None:
-        try:
-            os.write(self._wake_write, b"\0")
-        except BlockingIOError:
-            return  # it has been told already
+        """Have the leader look again. Under the mutex."""
+        if self._leading and self._wake_write >= 0:
+            try:
+                os.write(self._wake_write, b"\0")
+            except BlockingIOError:
+                return  # it has been told already
 
-    def _run(self) -> None:
-        registered: set[int] = set()
-        poll = select.poll()
-        poll.register(self._wake_read, select.POLLIN)
-        while True:
-            with self._mutex:
-                if self._closed:
-                    os.close(self._wake_read)
-                    os.close(self._wake_write)
-                    return
-                wanted = set(self._watched)
-            for fd in registered - wanted:
-                poll.unregister(fd)
-            for fd in wanted - registered:
-                poll.register(fd, select.POLLIN)
-            registered = wanted
-            for fd, _ in poll.poll():
-                if fd == self._wake_read:
-                    os.read(fd, 4096)
-                    continue
-                with self._mutex:
-                    ready = self._watched.get(fd)
-                if ready is not None:
-                    ready()
+    def _close_pipe(self) -> None:
+        if self._closed and not self._leading and self._wake_read >= 0:
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+            self._wake_read = self._wake_write = -1

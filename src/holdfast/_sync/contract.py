@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from .._runtime.threads import Signal
+from .._runtime.threads import Poller, Signal
 from ..clock import Clock
 from ..entries import Claim
 from ..guarantees import Guarantees
@@ -103,13 +103,21 @@ class Ticket:
         if self._signal is not None:
             self._signal.set()
 
-    def wait(self, clock: Clock, until: float | None) -> Granted | None:
-        """Until this is told something, or until `until`: the whole of `Backend.wait`, mostly."""
+    def wait(
+        self, clock: Clock, until: float | None, poller: Poller | None = None
+    ) -> Granted | None:
+        """Until this is told something, or until `until`: the whole of `Backend.wait`, mostly.
+
+        Those who wait serve the `poller` by whose descriptors they are told.
+        """
         if self._signal is None:
             self._signal = Signal(clock)  # most tickets never wait
             if self._told:
                 self._signal.set()
-        self._signal.wait(until)
+        if poller is None:
+            self._signal.wait(until)
+        else:
+            poller.attend(self._signal, until)
         grant, self.grant = self.grant, None
         return grant
 

@@ -114,15 +114,11 @@ class Gate:
                 self._reopen()
             if not self._asking and self._attempt():
                 return
+            # Loops are in functions of their own: from Python 3.12 on, an interrupt that comes as a
+            # loop turns is not caught by a `try` around it in the same function.
             started = _now()
-            if not self._asking:
-                for _ in range(_ATTEMPTS):
-                    os.sched_yield()
-                    if self._attempt():
-                        return
-                    if _now() > started + _SPIN:
-                        break
-            self._queue(started, deadline)
+            if self._asking or not self._spin(started):
+                self._queue(started, deadline)
         except BaseException:
             if self._inside == me:
                 self.leave()
@@ -171,6 +167,15 @@ class Gate:
         except OSError as error:
             raise self._broken(error) from error
         return True
+
+    def _spin(self, started: float) -> bool:
+        for _ in range(_ATTEMPTS):
+            os.sched_yield()
+            if self._attempt():
+                return True
+            if _now() > started + _SPIN:
+                break
+        return False
 
     def _queue(self, started: float, deadline: float | None) -> None:
         """Have the helper wait in the kernel's queue for us."""

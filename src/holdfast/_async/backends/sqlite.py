@@ -112,7 +112,7 @@ class SqliteBackend:
         return await self._worker.call(self._store.release, self._prefix + name, owner, by)
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
-        grant = await ticket.wait(self.clock, until)
+        grant = await ticket.wait(self.clock, until, self._poller)
         if grant is not None and self._watches:
             self._unwatch(ticket.owner)
         return grant

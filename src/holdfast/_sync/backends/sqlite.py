@@ -114,7 +114,7 @@ class SqliteBackend:
         return self._worker.call(self._store.release, self._prefix + name, owner, by)
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
-        grant = ticket.wait(self.clock, until)
+        grant = ticket.wait(self.clock, until, self._poller)
         if grant is not None and self._watches:
             self._unwatch(ticket.owner)
         return grant
