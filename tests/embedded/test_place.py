@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -212,14 +214,46 @@ def test_not_writable(
         assert str(tmp_path) in str(raised.value)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_really_not_writable(tmp_path: Path) -> None:
-    (tmp_path / "locks.db").touch(mode=0o400)
-    with pytest.raises(ConfigError, match="read and written"):
-        prepare(str(tmp_path / "locks.db"))
-    tmp_path.chmod(0o500)
-    with pytest.raises(ConfigError, match="Permission denied"):
-        prepare(str(tmp_path / "locks.db"))
+def as_somebody(work: Callable[[], object]) -> str:
+    """What `work` raised, in a child that is not root, whom no permission binds."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = "nothing"
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            work()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        finally:
+            os.write(write, said.encode())
+            os._exit(0)
+    os.close(write)
+    with open(read) as told:
+        said = told.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_really_not_writable() -> None:
+    with tempfile.TemporaryDirectory() as name:  # not below a folder that only we may enter
+        folder = Path(name)
+        folder.chmod(0o777)
+        path = folder / "locks.db"
+        path.touch(mode=0o400)
+        if os.geteuid() != 0:
+            path.chmod(0o000)
+        said = as_somebody(lambda: prepare(str(path)))
+        assert said.startswith("ConfigError")
+        assert "read and written" in said
+        folder.chmod(0o500 if os.geteuid() != 0 else 0o755)
+        said = as_somebody(lambda: prepare(str(path)))
+        assert said.startswith("ConfigError")
+        assert "Permission denied" in said
+        folder.chmod(0o700)
 
 
 def test_clock_identity() -> None:
