@@ -310,10 +310,10 @@ class Store:
         self._forget()
         place.prepare(self.path)
         self._presence = Presence.of(self.live)
-        self.process = self._presence.name
+        former, self.process = self.process, self._presence.name
         connection = open_store(self.path)
         try:
-            self._check_in(connection)
+            self._check_in(connection, former)
         except BaseException:
             connection.close()
             raise
@@ -324,8 +324,11 @@ class Store:
         self._connection = connection
         return connection
 
-    def _check_in(self, connection: sqlite3.Connection) -> None:
-        """Is the file of this boot, this clock and this folder? If not, what is still true of it?"""
+    def _check_in(self, connection: sqlite3.Connection, former: str) -> None:
+        """Is the file of this boot, this clock and this folder? If not, what is still true of it?
+
+        `former` is the name that we had in the folder before; entries under it are ours.
+        """
         boot, timens = place.clock_identity()
         live = place.identity_of(self.live)
         connection.execute("BEGIN IMMEDIATE")
@@ -352,6 +355,11 @@ class Store:
                     connection.execute("UPDATE entry SET process = '', tether = ''")
                 connection.execute(
                     "UPDATE store SET boot = ?, timens = ?, live = ?", (boot, timens, live)
+                )
+            if former and former != self.process:
+                # Somebody removed the proof that we live. Who has not been passed over yet is saved.
+                connection.execute(
+                    "UPDATE entry SET process = ? WHERE process = ?", (self.process, former)
                 )
             connection.execute("COMMIT")
         except BaseException:

@@ -1,0 +1,193 @@
+"""The store on its file: what the public face cannot show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.clock import BootClock
+from holdfast.embedded import place, rows, store
+from holdfast.embedded.store import Store
+from holdfast.entries import Ask, Claim
+from holdfast.errors import ConfigError
+from holdfast.ledger import Ledger
+from holdfast.model import Granted, Label, Renewed
+
+Opener = Callable[[], Store]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opener]:
+    stores: list[Store] = []
+
+    def opener() -> Store:
+        stores.append(Store(str(tmp_path / "locks.db")))
+        return stores[-1]
+
+    yield opener
+    for one in stores:
+        one.close()
+
+
+def by() -> float:
+    return BootClock().now() + 5.0
+
+
+def ask(name: str = "x", owner: str = "o", ttl: float = 30.0) -> Ask:
+    return Ask(name, owner, ttl, 1, 1, "lock", False, False, 2.0, 5.0, Label("h", 1))
+
+
+def grant(one: Store, name: str = "x", owner: str = "o", ttl: float = 30.0) -> int:
+    answer, _ = one.acquire(ask(name, owner, ttl), by())
+    assert isinstance(answer, Granted)
+    return answer.token
+
+
+def query(path: Path, sql: str) -> list[tuple[object, ...]]:
+    with sqlite3.connect(path) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def test_the_short_way_and_the_long_way_give_rising_tokens(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = opened()
+    tokens = []
+    for turn in range(60):
+        with monkeypatch.context() as patch:
+            if turn % 3 == 0:
+                patch.setattr(store, "grant_alone", lambda *args: None)  # the ledger's way
+            tokens.append(grant(one, owner=f"o{turn}"))
+        one.release("x", f"o{turn}", by())
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_coarse_clock_takes_the_long_way(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "clock_getres", lambda clock: 0.004)
+    frozen = rows.boot_microseconds()
+    monkeypatch.setattr(rows, "boot_microseconds", lambda: frozen)
+    one = opened()
+    tokens = []
+    for turn in range(50):
+        tokens.append(grant(one, owner=f"o{turn}"))
+        one.release("x", f"o{turn}", by())
+    assert tokens == sorted(set(tokens))
+
+
+def test_the_ceiling_is_always_above_the_tokens_in_use(opened: Opener, tmp_path: Path) -> None:
+    one = opened()
+    for turn in range(20):
+        token = grant(one, f"n{turn}")
+        ((ceiling,),) = query(tmp_path / "locks.db", "SELECT ceiling FROM store")
+        assert isinstance(ceiling, int)
+        assert token < ceiling <= token + rows.HEADROOM
+
+
+def test_a_reboot_clears_it_and_tokens_go_on_above_the_ceiling(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = opened()
+    token = grant(one)
+    ((ceiling,),) = query(tmp_path / "locks.db", "SELECT ceiling FROM store")
+    one.close()
+    monkeypatch.setattr(place, "clock_identity", lambda: ("another boot", "1"))
+    monkeypatch.setattr(rows, "boot_microseconds", lambda: 5_000_000)  # just booted
+    monkeypatch.setattr(store, "boot_microseconds", lambda: 5_000_000)
+    monkeypatch.setattr(time, "time_ns", lambda: 10**9)  # and the wall clock says 1970
+    again = opened()
+    assert again.inspect("x", by()).holders == ()
+    assert isinstance(ceiling, int)
+    assert grant(again) >= ceiling > token
+
+
+def test_another_time_namespace_is_refused(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    grant(opened())
+    boot, _ = place.clock_identity()
+    monkeypatch.setattr(place, "clock_identity", lambda: (boot, "another"))
+    with pytest.raises(ConfigError, match="time namespace"):
+        grant(opened(), owner="p")
+
+
+def test_entries_are_saved_when_the_proof_of_our_life_is_removed(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "PRESENCE_CHECKED_EVERY", 0.0)
+    one = opened()
+    token = grant(one)
+    (tmp_path / "locks.db-live" / f"{one.process}.live").unlink()
+    outcomes, _ = one.renew([Claim("x", "o", 30.0)], by())
+    assert outcomes == [Renewed(token, 30.0)]
+    ((process,),) = query(tmp_path / "locks.db", "SELECT process FROM entry")
+    assert process == one.process
+    assert (tmp_path / "locks.db-live" / f"{process}.live").exists()
+
+
+def test_without_its_folder_the_ttl_alone_counts(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = opened()
+    grant(one)
+    query(tmp_path / "locks.db", "UPDATE entry SET process = 'somebody-elsewhere'")
+    one.close()
+    shutil.rmtree(tmp_path / "locks.db-live")
+    again = opened()
+    assert len(again.inspect("x", by()).holders) == 1
+
+
+def test_the_cleaner_removes_what_nobody_will_ask_for(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = opened()
+    for number in range(50):
+        grant(one, f"n{number}", ttl=1e-6)
+    grant(one, "dead", ttl=1000.0)
+    grant(one, "kept", ttl=1000.0)
+    query(tmp_path / "locks.db", "UPDATE entry SET process = 'dead' WHERE name = 'dead'")
+    monkeypatch.setattr(store, "TIDY_EVERY", 0.0)
+    one.renew([Claim("kept", "o", 1000.0)], by())
+    assert query(tmp_path / "locks.db", "SELECT name FROM entry") == [("kept",)]
+
+
+def test_the_audit_is_kept_short(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_AUDIT_KEPT", 3)
+    one = opened()
+    for number in range(5):
+        grant(one, owner=f"o{number}")
+        assert one.force_release("x", f"operator {number}", by()) is True
+    rows_kept = query(tmp_path / "locks.db", "SELECT name, actor FROM audit ORDER BY id")
+    assert rows_kept == [("x", f"operator {number}") for number in (2, 3, 4)]
+
+
+def test_an_interrupted_step_leaves_nothing_and_lets_the_next_in(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = opened()
+    grant(one)
+
+    def interrupt(self: object, name: str, owner: str) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "release_alone", lambda *args: False)
+        patch.setattr(Ledger, "release", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            one.release("x", "o", by())
+    assert len(one.inspect("x", by()).holders) == 1
+    assert one.release("x", "o", by()) is True
+
+
+def test_a_path_with_odd_characters(tmp_path: Path) -> None:
+    folder = tmp_path / "a b%20?#é"
+    folder.mkdir()
+    one = Store(str(folder / "lo%cks?.db"))
+    grant(one)
+    one.close()
+    assert sorted(os.listdir(folder)) == ["lo%cks?.db", "lo%cks?.db-live"]
