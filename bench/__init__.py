@@ -1,0 +1,1 @@
+"""Measurements of Holdfast beside raw floors and other libraries. See README.md."""
