@@ -29,27 +29,19 @@ def open_store(path: str) -> sqlite3.Connection:
         if not os.path.exists(path):
             _make(path)
         try:
-            connection = _connect(path)
-        except sqlite3.Error as error:
-            if os.path.exists(path):
-                raise unavailable(path, error) from error
+            _verify(path)
+            connection = _connect(path, "rw")
+        except FileNotFoundError:
             continue  # removed in this very moment
         try:
-            _verify(path, connection)
             connection.execute("PRAGMA synchronous = NORMAL")
             # The log is emptied into the file, which waits for the disk, after 8 MB of it.
             connection.execute("PRAGMA wal_autocheckpoint = 8000")
             connection.execute("PRAGMA temp_store = MEMORY")
             return connection
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             connection.close()
             raise unavailable(path, error) from error
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            raise ConfigError(
-                f"{path!r} is not a Holdfast store: {error}. It was left as it is; choose another "
-                "path, or move that file away"
-            ) from error
         except BaseException:
             connection.close()
             raise
@@ -70,16 +62,42 @@ def unavailable(path: str, error: Exception) -> BackendUnavailable:
     return BackendUnavailable(f"the embedded store {path!r} failed: {text}{hint}")
 
 
-def _connect(path: str) -> sqlite3.Connection:
-    uri = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23") + "?mode=rw"
-    return sqlite3.connect(
-        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
-    )
+def _connect(path: str, mode: str) -> sqlite3.Connection:
+    uri = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    try:
+        return sqlite3.connect(
+            f"{uri}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY_SECONDS,
+        )
+    except sqlite3.Error as error:
+        if not os.path.exists(path):
+            raise FileNotFoundError(path) from None
+        raise unavailable(path, error) from error
 
 
-def _verify(path: str, connection: sqlite3.Connection) -> None:
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+def _verify(path: str) -> None:
+    """Ask the file who it is, in such a way that it stays as it is.
+
+    A connection that may write would empty a log that another program has left beside its database;
+    one that may not would itself leave an empty log behind, where there is none.
+    """
+    left_behind = any(os.path.exists(path + suffix) for suffix in ("-wal", "-journal"))
+    connection = _connect(path, "ro" if left_behind else "rw")
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError as error:
+        raise unavailable(path, error) from error
+    except sqlite3.DatabaseError as error:
+        raise ConfigError(
+            f"{path!r} is not a Holdfast store: {error}. It was left as it is; choose another "
+            "path, or move that file away"
+        ) from error
+    finally:
+        connection.close()
     if application != APPLICATION_ID:
         raise ConfigError(
             f"{path!r} is a database, but not a Holdfast store. It was left as it is; choose "
