@@ -149,6 +149,18 @@ class Gate:
             if self._closed:
                 self.close()
 
+    def pause(self, deadline: float) -> bool:
+        """Keep the other threads of this process out until `resume`; False if that cannot be had.
+
+        Not the other processes: for a fork, which takes a copy of this one.
+        """
+        if self._inside == threading.get_ident():
+            return False
+        return self._mutex.acquire(timeout=max(0.0, deadline - _now()))
+
+    def resume(self) -> None:
+        self._mutex.release()
+
     def close(self) -> None:
         """Let go of the file, now or when the thread inside has left. Safe to call again."""
         # The flag first: whoever has the mutex now will look at it after giving the mutex back.

@@ -32,7 +32,7 @@ from ..entries import Ask, Claim, Entry, Wake
 from ..errors import BackendUnavailable, ConfigError
 from ..ledger import Ledger
 from ..model import Busy, Granted, LockState, Outcome, Queued, Renewed
-from . import place
+from . import forking, place
 from .file import open_store, unavailable
 from .gate import Gate
 from .marks import Tether
@@ -75,6 +75,7 @@ class Store:
         self._tethers: dict[str, Tether] = {}
         self._tidied = 0.0
         self._closed = False
+        forking.register(self)
 
     # The steps.
 
@@ -306,8 +307,23 @@ class Store:
             self._seen_until = now + PRESENCE_CHECKED_EVERY
         return True
 
+    def before_fork(self, deadline: float) -> bool:
+        """See `forking`."""
+        if not self._gate.pause(deadline):
+            return False
+        self._forget()
+        return True
+
+    def after_fork(self) -> None:
+        self._gate.resume()
+
     def _reopen(self) -> sqlite3.Connection:
         self._forget()
+        if self.path in forking.unusable:
+            raise BackendUnavailable(
+                f"the embedded store {self.path!r} cannot be used by this process, which was forked "
+                "off in the middle of a step on it; start it by spawn, or fork elsewhere"
+            )
         place.prepare(self.path)
         self._presence = Presence.of(self.live)
         former, self.process = self.process, self._presence.name
