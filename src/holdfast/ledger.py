@@ -178,6 +178,10 @@ class Ledger:
         for entry in admitted:
             if entry.owner == asking:
                 self._grant(entry, entry.ttl, confirmed=True)
+                if head is not None:
+                    # It will not be confirmed any more, which is when the next in line is told to
+                    # look whom it waits for now.
+                    self._wake(head, 0)
             else:
                 self._grant(entry, min(entry.claim, entry.ttl), confirmed=False)
                 self._wake(entry, entry.token)

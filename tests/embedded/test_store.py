@@ -191,3 +191,24 @@ def test_a_path_with_odd_characters(tmp_path: Path) -> None:
     grant(one)
     one.close()
     assert sorted(os.listdir(folder)) == ["lo%cks?.db", "lo%cks?.db-live"]
+
+
+def test_a_strangers_log_is_not_taken_for_what_we_left(tmp_path: Path) -> None:
+    path = tmp_path / "locks.db"
+    ours = Store(str(path))
+    grant(ours)
+    ours.close()
+    path.unlink()
+    # Another program's database, which crashed with its last words in the log, moves in.
+    elsewhere = tmp_path / "elsewhere.db"
+    connection = sqlite3.connect(elsewhere, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE theirs (x)")
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{elsewhere}{suffix}", f"{path}{suffix}")
+    connection.close()
+    before = (tmp_path / "locks.db-wal").read_bytes()
+    assert before
+    with pytest.raises(ConfigError, match="not a Holdfast store"):
+        grant(Store(str(path)))
+    assert (tmp_path / "locks.db-wal").read_bytes() == before

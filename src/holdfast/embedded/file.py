@@ -19,7 +19,7 @@ APPLICATION_ID = 0x48464C4B  # "HFLK"
 FORMAT = 1
 
 _SCHEMA = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts", "sqlite_schema.sql")
-_BUSY_SECONDS = 5.0
+_BUSY_SECONDS = 2.0
 _NO_BOOT = "none yet"
 
 
@@ -29,6 +29,7 @@ def open_store(path: str) -> sqlite3.Connection:
         if not os.path.exists(path):
             _make(path)
         try:
+            _part_from_another_log(path)
             _verify(path)
             connection = _connect(path, "rw")
         except FileNotFoundError:
@@ -45,6 +46,48 @@ def open_store(path: str) -> sqlite3.Connection:
         except BaseException:
             connection.close()
             raise
+
+
+def _part_from_another_log(path: str) -> None:
+    """Remove a log that belongs to a file which was here before; SQLite would lay it over this one.
+
+    A note in the folder of the living says which file was opened last. It counts only within one
+    boot: device numbers change with the next, and a log that outlived a power cut is needed.
+    """
+    status = os.stat(path)
+    boot, _ = place.clock_identity()
+    here = f"{boot} {status.st_dev}:{status.st_ino}"
+    note = f"{place.live_directory(path)}/file"
+    try:
+        with open(note, encoding="ascii") as noted:
+            before = noted.read()
+    except FileNotFoundError:
+        before = ""
+    if before == here:
+        return
+    if boot and before.partition(" ")[0] == boot and _says_it_is_ours(path):
+        _remove_log(path)
+    draft = f"{note}.{os.urandom(4).hex()}.new"
+    try:
+        with open(draft, "x", encoding="ascii") as noted:
+            noted.write(here)
+        os.replace(draft, note)
+    except OSError as error:
+        raise BackendUnavailable(f"the embedded store cannot write {note!r}: {error}") from error
+
+
+def _says_it_is_ours(path: str) -> bool:
+    """By its first page, without its log. Only for a file that this process has not opened yet:
+    closing a descriptor of it drops every lock that the process has on it."""
+    with open(path, "rb") as file:
+        header = file.read(72)
+    return header[68:72] == APPLICATION_ID.to_bytes(4, "big")
+
+
+def _remove_log(path: str) -> None:
+    for suffix in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(path + suffix)
 
 
 def unavailable(path: str, error: Exception) -> BackendUnavailable:
@@ -134,6 +177,8 @@ def _make(path: str) -> None:
                 connection.execute("COMMIT")
             finally:
                 connection.close()  # as the last one it empties the log into the file
+            if not os.path.exists(path):
+                _remove_log(path)  # what is left of a file that was removed
             with suppress(FileExistsError):  # then somebody was quicker, and theirs it is
                 os.link(draft, path)
             _sync_folder(os.path.dirname(path))

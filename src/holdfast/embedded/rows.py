@@ -41,7 +41,7 @@ _GRANT_ALONE = (
     f"INSERT INTO entry ({_COLUMNS}, waiting) "
     "SELECT ?2, ?1, 0, fresh_token(token, base, ceiling), ?3, ?4, ?5, ?6, ?7, ?8, 1, ?9, ?10, ?11, "
     "?12, ?13, '', ?14, ?15, ?16, 0 FROM store "
-    "WHERE NOT EXISTS (SELECT 1 FROM entry WHERE name = ?1) "
+    "WHERE live = ?17 AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ?1) "
     "AND fresh_token(token, base, ceiling) IS NOT NULL"
 )
 _RELEASE_ALONE = (
@@ -91,9 +91,9 @@ class Mint:
 
 
 def grant_alone(
-    connection: sqlite3.Connection, mint: Mint, ask: Ask, process: str, address: str
+    connection: sqlite3.Connection, mint: Mint, ask: Ask, process: str, address: str, live: str
 ) -> int | None:
-    """The token, if nobody holds this lock or waits for it.
+    """The token, if nobody holds this lock or waits for it, and `live` is still the store's folder.
 
     One statement, and so a transaction by itself.
     """
@@ -118,6 +118,7 @@ def grant_alone(
             host,
             pid,
             text,
+            live,
         ),
     )
     return mint.token if done.rowcount == 1 else None

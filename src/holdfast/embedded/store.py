@@ -56,6 +56,10 @@ _NOBODY: Mapping[str, Sequence[Entry]] = {}
 _clock = BootClock()
 
 
+class _FolderReplaced(Exception):
+    """The folder of the living is another one than when we opened, and others have noticed."""
+
+
 class Store:
     """One connection to the file; for any number of threads."""
 
@@ -70,6 +74,7 @@ class Store:
         self._connection: sqlite3.Connection | None = None
         self._mint: Mint
         self._inode = self._device = -1
+        self._live_id = ""
         self._seen_until = 0.0
         self._presence: Presence | None = None
         self._tethers: dict[str, Tether] = {}
@@ -90,7 +95,9 @@ class Store:
             return ledger.acquire(ask, self.process, self.address)
 
         def alone(connection: sqlite3.Connection) -> Granted | None:
-            token = grant_alone(connection, self._mint, ask, self.process, self.address)
+            token = grant_alone(
+                connection, self._mint, ask, self.process, self.address, self._live_id
+            )
             return None if token is None else Granted(token, ask.ttl)
 
         return self._step(step, by, alone)
@@ -230,13 +237,9 @@ class Store:
                 if quick is not None:
                     return quick, _NOBODY
             try:
-                result, ledger = self._transaction(connection, step, durable=False)
-            except CeilingReached:
-                connection.execute("PRAGMA synchronous = FULL")
-                try:
-                    result, ledger = self._transaction(connection, step, durable=True)
-                finally:
-                    connection.execute("PRAGMA synchronous = NORMAL")
+                result, ledger = self._transaction(connection, step)
+            except _FolderReplaced:
+                result, ledger = self._transaction(self._reopen(), step)
         except sqlite3.Error as error:
             raise unavailable(self.path, error) from error
         finally:
@@ -246,6 +249,18 @@ class Store:
         return result, ledger.blockers
 
     def _transaction(
+        self, connection: sqlite3.Connection, step: Callable[[Ledger, SqliteRows], Result]
+    ) -> tuple[Result, Ledger]:
+        try:
+            return self._attempt(connection, step, durable=False)
+        except CeilingReached:
+            connection.execute("PRAGMA synchronous = FULL")
+            try:
+                return self._attempt(connection, step, durable=True)
+            finally:
+                connection.execute("PRAGMA synchronous = NORMAL")
+
+    def _attempt(
         self,
         connection: sqlite3.Connection,
         step: Callable[[Ledger, SqliteRows], Result],
@@ -254,6 +269,9 @@ class Store:
         assert self._presence is not None
         connection.execute("BEGIN IMMEDIATE")
         try:
+            (live,) = connection.execute("SELECT live FROM store").fetchone()
+            if live != self._live_id:
+                raise _FolderReplaced
             rows = SqliteRows(connection, self._presence, durable)
             ledger = Ledger(rows)
             result = step(ledger, rows)
@@ -294,6 +312,10 @@ class Store:
                 status = os.stat(self.path)
             except FileNotFoundError:
                 return self._reopen()
+            except OSError as error:
+                raise BackendUnavailable(
+                    f"the embedded store {self.path!r} cannot be reached: {error.strerror}"
+                ) from error
             if status.st_ino == self._inode and status.st_dev == self._device and self._seen():
                 return connection
         return self._reopen()
@@ -346,7 +368,7 @@ class Store:
         `former` is the name that we had in the folder before; entries under it are ours.
         """
         boot, timens = place.clock_identity()
-        live = place.identity_of(self.live)
+        live = self._live_id = place.identity_of(self.live)
         connection.execute("BEGIN IMMEDIATE")
         try:
             was = connection.execute("SELECT boot, timens, live FROM store").fetchone()

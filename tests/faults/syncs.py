@@ -1,0 +1,34 @@
+"""`python -m faults.syncs URL MARKS`: grants, with a mark before and after each, for strace to see."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import holdfast
+
+
+def later() -> None:
+    """It is two hours later, by every clock that a token may come from."""
+    wall, other = time.time_ns, time.clock_gettime_ns
+    time.time_ns = lambda: wall() + 7200 * 10**9
+    time.clock_gettime_ns = lambda clock: other(clock) + 7200 * 10**9
+
+
+def main() -> None:
+    url, path = sys.argv[1:]
+    marks = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with holdfast.connect(url) as locks:
+        for number in range(12):
+            if number == 10:  # the next ceiling is due
+                later()
+            os.write(marks, b"begin %d\n" % number)
+            lease = locks.lock("x").acquire()
+            os.write(marks, b"granted %d\n" % number)
+            lease.release()
+        os.write(marks, b"close\n")
+
+
+if __name__ == "__main__":
+    main()

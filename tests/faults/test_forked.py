@@ -1,0 +1,20 @@
+"""Case 4: fork. What the parent holds stays the parent's, and the child starts afresh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from faults.actors import run
+
+SCENES = ["inherited", "anew", "ends", "killed", "orphaned", "midway", "apart"]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_fork(scene: str, world: str, tmp_path: Path) -> None:
+    run("forking", scene, world, str(tmp_path), limit=30.0)
+
+
+def test_many_forks_while_threads_are_at_work(tmp_path: Path) -> None:
+    run("forking", "busy", "blocking", str(tmp_path), limit=30.0)
