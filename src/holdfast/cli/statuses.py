@@ -1,0 +1,17 @@
+"""The exit statuses that are ours. All others are the command's own."""
+
+USAGE = 2
+UNREACHABLE = 69
+"""The store did not answer, so nothing was run."""
+INTERNAL = 70
+"""A mistake in Holdfast itself; its traceback is on stderr."""
+BUSY = 75
+LOST = 76
+"""The lease ended under the command, which was then ended too."""
+CANNOT_RUN = 126
+NOT_FOUND = 127
+
+
+def ended_by(signal: int) -> int:
+    """As a shell shows it."""
+    return 128 + signal

@@ -1,0 +1,71 @@
+"""A terminal for the tests: a program on a pseudo-terminal that is its controlling one."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+from cli.stage import LIMIT, Stage
+
+_TAKE = (
+    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
+
+
+class Screen:
+    """What the program shows, and the keys to press."""
+
+    def __init__(self, stage: Stage, *command: str) -> None:
+        self._master, slave = pty.openpty()
+        self.process = stage.start(
+            *command,
+            program=[sys.executable, "-c", _TAKE],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=stage.environment(TERM="dumb", PS1="$ ", HISTFILE=""),
+        )
+        os.close(slave)
+        self.text = ""
+        self._seen = 0
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def line(self, text: str) -> None:
+        self.type(text + "\n")
+
+    def expect(self, text: str) -> None:
+        """Wait until that is shown, below what was expected before."""
+        give_up = time.monotonic() + LIMIT
+        while (found := self.text.find(text, self._seen)) < 0:
+            assert time.monotonic() < give_up, f"{text!r} did not appear in:\n{self.text}"
+            self._read(0.1)
+        self._seen = found + len(text)
+
+    def ended(self) -> int:
+        """Wait for the program's end; answers its status."""
+        give_up = time.monotonic() + LIMIT
+        while self.process.poll() is None:
+            assert time.monotonic() < give_up, f"it has not ended:\n{self.text}"
+            self._read(0.05)
+        self._read(0.0)
+        return self.process.returncode
+
+    def close(self) -> None:
+        os.close(self._master)
+        self.process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(LIMIT)
+
+    def _read(self, seconds: float) -> None:
+        ready, _, _ = select.select([self._master], [], [], seconds)
+        if ready:
+            with suppress(OSError):  # the last one has closed it
+                self.text += os.read(self._master, 65536).decode(errors="replace")

@@ -1,0 +1,221 @@
+"""Losing the lease: the whole group is ended inside what remained of it, and the status is 76."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+
+import pytest
+
+from cli.stage import Stage, ended, eventually, lives
+
+STUBBORN = "trap '' TERM; echo $$ > child.pid; while :; do date +%s.%N >> beat; sleep 0.01; done"
+WILLING = "trap 'echo told > told; exit 0' TERM; echo $$ > child.pid; while :; do sleep 0.01; done"
+
+
+def last_beat(stage: Stage) -> float:
+    """When the command last showed that it ran."""
+    return float(stage.wrote("beat").splitlines()[-1])
+
+
+def test_broken_by_force(stage: Stage) -> None:
+    process = stage.start("run", "x", "--ttl", "1s", "--", "sh", "-c", WILLING)
+    stage.pid()
+    assert stage.locks.force_release("x")
+    answer = ended(process)
+    assert answer.status == 76
+    assert "holdfast: the lease on 'x' is lost, so the command was ended" in answer.err
+    assert stage.wrote("told") == "told\n"
+
+
+def test_broken_by_force_and_stubborn_it_is_killed_after_the_grace(stage: Stage) -> None:
+    process = stage.start(
+        "run", "x", "--ttl", "20s", "--grace", "100ms", "--", "sh", "-c", STUBBORN
+    )
+    stage.pid()
+    assert stage.locks.force_release("x")
+    process.send_signal(signal.SIGCONT)  # it looks at its lease, rather than after seven seconds
+    begun = time.monotonic()
+    assert ended(process).status == 76
+    assert time.monotonic() - begun < 5
+    assert not lives(stage.pid())
+
+
+@pytest.mark.parametrize("ttl", [1.0, 2.0])
+def test_a_store_that_does_not_answer(stage: Stage, ttl: float) -> None:
+    """At the time when the store could give the lock away, nothing of the command runs."""
+    words = ["run", "x", "--ttl", f"{ttl}s", "--grace", "1m"]
+    process = stage.start(*words, "--", "sh", "-c", STUBBORN)
+    child = stage.pid()
+    stage.wrote("beat")
+    with stage.frozen_store() as since:
+        answer = ended(process)
+        assert last_beat(stage) < since + ttl
+    assert answer.status == 76
+    assert "does not answer" in answer.err
+    assert not lives(child)
+
+
+def test_it_is_told_first_and_has_some_time(stage: Stage) -> None:
+    script = (
+        "trap 'date +%s.%N > told' TERM; echo $$ > child.pid;"
+        "while :; do date +%s.%N >> beat; sleep 0.01; done"
+    )
+    process = stage.start("run", "x", "--ttl", "3s", "--", "sh", "-c", script)
+    stage.pid()
+    with stage.frozen_store() as since:
+        assert ended(process).status == 76
+        told = float(stage.wrote("told"))
+        # Two thirds are left at least when the store freezes, and it is told at one third.
+        assert since + 0.7 < told < since + 2.1
+        assert told + 0.3 < last_beat(stage) < since + 3
+
+
+def test_a_store_that_comes_back_too_late(stage: Stage) -> None:
+    """Once told to stop, the command is ended, even if the lease could be renewed again."""
+    script = (
+        "trap 'echo told > told; until [ -e done ]; do sleep 0.01; done; exit 0' TERM;"
+        "echo $$ > child.pid; while :; do sleep 0.01; done"
+    )
+    process = stage.start("run", "x", "--ttl", "3s", "--", "sh", "-c", script)
+    stage.pid()
+    with stage.frozen_store():
+        stage.wrote("told")
+    eventually(lambda: stage.locks.inspect("x").holders[0].remaining > 1.5, "a renewal")
+    (stage.folder / "done").touch()
+    assert ended(process).status == 76
+    assert stage.free()
+
+
+def test_a_store_that_comes_back_in_time(stage: Stage) -> None:
+    script = "echo $$ > child.pid; until [ -e done ]; do sleep 0.02; done; exit 3"
+    process = stage.start("run", "x", "--ttl", "3s", "--", "sh", "-c", script)
+    stage.pid()
+    with stage.frozen_store():
+        eventually(lambda: os.path.exists(f"/proc/{process.pid}/task"))
+        # Until a renewal hangs: its thread and the gate's helper show in the kernel's queue.
+        eventually(lambda: waits_for_gate(process.pid), "a renewal that hangs")
+    eventually(lambda: stage.locks.inspect("x").holders[0].remaining > 2, "a renewal")
+    (stage.folder / "done").touch()
+    assert ended(process).status == 3
+
+
+def waits_for_gate(pid: int) -> bool:
+    with open("/proc/locks") as file:
+        return any("->" in line and f" {pid} " in line for line in file)
+
+
+def test_children_of_the_command_that_linger_are_killed_too(stage: Stage) -> None:
+    script = (
+        "sh -c 'trap \"\" TERM; echo $$ > left.pid; while :; do date +%s.%N >> beat; sleep 0.01; done'"
+        " >/dev/null 2>&1 & trap 'exit 0' TERM; until [ -s left.pid ]; do sleep 0.01; done;"
+        "echo $$ > child.pid; while :; do sleep 0.01; done"
+    )
+    words = ["run", "x", "--ttl", "1500ms", "--", "sh", "-c", script]
+    process = stage.start(*words)
+    stage.pid()
+    with stage.frozen_store() as since:
+        assert ended(process).status == 76
+        assert not lives(stage.pid("left"))
+        assert last_beat(stage) < since + 1.5
+
+
+def test_children_that_listen_are_waited_for_no_longer_than_they_live(stage: Stage) -> None:
+    script = (
+        'sh -c \'trap "sleep 0.1; echo clean > clean; exit 0" TERM; echo $$ > left.pid;'
+        " while :; do sleep 0.01; done' >/dev/null 2>&1 & "
+        "trap 'exit 0' TERM; until [ -s left.pid ]; do sleep 0.01; done;"
+        "echo $$ > child.pid; while :; do sleep 0.01; done"
+    )
+    process = stage.start("run", "x", "--ttl", "1m", "--grace", "1m", "--", "sh", "-c", script)
+    stage.pid()
+    stage.locks.force_release("x")
+    process.send_signal(signal.SIGCONT)
+    assert ended(process, limit=20).status == 76
+    assert stage.wrote("clean") == "clean\n"
+
+
+def test_a_stopped_command_hears_that_it_is_to_end(stage: Stage) -> None:
+    process = stage.start("run", "x", "--ttl", "1s", "--grace", "20s", "--", "sh", "-c", WILLING)
+    os.kill(stage.pid(), signal.SIGSTOP)
+    stage.locks.force_release("x")
+    assert ended(process).status == 76
+    assert stage.wrote("told") == "told\n"
+
+
+def test_frozen_past_its_end_it_kills_at_once(stage: Stage) -> None:
+    """There is no time left to be told in: somebody else may hold the lock by now."""
+    process = stage.start("run", "x", "--ttl", "500ms", "--grace", "1m", "--", "sh", "-c", WILLING)
+    stage.pid()
+    process.send_signal(signal.SIGSTOP)
+    lease = stage.locks.lock("x").acquire(timeout=20)
+    process.send_signal(signal.SIGCONT)
+    assert ended(process).status == 76
+    assert not (stage.folder / "told").exists()
+    assert not lives(stage.pid())
+    assert lease.release()
+
+
+def test_frozen_for_a_while_it_goes_on(stage: Stage) -> None:
+    script = "echo $$ > child.pid; until [ -e done ]; do sleep 0.02; done; exit 3"
+    process = stage.start("run", "x", "--ttl", "4s", "--", "sh", "-c", script)
+    stage.pid()
+    process.send_signal(signal.SIGSTOP)
+    # Less than a third, so that it must have renewed before it judged.
+    eventually(lambda: stage.locks.inspect("x").holders[0].remaining < 1.3)
+    process.send_signal(signal.SIGCONT)
+    eventually(lambda: stage.locks.inspect("x").holders[0].remaining > 2, "a renewal")
+    (stage.folder / "done").touch()
+    assert ended(process).status == 3
+
+
+def test_a_command_that_ended_in_time_keeps_its_status_when_the_release_fails(stage: Stage) -> None:
+    script = "echo $$ > child.pid; until [ -e done ]; do sleep 0.02; done; exit 3"
+    process = stage.start("run", "x", "--", "sh", "-c", script)
+    stage.pid()
+    with stage.frozen_store():
+        (stage.folder / "done").touch()
+        answer = ended(process)
+    assert answer.status == 3
+    assert "could not be released" in answer.err
+    eventually(stage.free, "it ended with its process")
+
+
+def test_a_loss_that_only_the_release_finds_out(stage: Stage) -> None:
+    """Broken and given to somebody else, all between two renewals: the command was not alone."""
+    script = "echo $$ > child.pid; until [ -e done ]; do sleep 0.02; done"
+    process = stage.start("run", "x", "--ttl", "10m", "--", "sh", "-c", script)
+    stage.pid()
+    stage.locks.force_release("x")
+    with stage.locks.lock("x", timeout=0):
+        (stage.folder / "done").touch()
+        answer = ended(process)
+        assert answer.status == 76
+        assert "is lost" in answer.err
+
+
+def test_killed_itself_the_lock_stays_while_the_command_lives(stage: Stage) -> None:
+    script = "echo $$ > child.pid; exec sleep 60"
+    process = stage.start("run", "x", "--ttl", "5m", "--", "sh", "-c", script)
+    child = stage.pid()
+    process.kill()
+    assert process.wait() == -9
+    assert lives(child)
+    assert not stage.free()
+    assert stage.run("run", "x", "--no-wait", "--", "true").status == 75
+    os.kill(child, signal.SIGKILL)
+    eventually(lambda: not lives(child))
+    assert stage.run("run", "x", "--no-wait", "--", "true").status == 0
+
+
+def test_killed_itself_the_lock_ends_with_its_ttl(stage: Stage) -> None:
+    script = "echo $$ > child.pid; exec sleep 60"
+    process = stage.start("run", "x", "--ttl", "700ms", "--", "sh", "-c", script)
+    child = stage.pid()
+    process.kill()
+    assert stage.run("run", "x", "--wait", "20s", "--", "true").status == 0
+    assert lives(child)
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
