@@ -1,5 +1,6 @@
 # Programs that the tests run, as command:package. Missing ones are installed with apt-get.
 TEST_PROGRAMS = \
+	redis-server:redis-server \
 	strace:strace \
 	unshare:util-linux
 
