@@ -71,6 +71,7 @@ class Connection:
         "_address",
         "_bell",
         "_clock",
+        "_greeting",
         "_push",
         "_reader",
         "_socket",
@@ -94,14 +95,10 @@ class Connection:
         self.dead = False
         self.used = 0.0
         self._tick = 0.0
+        # Sent together with the first command, not before it: a server that stands still has then
+        # received that command, too. It may be the clean-up for one that it received earlier.
+        self._greeting = greeting(address)
         self._socket = self._connect(by)
-        try:
-            self._tick = -1.0
-            replies = self.batch(greeting(address), by)
-            check_greeting(replies, address)
-        except BaseException:
-            self.close()
-            raise
 
     def _connect(self, by: float) -> socket.socket:
         address = self._address
@@ -174,10 +171,18 @@ class Connection:
         if left < TICK or self._tick != TICK:
             self._set_tick(left)
         try:
-            self._socket.sendall(command)
+            if self._greeting:
+                self._greet(command, by)
+            else:
+                self._socket.sendall(command)
             return self._reply(by)
         except OSError as error:
             raise self._lost(error) from error
+
+    def _greet(self, command: bytes, by: float) -> None:
+        commands, self._greeting = self._greeting, []
+        self._socket.sendall(b"".join(commands) + command)
+        check_greeting([self._reply(by) for _ in commands], self._address)
 
     def batch(self, commands: Sequence[bytes], by: float) -> list[Any]:
         first = self.call(b"".join(commands), by)
@@ -205,10 +210,10 @@ class Connection:
                 raise ConnectionResetError("the connection was closed")
             self._reader.feed(data)
 
-    def _lost(self, error: OSError) -> Lost:
+    def _lost(self, error: OSError) -> BackendUnavailable:
         self.dead = True
-        if isinstance(error, Lost):
-            return error
+        if isinstance(error, BackendUnavailable):
+            return error  # the greeting was refused
         if isinstance(error, BlockingIOError | TimeoutError | ssl.SSLWantReadError):
             return Late(f"the server at {self._address} did not answer in time")
         return Lost(f"the connection to the server at {self._address} broke: {error}")

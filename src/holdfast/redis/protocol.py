@@ -93,7 +93,11 @@ TURNED = frozenset({"READONLY", "MASTERDOWN"})
 
 
 def code_of(error: Exception) -> str:
-    return str(error).partition(" ")[0]
+    text = str(error)
+    if text.startswith("ERR Error running script"):
+        # Redis 6 wraps what a command inside a script was refused with.
+        text = text.partition(": -")[2] or text
+    return text.partition(" ")[0]
 
 
 def refusal(error: Exception, address: Address) -> BackendUnavailable | ConfigError:
