@@ -27,6 +27,8 @@ class Proxy:
         self.keep_once = False
         """Hang up on the next request, but keep it, and deliver it when `let_go` is called."""
         self._kept: list[tuple[socket.socket, bytes]] = []
+        self._delivering: set[socket.socket] = set()
+        self._answered = threading.Event()
         self._open: set[socket.socket] = set()
         self._mutex = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -47,9 +49,9 @@ class Proxy:
         kept, self._kept = self._kept, []
         assert kept, "nothing was kept"
         for server, data in kept:
+            self._answered.clear()
             server.sendall(data)
-            server.settimeout(5.0)
-            server.recv(65536)
+            assert self._answered.wait(10.0), "what was kept was not answered"
             server.close()
 
     def close(self) -> None:
@@ -79,6 +81,7 @@ class Proxy:
             while data := client.recv(65536):
                 if self.keep_once:
                     self.keep_once = False
+                    self._delivering.add(server)
                     self._kept.append((server, data))
                     with self._mutex:
                         self._open.discard(server)
@@ -102,7 +105,9 @@ class Proxy:
                     break
                 if not self.swallow:
                     client.sendall(data)
-        if not any(kept is server for kept, _ in self._kept):
+        if server in self._delivering:
+            self._answered.set()
+        else:
             self._end(client, server)
 
     def _end(self, *sockets: socket.socket) -> None:
