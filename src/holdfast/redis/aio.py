@@ -178,12 +178,14 @@ class Wire:
             connection = await self._connect(by)
         if not ticket.queue:
             return await connection.send(command + NO_CHANNEL + owner, by)
+        if connection.channel is NO_CHANNEL:
+            reply = await connection.send(command + NO_CHANNEL + owner, by)
+            if type(reply) is not list or reply[0] >= 0:
+                return reply
+            await self._subscribe(connection, by)
         self._tickets[ticket.owner] = ticket
         try:
             reply = await connection.send(command + connection.channel + owner, by)
-            if type(reply) is list and reply[0] < 0:
-                await self._subscribe(connection, by)
-                reply = await connection.send(command + connection.channel + owner, by)
         except BaseException:
             self.forget(ticket.owner)
             raise

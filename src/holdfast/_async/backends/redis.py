@@ -9,7 +9,7 @@ arrives after all, it is refused. A command that is only late stays in its place
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ... import checks, guarantees
 from ..._runtime.aio import Signal
@@ -21,6 +21,7 @@ from ...model import (
     GONE,
     Busy,
     Granted,
+    Label,
     LockState,
     Outcome,
     Queued,
@@ -41,7 +42,7 @@ TRIES = 3
 """How often a command is sent whose connections break under it."""
 PAUSE = 0.02
 """Seconds before a server is asked again that was loading its data, or busy."""
-TOMBSTONE = b"60000"
+MARKED, UNMARKED = bulk(b"60000"), bulk(b"0")
 """Milliseconds for which a request that arrives after its owner has left is refused."""
 CACHED = 4096
 """Beginnings of commands kept ready."""
@@ -63,6 +64,16 @@ def prepare(
     return guarantees.REDIS, lambda: RedisBackend(address, naming, heartbeat, claim_window)
 
 
+class _Prepared(NamedTuple):
+    ttl: float
+    kind: str
+    weight: int
+    capacity: int
+    barge: bool
+    label: Label
+    command: bytes
+
+
 class RedisBackend:
     guarantees = guarantees.REDIS
 
@@ -76,7 +87,7 @@ class RedisBackend:
         self.claim_window = claim_window
         self._wire = Wire(address, self.clock, naming.channels)
         self._scripts = scripts()
-        self._asks: dict[tuple[Any, ...], bytes] = {}
+        self._asks: dict[str, _Prepared] = {}
         self._releases: dict[str, bytes] = {}
         self._doubtful: dict[str, None] = {}
         """Owners whose acquire ended without an answer: it may still arrive."""
@@ -93,45 +104,58 @@ class RedisBackend:
             raise
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
-        kept = (
-            ticket.name,
-            ticket.ttl,
-            ticket.capacity,
-            ticket.weight,
-            ticket.kind,
-            ticket.barge,
-            ticket.label,
-        )
-        command = self._asks.get(kept)
-        if command is None:
-            command = self._ask_command(ticket)
-            _keep_ready(self._asks, kept, command)
+        kept = self._asks.get(ticket.name)
+        if (
+            kept is None
+            or kept.ttl != ticket.ttl
+            or kept.kind != ticket.kind
+            or kept.weight != ticket.weight
+            or kept.capacity != ticket.capacity
+            or kept.barge != ticket.barge
+            or kept.label is not ticket.label
+        ):
+            kept = self._prepared(ticket)
         owner = ticket.owner
         end = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
         try:
-            reply = await self._wire.ask(ticket, command, end, by)
-            if type(reply) is not int:
-                reply = await self._settled(
-                    reply, lambda: self._wire.ask(ticket, command, end, by), by
-                )
+            reply = await self._wire.ask(ticket, kept.command, end, by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
             self._doubtful[owner] = None
-            reply = await self._again(error, lambda: self._wire.ask(ticket, command, end, by), by)
+            reply = await self._again(error, self._asking(ticket, kept.command, end, by), by)
         except BaseException:
             self._doubtful[owner] = None
             raise
+        if type(reply) is int and kept.capacity == 1:
+            return Granted(reply, ticket.ttl)
+        return await self._answered(ticket, reply, self._asking(ticket, kept.command, end, by), by)
+
+    async def _answered(
+        self, ticket: Ticket, reply: Any, ask: Callable[[], Awaitable[Any]], by: float
+    ) -> Granted | Queued | Busy:
+        """Every answer that is not simply a lock of one's own."""
+        if isinstance(reply, Exception):
+            try:
+                reply = await self._settled(reply, ask, by)
+            except BaseException:
+                self._doubtful[ticket.owner] = None
+                raise
+            if isinstance(reply, Exception):
+                raise self._refused(reply, ticket)
         if type(reply) is int:
             if ticket.capacity != 1:
-                self._special[owner] = None
+                self._special[ticket.owner] = None
             return Granted(reply, ticket.ttl)
-        if isinstance(reply, Exception):
-            raise self._refused(reply, ticket)
         place, left = reply
         if place < 0:
             return Busy(left / 1000)
-        self._special[owner] = None
+        self._special[ticket.owner] = None
         return Queued(left / 1000)
+
+    def _asking(
+        self, ticket: Ticket, command: bytes, end: bytes, by: float
+    ) -> Callable[[], Awaitable[Any]]:
+        return lambda: self._wire.ask(ticket, command, end, by)
 
     async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
         outcomes: list[Outcome | None] = [None] * len(claims)
@@ -163,22 +187,25 @@ class RedisBackend:
             _keep_ready(self._releases, name, command)
         if owner in self._special:
             self._forget(owner)
-        doubtful = owner in self._doubtful
-        mark = bulk(TOMBSTONE if doubtful else b"0")
-        command += mark + b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
+        mark = MARKED if owner in self._doubtful else UNMARKED
+        command += b"%b$%d\r\n%b\r\n" % (mark, len(owner), owner.encode())
         try:
             reply = await self._wire.call(command, by)
             if type(reply) is not int:
-                reply = await self._settled(reply, lambda: self._wire.call(command, by), by)
+                reply = await self._settled(reply, self._calling(command, by), by)
         except Lost as error:
-            await self._again(error, lambda: self._wire.call(command, by), by)
-            # Gone now, and it was there when we first asked, by our own clock: we have freed it.
-            reply = 1
-        if isinstance(reply, Exception):
+            reply = await self._again(error, self._calling(command, by), by)
+            if reply == 0:
+                # Gone now, and it was there when we first asked, by our own clock: we freed it.
+                reply = 1
+        if type(reply) is not int:
             raise refusal(reply, self._address)
-        if doubtful:
+        if mark is MARKED:
             self._doubtful.pop(owner, None)
-        return bool(reply)
+        return reply == 1
+
+    def _calling(self, command: bytes, by: float) -> Callable[[], Awaitable[Any]]:
+        return lambda: self._wire.call(command, by)
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         grant = await self._wire.listen(ticket, until)
@@ -223,7 +250,8 @@ class RedisBackend:
 
     # Commands, made ready.
 
-    def _ask_command(self, ticket: Ticket) -> bytes:
+    def _prepared(self, ticket: Ticket) -> _Prepared:
+        """The beginning of a request like this one, kept for the next one for the same lock."""
         patience = self.heartbeat * MISSED_HEARTBEATS
         asked = request(
             ticket.ttl,
@@ -235,13 +263,24 @@ class RedisBackend:
             ticket.kind,
             ticket.label,
         )
-        return (
+        command = (
             self._scripts["acquire"].command(3, 8)
             + _three(self._naming.of(ticket.name))
             + bulk(b"%d" % ticket.capacity)
             + bulk(b"%d" % millis(ticket.ttl))
             + bulk(asked)
         )
+        made = _Prepared(
+            ticket.ttl,
+            ticket.kind,
+            ticket.weight,
+            ticket.capacity,
+            ticket.barge,
+            ticket.label,
+            command,
+        )
+        _keep_ready(self._asks, ticket.name, made)
+        return made
 
     def _beat_command(self, claim: Claim) -> bytes:
         keys = _three(self._naming.of(claim.name))
@@ -305,9 +344,9 @@ class RedisBackend:
         try:
             reply = await self._wire.call(command, by)
             if isinstance(reply, Exception):
-                reply = await self._settled(reply, lambda: self._wire.call(command, by), by)
+                reply = await self._settled(reply, self._calling(command, by), by)
         except Lost as error:
-            reply = await self._again(error, lambda: self._wire.call(command, by), by)
+            reply = await self._again(error, self._calling(command, by), by)
         if isinstance(reply, Exception):
             raise refusal(reply, self._address)
         return reply
@@ -362,7 +401,7 @@ def _three(keys: LockKeys) -> bytes:
     return bulk(keys.lock) + bulk(keys.queue) + bulk(keys.counter)
 
 
-def _keep_ready(cache: dict[Any, bytes], key: Any, command: bytes) -> None:
+def _keep_ready(cache: dict[str, Any], key: str, command: object) -> None:
     if len(cache) >= CACHED:
         cache.clear()
     cache[key] = command
