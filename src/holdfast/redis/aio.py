@@ -201,6 +201,11 @@ class Wire:
         """This owner does not wait any more."""
         self._tickets.pop(owner, None)
 
+    def turn_away(self) -> None:
+        """This is not the server to talk to: next time a new connection may lead to another."""
+        if self._connection is not None:
+            self._connection.abort()
+
     async def close(self) -> None:
         self._closed = True
         self._tickets.clear()

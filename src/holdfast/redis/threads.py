@@ -140,6 +140,12 @@ class Wire:
         else:
             self._give(ear.connection)
 
+    def turn_away(self) -> None:
+        """This is not the server to talk to: next time a new connection may lead to another."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
     def close(self) -> None:
         with self._mutex:
             self._closed = True
