@@ -30,13 +30,13 @@ def request(
 ) -> bytes:
     """The part of an entry that does not change, as `scripts/redis_queue.lua` describes it."""
     fields = (
+        weight,
+        capacity,
+        kind,
         millis(ttl),
         millis(claim),
         millis(patience),
         int(barge),
-        weight,
-        capacity,
-        kind,
         label.host.replace(SEPARATOR, ""),
         label.pid,
         label.text,
@@ -83,6 +83,6 @@ def _participant(
         token,
         int(since) / 1_000_000,
         max(0, ms) / 1000,
-        int(fields[4]),
+        int(fields[0]),
     )
-    return who, fields[6], int(fields[5])
+    return who, fields[2], int(fields[1])

@@ -82,11 +82,12 @@ class Commands:
             ticket.label,
         )
         command = (
-            self._scripts["acquire"].command(3, 8)
+            self._scripts["acquire"].command(3, 9)
             + _three(self.naming.of(ticket.name))
-            + bulk(b"%d" % ticket.capacity)
+            + bulk(f"{ticket.weight}\x1f{ticket.capacity}\x1f{ticket.kind}".encode())
             + bulk(b"%d" % millis(ticket.ttl))
             + bulk(asked)
+            + bulk(b"%d" % millis(self._patience))
         )
         made = Prepared(
             ticket.ttl,

@@ -1,34 +1,52 @@
 -- Grant a lock, or put the asker into the queue, or refuse it: one step.
 --
 -- KEYS: 1 the lock · 2 its queue (":q") · 3 the counter of tokens
--- ARGV: 1 capacity · 2 ttl in ms · 3 the request (see redis_queue.lua)
---       4 the channel where this asker is told; empty: do not put it into the queue · 5 its owner id
+-- ARGV: 1 weight US capacity US kind · 2 ttl in ms · 3 the request (see redis_queue.lua)
+--       4 ms that it keeps its place without a heartbeat
+--       5 the channel where this asker is told; empty: do not put it into the queue · 6 its owner id
 -- Answers the token; or {0, ms}: in the queue, the holders have that long; or {-1, ms}: not in the queue;
 -- or an error: HFKIND capacity kind (in use as something else), HFUSED (this owner asked for something
 -- else before), HFLEFT (this owner has left already).
 
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
-local owner = ARGV[5]
+local shape, channel, owner = ARGV[1], ARGV[5], ARGV[6]
 
--- The common case first: nobody holds it, nobody waits, and this owner has not left before it came.
-if ARGV[1] == '1' and redis.call('EXISTS', K, Q, string.sub(Q, 1, -3) .. ':w:' .. owner) == 0 then
-  local time = redis.call('TIME')
-  local token = time[1] * 1000000 + time[2]
-  local text = string.format('%.0f', token)
-  local last = redis.call('SET', C, text, 'GET')
-  local since = text
-  if last and tonumber(last) >= token then
-    token = tonumber(last) + 1
-    text = string.format('%.0f', token)
-    redis.call('SET', C, text)
+-- The two common cases first, for a lock that one holds. They do what the rest below would do.
+if string.sub(shape, 1, 4) == '1\0311\031' then
+  local mine = string.sub(Q, 1, -3) .. ':w:' .. owner
+  -- Nobody holds it, nobody waits, and this owner has not left before it came.
+  if redis.call('EXISTS', K, Q, mine) == 0 then
+    local time = redis.call('TIME')
+    local token = time[1] * 1000000 + time[2]
+    local text = string.format('%.0f', token)
+    local since = text
+    local last = redis.call('SET', C, text, 'GET')
+    if last and tonumber(last) >= token then
+      token = tonumber(last) + 1
+      text = string.format('%.0f', token)
+      redis.call('SET', C, text)
+    end
+    redis.call('SET', K, 'hf1\031' .. owner .. '\031' .. text .. '\031' .. since .. '\031' .. ARGV[3], 'PX', ARGV[2])
+    return token
   end
-  redis.call('SET', K, 'hf1\031' .. owner .. '\031' .. text .. '\031' .. since .. '\031' .. ARGV[3], 'PX', ARGV[2])
-  return token
+  -- Another holds it, as the same kind of lock, and this owner is not known yet.
+  if channel ~= '' then
+    local holder, kind = string.match(
+      redis.call('GET', K) or '', '^hf1\031([^\031]+)\031%d+\031%d+\031(%d+\031%d+\031[^\031]*)\031')
+    if kind == shape and holder ~= owner then
+      local time = redis.call('TIME')
+      local text = string.format('%.0f', time[1] * 1000000 + time[2]) .. '\031' .. channel .. '\031' .. ARGV[3]
+      if redis.call('SET', mine, text, 'NX', 'PX', ARGV[4]) then
+        redis.call('RPUSH', Q, owner)
+        redis.call('PEXPIRE', Q, 3600000 + ARGV[4])
+        return { 0, redis.call('PTTL', K) }
+      end
+    end
+  end
 end
 
 --@include redis_queue.lua
 
-local channel = ARGV[4]
 local ask = read('0\031' .. channel .. '\031' .. ARGV[3])
 local mine = waiter_key(owner)
 if call('GET', mine) == 'x' then

@@ -14,14 +14,14 @@
 --   hf1 US US capacity US kind                    several share it, see ...:h and ...:e
 --   anything else                                 somebody who is not Holdfast holds it
 -- where US is the byte 31, which no name, owner or label can have, and a request is
---   ttl US claim US patience US barge US weight US capacity US kind US label    (times in ms)
+--   weight US capacity US kind US ttl US claim US patience US barge US label    (times in ms)
 -- A waiter is: since US channel US request. A sharing holder is: token US since US request.
 
 local call, fmt, match, sub = redis.call, string.format, string.match, string.sub
 local base = sub(Q, 1, -3)
 local H, E = base .. ':h', base .. ':e'
 local FOREVER = 3600000
-local WAITER = '^(%d+)\031([^\031]*)\031((%d+)\031(%d+)\031(%d+)\031(%d)\031(%d+)\031(%d+)\031([^\031]*)\031.*)$'
+local WAITER = '^(%d+)\031([^\031]*)\031((%d+)\031(%d+)\031([^\031]*)\031(%d+)\031(%d+)\031(%d+)\031(%d)\031.*)$'
 
 local v = call('GET', K) -- what K says now; kept up to date below
 local usage              -- the weight in use, where several share it; nil until it was looked up
@@ -54,7 +54,7 @@ local function mint()
 end
 
 local function read(text)
-  local since, channel, request, ttl, claim, patience, barge, weight, capacity, kind = match(text, WAITER)
+  local since, channel, request, weight, capacity, kind, ttl, claim, patience, barge = match(text, WAITER)
   if not since then return nil end
   return {
     since = since, channel = channel, request = request, ttl = tonumber(ttl), claim = tonumber(claim),

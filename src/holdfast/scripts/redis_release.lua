@@ -7,12 +7,43 @@
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
 local owner = ARGV[2]
 
--- The common case first: it is the only holder, and nobody waits.
-if ARGV[1] == '0' and redis.call('EXISTS', Q) == 0 then
+-- The common case first: one holds it, and nobody waits, or somebody to whom it is simply handed. It does
+-- what the rest below would do.
+if ARGV[1] == '0' then
   local holder = redis.call('GET', K)
   if holder and string.sub(holder, 1, 5 + #owner) == 'hf1\031' .. owner .. '\031' then
-    redis.call('DEL', K)
-    return 1
+    while true do
+      local following = redis.call('LPOP', Q)
+      if not following then
+        redis.call('DEL', K)
+        return 1
+      end
+      local key = string.sub(Q, 1, -3) .. ':w:' .. following
+      local text = redis.call('GET', key)
+      if text then
+        local channel, request, ttl, claim = string.match(
+          text, '^%d+\031([^\031]*)\031(1\0311\031[^\031]*\031(%d+)\031(%d+)\031%d+\0310\031.*)$')
+        if not channel then
+          redis.call('LPUSH', Q, following)
+          break
+        end
+        redis.call('DEL', key)
+        local time = redis.call('TIME')
+        local token = time[1] * 1000000 + time[2]
+        local now = string.format('%.0f', token)
+        local last = tonumber(redis.call('SET', C, now, 'GET') or 0) or 0
+        local minted = now
+        if last >= token then
+          minted = string.format('%.0f', last + 1)
+          redis.call('SET', C, minted)
+        end
+        if redis.call('PUBLISH', channel, following .. ' ' .. minted) > 0 then
+          redis.call('SET', K, 'hf1\031' .. following .. '\031' .. minted .. '\031' .. now .. '\031' .. request,
+            'PX', math.min(tonumber(claim), tonumber(ttl)))
+          return 1
+        end
+      end
+    end
   end
 end
 
