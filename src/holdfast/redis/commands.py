@@ -111,11 +111,14 @@ class Commands:
     def keep(self, claims: Sequence[Claim]) -> bytes:
         """One command for all of them."""
         count = len(claims)
+        times = {ttl: bulk(b"%d" % millis(ttl)) for ttl in {claim.ttl for claim in claims}}
+        lock_key = self.naming.lock_key
         parts = [self._scripts["keep"].command(count, 3 * count)]
-        parts += [bulk(self.naming.of(name).lock) for name, _, _ in claims]
+        for name, _, _ in claims:
+            key = lock_key(name)
+            parts.append(b"$%d\r\n%b\r\n" % (len(key), key))
         for _, owner, ttl in claims:
-            ms = b"%d" % millis(ttl)
-            parts.append(b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(owner), owner.encode(), len(ms), ms))
+            parts.append(b"$%d\r\n%b\r\n%b" % (len(owner), owner.encode(), times[ttl]))
         return b"".join(parts)
 
     def beat(self, claim: Claim) -> bytes:

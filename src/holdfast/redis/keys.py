@@ -53,6 +53,9 @@ class Naming:
         counter = self._counters[crc32(written) % COUNTERS]
         return LockKeys(lock, self._side + lock + self._side_after, counter)
 
+    def lock_key(self, name: str) -> bytes:
+        return self._before + _written(name) + self._after
+
     def patterns(self, prefix: str) -> list[bytes]:
         """What to look for to find every lock whose name starts so: each matches too much, never
         too little."""

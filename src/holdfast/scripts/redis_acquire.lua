@@ -17,17 +17,15 @@ if string.sub(shape, 1, 4) == '1\0311\031' then
   -- Nobody holds it, nobody waits, and this owner has not left before it came.
   if redis.call('EXISTS', K, Q, mine) == 0 then
     local time = redis.call('TIME')
-    local token = time[1] * 1000000 + time[2]
-    local text = string.format('%.0f', token)
-    local since = text
-    local last = redis.call('SET', C, text, 'GET')
-    if last and tonumber(last) >= token then
-      token = tonumber(last) + 1
-      text = string.format('%.0f', token)
-      redis.call('SET', C, text)
+    local now = time[1] .. string.sub('00000' .. time[2], -6)
+    local token = now
+    local last = redis.call('SET', C, now, 'GET')
+    if last and tonumber(last) >= tonumber(now) then
+      token = string.format('%.0f', tonumber(last) + 1)
+      redis.call('SET', C, token)
     end
-    redis.call('SET', K, 'hf1\031' .. owner .. '\031' .. text .. '\031' .. since .. '\031' .. ARGV[3], 'PX', ARGV[2])
-    return token
+    redis.call('SET', K, 'hf1\031' .. owner .. '\031' .. token .. '\031' .. now .. '\031' .. ARGV[3], 'PX', ARGV[2])
+    return tonumber(token)
   end
   -- Another holds it, as the same kind of lock, and this owner is not known yet.
   if channel ~= '' then
@@ -35,7 +33,7 @@ if string.sub(shape, 1, 4) == '1\0311\031' then
       redis.call('GET', K) or '', '^hf1\031([^\031]+)\031%d+\031%d+\031(%d+\031%d+\031[^\031]*)\031')
     if kind == shape and holder ~= owner then
       local time = redis.call('TIME')
-      local text = string.format('%.0f', time[1] * 1000000 + time[2]) .. '\031' .. channel .. '\031' .. ARGV[3]
+      local text = time[1] .. string.sub('00000' .. time[2], -6) .. '\031' .. channel .. '\031' .. ARGV[3]
       if redis.call('SET', mine, text, 'NX', 'PX', ARGV[4]) then
         redis.call('RPUSH', Q, owner)
         redis.call('PEXPIRE', Q, 3600000 + ARGV[4])

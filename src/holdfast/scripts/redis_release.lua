@@ -29,12 +29,11 @@ if ARGV[1] == '0' then
         end
         redis.call('DEL', key)
         local time = redis.call('TIME')
-        local token = time[1] * 1000000 + time[2]
-        local now = string.format('%.0f', token)
-        local last = tonumber(redis.call('SET', C, now, 'GET') or 0) or 0
+        local now = time[1] .. string.sub('00000' .. time[2], -6)
         local minted = now
-        if last >= token then
-          minted = string.format('%.0f', last + 1)
+        local last = redis.call('SET', C, now, 'GET')
+        if last and tonumber(last) >= tonumber(now) then
+          minted = string.format('%.0f', tonumber(last) + 1)
           redis.call('SET', C, minted)
         end
         if redis.call('PUBLISH', channel, following .. ' ' .. minted) > 0 then
