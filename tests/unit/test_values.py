@@ -111,7 +111,7 @@ def test_a_url_that_is_no_text_is_refused() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "redis://me:sesame@host",
+        "redis://me:sesame@host:port",
         "sqlite://me:sesame@/tmp/x",
         "nosuch://me:sesame@host/0",
         "me:sesame@host",

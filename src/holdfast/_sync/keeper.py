@@ -33,9 +33,9 @@ LONGEST_CALL = 5.0
 LINGER = 1.0
 TICK = 0.015
 SHORT = 0.05
-"""Where hand-overs follow each other, each has to be confirmed so soon, and hardly any still is held by
-then. For a while after such a one the keeper looks every `TICK` by itself, so that it need not be woken,
-at the cost of two switches between threads, for each of them."""
+"""Where hand-overs follow each other, each has to be confirmed so soon, and hardly any is still held by
+then. For a while after such a one the keeper looks every `TICK` by itself: to be woken for each of them
+would cost two switches between threads."""
 
 
 class Keeper:

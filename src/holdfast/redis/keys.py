@@ -41,7 +41,8 @@ class Naming:
             raise ConfigError("key must be a text with one *, for the lock's name: key='lock:*'")
         elif "{" in form.replace("{*}", "") or "}" in form.replace("{*}", ""):
             raise ConfigError("key may have braces only around the name: key='lock:{*}'")
-        self._before, self._after = (part.encode() for part in form.split("*"))
+        before, after = str(form).split("*")
+        self._before, self._after = before.encode(), after.encode()
         # A form that ends in {*} can be told from its own side keys; another is wrapped.
         self._tagged = form.endswith("{*}")
         self._side = b"" if self._tagged else b"holdfast:{"

@@ -24,7 +24,7 @@ if token then return { token, waiter.ttl } end
 if waiter.barge and room(waiter) then
   -- Not the first in line, but allowed to overtake: the first was only woken.
   call('DEL', mine)
-  call('LREM', Q, 1, owner)
+  call('LREM', Q, 0, owner)
   return { take(owner, waiter, waiter.ttl), waiter.ttl }
 end
 return { 0, remaining() }

@@ -68,7 +68,7 @@ else
   local known = freed == 0 and call('GET', mine)
   if known and known ~= 'x' then
     call('DEL', mine)
-    call('LREM', Q, 1, owner)
+    call('LREM', Q, 0, owner)
     settle('')
   end
 end
