@@ -214,46 +214,48 @@ class Wire:
             await asyncio.sleep(0)  # the transport closes its socket in the loop's next turn
 
     async def _connect(self, by: float) -> Connection:
-        async with self._connecting:
-            if self._closed:
-                raise BackendUnavailable(f"this connection to {self._address} is closed")
-            if self._connection is not None:
+        try:
+            # Those who wait for another's attempt do so by their own deadline.
+            async with asyncio.timeout(max(0.0, by - self._clock.now())), self._connecting:
+                if self._closed:
+                    raise BackendUnavailable(f"this connection to {self._address} is closed")
+                if self._connection is None:
+                    self._connection = await self._greeted(by)
                 return self._connection
-            connection = await self._reach(by)
-            try:
-                hello = [connection.send(command, by) for command in greeting(self._address)]
-                if self._listens:
-                    await self._subscribe(connection, by)
-                check_greeting(await _all(hello), self._address)
-            except BaseException:
-                connection.abort()
-                raise
-            if connection.dead:
-                raise self.broken()
-            self._connection = connection
-            return connection
+        except TimeoutError:
+            raise BackendUnavailable(
+                f"cannot reach the server at {self._address}: it did not answer in time"
+            ) from None
 
-    async def _reach(self, by: float) -> Connection:
+    async def _greeted(self, by: float) -> Connection:
+        connection = await self._reach()
+        try:
+            hello = [connection.send(command, by) for command in greeting(self._address)]
+            if self._listens:
+                await self._subscribe(connection, by)
+            check_greeting(await _all(hello), self._address)
+        except BaseException:
+            connection.abort()
+            raise
+        if connection.dead:
+            raise self.broken()
+        return connection
+
+    async def _reach(self) -> Connection:
         address, loop = self._address, self._loop
 
         def make() -> Connection:
             return Connection(self, loop, self._clock)
 
         try:
-            async with asyncio.timeout(max(0.0, by - self._clock.now())):
-                if address.path:
-                    _, made = await loop.create_unix_connection(make, address.path)
-                else:
-                    _, made = await loop.create_connection(
-                        make, address.host, address.port, ssl=address.tls
-                    )
-        except TimeoutError:
-            raise BackendUnavailable(
-                f"cannot reach the server at {address}: it did not answer in time"
-            ) from None
+            if address.path:
+                return (await loop.create_unix_connection(make, address.path))[1]
+            tls = address.tls
+            return (await loop.create_connection(make, address.host, address.port, ssl=tls))[1]
         except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
             raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
-        return made
 
     async def _subscribe(self, connection: Connection, by: float) -> None:
         if connection.channel != NO_CHANNEL:

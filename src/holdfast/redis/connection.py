@@ -8,6 +8,8 @@ import socket
 import ssl
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from .._runtime.threads import Signal
@@ -31,9 +33,10 @@ CHUNK = 65536
 class Bell(Signal):
     """Wakes a thread that waits on descriptors."""
 
-    __slots__ = ("_read", "_write")
+    __slots__ = ("_guard", "_read", "_write")
 
     def __init__(self) -> None:
+        self._guard = Lock()  # a late ring must not write to whatever has the number by then
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
@@ -42,10 +45,10 @@ class Bell(Signal):
         return self._read
 
     def set(self) -> None:
-        try:
-            os.write(self._write, b"\0")
-        except OSError:
-            return  # it rings already; or it is gone, and nobody listens
+        with self._guard:
+            if self._write >= 0:
+                with suppress(BlockingIOError):  # it rings already
+                    os.write(self._write, b"\0")
 
     def sleep(self, seconds: float) -> bool:
         """True if it was rung, which this takes back."""
@@ -60,8 +63,10 @@ class Bell(Signal):
             return False
 
     def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
+        with self._guard:
+            os.close(self._read)
+            os.close(self._write)
+            self._read = self._write = -1
 
 
 class Connection:

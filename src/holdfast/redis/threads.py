@@ -33,11 +33,13 @@ PAUSE = 0.5
 class Ear:
     """A waiting ticket, and the connection on which it will be told."""
 
-    __slots__ = ("connection", "dropped", "listening", "ticket")
+    __slots__ = ("bell", "connection", "dropped", "listening", "ticket")
 
     def __init__(self, ticket: Ticket, connection: Connection) -> None:
         self.ticket = ticket
         self.connection = connection
+        self.bell = connection.bell
+        """It stays the same when the connection is replaced."""
         self.listening = False
         self.dropped = False
 
@@ -94,12 +96,13 @@ class Wire:
             connection.close()
             raise
         if type(reply) is list and reply[0] == 0:
+            ear = Ear(ticket, connection)
             with self._mutex:
                 old = self._ears.pop(ticket.owner, None)
-                self._ears[ticket.owner] = Ear(ticket, connection)
+                self._ears[ticket.owner] = ear
             if old is not None:
                 self._give(old.connection)
-            ticket.attach(connection.bell)
+            ticket.attach(ear.bell)
         else:
             self._give(connection)
         return reply
@@ -136,7 +139,7 @@ class Wire:
             ear.dropped = True
         ear.ticket.attach(None)
         if listening:
-            ear.connection.bell.set()  # it gives the connection back itself
+            ear.bell.set()  # it gives the connection back itself
         else:
             self._give(ear.connection)
 
@@ -206,7 +209,7 @@ class Wire:
                     fresh.close()
                     raise
             except (LockError, OSError):
-                if old.bell.sleep(max(0.0, limit - self._clock.now())):
+                if ear.bell.sleep(max(0.0, limit - self._clock.now())):
                     return
                 continue
             fresh.take_bell(old)

@@ -104,6 +104,19 @@ async def test_a_request_that_arrives_after_its_owner_has_left_is_refused(
         assert await others.lock("x").try_acquire() is not None
 
 
+async def test_a_try_that_arrives_after_it_was_answered_busy_is_refused(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with holdfast.connect(proxy.url) as locks, holdfast.connect(server.url) as others:
+        held = await others.lock("x").acquire()
+        assert await locks.lock("x").try_acquire() is None
+        proxy.keep_once = True
+        assert await locks.lock("x").try_acquire() is None  # asked again, on another connection
+        assert await held.release() is True
+        proxy.let_go()
+        assert not (await others.inspect("x")).held
+
+
 async def test_a_waiter_whose_connection_is_reset_goes_on_waiting(
     server: RedisServer, proxy: Proxy
 ) -> None:

@@ -106,6 +106,19 @@ def test_a_request_that_arrives_after_its_owner_has_left_is_refused(
         assert others.lock("x").try_acquire() is not None
 
 
+def test_a_try_that_arrives_after_it_was_answered_busy_is_refused(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    with holdfast.connect(proxy.url) as locks, holdfast.connect(server.url) as others:
+        held = others.lock("x").acquire()
+        assert locks.lock("x").try_acquire() is None
+        proxy.keep_once = True
+        assert locks.lock("x").try_acquire() is None  # asked again, on another connection
+        assert held.release() is True
+        proxy.let_go()
+        assert not others.inspect("x").held
+
+
 def test_a_waiter_whose_connection_is_reset_goes_on_waiting(
     server: RedisServer, proxy: Proxy
 ) -> None:

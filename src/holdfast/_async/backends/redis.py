@@ -108,6 +108,9 @@ class RedisBackend:
             raise self._refused(reply, ticket)
         place, left = reply
         if place < 0:
+            if owner in self._doubtful:
+                # An earlier try of it may still arrive, and nobody would release what it gets.
+                await self.release(ticket.name, owner, by)
             return Busy(left / 1000)
         _remember(self._special, owner)
         return Queued(left / 1000)
@@ -126,6 +129,8 @@ class RedisBackend:
             beats = [self._commands.beat(claims[i]) for i in others]
             for i, reply in zip(others, await self._calls.many(beats, by), strict=True):
                 outcomes[i] = self._outcome(claims[i], reply)
+                if outcomes[i] is GONE and claims[i].owner in self._doubtful:
+                    await self.release(claims[i].name, claims[i].owner, by)
         return outcomes
 
     async def release(self, name: str, owner: str, by: float) -> bool:
