@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ConfigError
 from ..urls import Target
+
+if TYPE_CHECKING:
+    import ssl
 
 DEFAULT_PORT = 6379
 
@@ -88,6 +89,8 @@ def _tls(wanted: bool, settings: dict[str, Any]) -> ssl.SSLContext | None:
         if given:
             raise ConfigError(f"{min(given)} is an option of rediss://, which uses TLS")
         return None
+    import ssl  # slow to import, and not needed by most
+
     context = given.pop("tls_context", None)
     if context is not None:
         if given or not isinstance(context, ssl.SSLContext):
@@ -102,3 +105,11 @@ def _tls(wanted: bool, settings: dict[str, Any]) -> ssl.SSLContext | None:
     except (OSError, TypeError) as error:
         raise ConfigError(f"the TLS files given cannot be used: {error}") from None
     return made
+
+
+def unquote(text: str) -> str:
+    if "%" not in text:
+        return text
+    from urllib.parse import unquote as decode  # slow to import, and rarely needed
+
+    return decode(text)

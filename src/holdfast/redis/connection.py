@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import ssl
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
@@ -77,6 +76,7 @@ class Connection:
         "_bell",
         "_clock",
         "_greeting",
+        "_poll",
         "_push",
         "_reader",
         "_socket",
@@ -95,6 +95,7 @@ class Connection:
         self._reader = Reader(notEnoughData=NOTHING)
         self._push = PushNotification
         self._bell: Bell | None = None
+        self._poll: select.poll | None = None
         self.channel = bulk(b"")
         self.channel_name = b""
         self.dead = False
@@ -144,7 +145,7 @@ class Connection:
 
     def take_bell(self, other: Connection) -> None:
         """Go on where a broken connection was waited on."""
-        self._bell, other._bell = other._bell, None
+        self._bell, other._bell, self._poll = other._bell, None, None
         other.close()
 
     def close(self) -> None:
@@ -207,7 +208,7 @@ class Connection:
                 continue
             try:
                 data = self._socket.recv(CHUNK)
-            except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
+            except (BlockingIOError, TimeoutError):
                 if self._clock.now() >= by:
                     raise
                 continue
@@ -219,7 +220,7 @@ class Connection:
         self.dead = True
         if isinstance(error, BackendUnavailable):
             return error  # the greeting was refused
-        if isinstance(error, BlockingIOError | TimeoutError | ssl.SSLWantReadError):
+        if isinstance(error, BlockingIOError | TimeoutError):
             return Late(f"the server at {self._address} did not answer in time")
         return Lost(f"the connection to the server at {self._address} broke: {error}")
 
@@ -240,9 +241,11 @@ class Connection:
 
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
         """Wait for this ticket's wake-up, for the bell, or for the end of the connection."""
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        poll.register(self.bell.fileno(), select.POLLIN)
+        poll = self._poll
+        if poll is None:
+            poll = self._poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            poll.register(self.bell.fileno(), select.POLLIN)
         rung = False
         while True:
             # What came together with an earlier answer is in the parser already.
@@ -268,9 +271,11 @@ class Connection:
         """Take in what has come; False if the connection has ended."""
         try:
             data = self._socket.recv(CHUNK)
-            while isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
-                data += self._socket.recv(CHUNK)
-        except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
+            if self._address.tls is not None:
+                tls: Any = self._socket
+                while tls.pending():  # decrypted already, so that no poll would tell of it
+                    data += tls.recv(CHUNK)
+        except (BlockingIOError, TimeoutError):
             return True
         except OSError:
             data = b""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from hashlib import sha1
-from pathlib import Path
 from typing import NamedTuple
 
 from .protocol import bulk, pack
 
 NAMES = ("acquire", "release", "keep", "beat", "look", "force")
-_FOLDER = Path(__file__).parent.parent / "scripts"
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts")
 _INCLUDE = "--@include "
 
 
@@ -39,7 +39,9 @@ def _script(file_name: str) -> Script:
 def _lines(file_name: str) -> list[str]:
     """Without comments: they would be kept in the server's memory."""
     lines: list[str] = []
-    for line in (_FOLDER / file_name).read_text(encoding="utf-8").splitlines():
+    with open(os.path.join(_FOLDER, file_name), encoding="utf-8") as file:
+        text = file.read()
+    for line in text.splitlines():
         if line.startswith(_INCLUDE):
             lines += _lines(line.removeprefix(_INCLUDE).strip())
         elif line.strip() and not line.lstrip().startswith("--"):
