@@ -23,6 +23,10 @@ FIGURES = {
     "handaround": "eight processes and one lock",
     "keeper": "ten thousand leases, renewed",
     "startup": "import, and the command line",
+    "redis_uncontended": "Redis: acquire and release, blocking, asyncio, 1,024 coroutines",
+    "redis_handoff": "Redis: 8 and 32 processes and one lock",
+    "redis_wakeup": "Redis: from the release in one process to the grant in another",
+    "redis_keeper": "Redis: ten thousand leases, renewed",
 }
 
 _MEMORY = ("tmpfs", "ramfs")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
+
+from servers.redis import RedisServer
 
 _numbers = itertools.count(1)
 
@@ -21,7 +25,23 @@ def sqlite(folder: Path) -> Iterator[str]:
     yield f"sqlite://{folder}/locks.db"
 
 
+@cache
+def redis_server() -> RedisServer:
+    """One for the whole run. If it cannot be started, the tests that need it fail and say so."""
+    server = RedisServer()
+    atexit.register(server.stop)
+    return server
+
+
+@contextmanager
+def redis(folder: Path) -> Iterator[str]:
+    server = redis_server()
+    server("FLUSHALL")
+    yield server.url
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "memory": memory,
+    "redis": redis,
     "sqlite": sqlite,
 }

@@ -53,3 +53,20 @@ SQLITE = Guarantees(
     wakeup="handed over by the release, with a datagram to the next waiter's process",
     safe_for=("efficiency", "correctness"),
 )
+
+REDIS = Guarantees(
+    store="redis",
+    consistency="one server: every step is one script on it; its replicas follow later, so a failover "
+    "may forget the latest grants",
+    survives="the crash of any client; a restart of the server as far as it saved its data (tokens go "
+    "on rising even if all of it is lost)",
+    auto_release="at the end of the TTL",
+    clock_dependence="the server's wall clock, by which it expires keys: a step of it ends leases "
+    "early or late",
+    token_source="max(last + 1, server's clock in µs) inside the grant's script; it could go back only "
+    "if the data is lost and the clock is set back, or by a failover that forgot grants "
+    "younger than the new primary's clock lags",
+    fair=True,
+    wakeup="handed over by the release, with a message to the next waiter's connection",
+    safe_for=("efficiency", "correctness"),
+)

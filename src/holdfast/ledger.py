@@ -74,9 +74,9 @@ class Ledger:
                 return self._repeated(ask, known, standing)
             if present.kind != ask.kind or present.capacity != ask.capacity:
                 raise ConfigError(
-                    f"{ask.name!r} is in use as {_kind(present.kind, present.capacity)}, so it "
-                    f"cannot be asked for as {_kind(ask.kind, ask.capacity)} until it is free; use "
-                    "another name, or the same kind and size everywhere",
+                    f"{ask.name!r} is in use as {kind_in_words(present.kind, present.capacity)}, so it "
+                    f"cannot be asked for as {kind_in_words(ask.kind, ask.capacity)} until it is "
+                    "free; use another name, or the same kind and size everywhere",
                     name=ask.name,
                     owner=ask.owner,
                 )
@@ -282,5 +282,5 @@ def describe(name: str, entries: Iterable[Entry], now: float, last_token: int) -
     return LockState(name, tuple(holders), tuple(waiters), token, kind, capacity)
 
 
-def _kind(kind: str, capacity: int) -> str:
+def kind_in_words(kind: str, capacity: int) -> str:
     return f"a semaphore of {capacity} permits" if kind == "semaphore" else f"a {kind}"

@@ -17,11 +17,12 @@ class Scheme(NamedTuple):
 SCHEMES: dict[str, Scheme] = {
     "memory": Scheme("memory"),
     "sqlite": Scheme("sqlite"),
+    "redis": Scheme("redis", "redis"),
+    "rediss": Scheme("redis", "redis"),
+    "redis+unix": Scheme("redis", "redis"),
 }
 
 COMING: tuple[str, ...] = (
-    "redis",
-    "rediss",
     "redis+sentinel",
     "redis+cluster",
     "redlock",

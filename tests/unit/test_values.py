@@ -84,7 +84,7 @@ BAD_URLS = [
     ("://x", "no scheme"),
     ("ftp://x", "unknown kind"),
     ("Sqlit:///x", "unknown kind"),
-    ("redis://localhost", "not in this release"),
+    ("etcd://localhost", "not in this release"),
     ("sqlite://", "no path"),
     ("sqlite://locks.db", "host"),
     ("sqlite:///", "no path"),
@@ -111,7 +111,7 @@ def test_a_url_that_is_no_text_is_refused() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "redis://me:sesame@host",
+        "redis://me:sesame@host:port",
         "sqlite://me:sesame@/tmp/x",
         "nosuch://me:sesame@host/0",
         "me:sesame@host",

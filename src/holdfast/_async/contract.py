@@ -92,6 +92,12 @@ class Ticket:
         self._told = False
         self._signal: Signal | None = None
 
+    def attach(self, signal: Signal | None) -> None:
+        """For a backend that waits in a way of its own: set `signal` whenever this is told."""
+        self._signal = signal
+        if signal is not None and self._told:
+            signal.set()
+
     def tell(self, grant: Granted | None = None) -> None:
         """Wake the waiter, from any thread: it was granted, or it should ask. Called by backends."""
         if grant is not None:

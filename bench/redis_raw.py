@@ -1,0 +1,137 @@
+"""The floors on Redis: the same steps on a raw connection, packed beforehand, without any safety."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from hiredis import Reader
+
+from holdfast.model import Label
+from holdfast.redis.answers import request
+from holdfast.redis.keys import Naming
+from holdfast.redis.protocol import bulk, pack
+from holdfast.redis.scripts import scripts
+
+NOTHING: Any = ...
+COMPARE_AND_DELETE = (
+    b"if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end"
+)
+
+
+class RawSocket:
+    """One TCP connection and the parser."""
+
+    def __init__(self, port: int) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port))
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.reader = Reader(notEnoughData=NOTHING)
+
+    def __call__(self, command: bytes) -> Any:
+        self.sock.sendall(command)
+        return self.read()
+
+    def read(self) -> Any:
+        reader = self.reader
+        while (reply := reader.gets()) is NOTHING:
+            reader.feed(self.sock.recv(65536))
+        return reply
+
+
+class RawMultiplexed(asyncio.Protocol):
+    """One asyncio connection: what all coroutines send goes out together, answers in their order."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.reader = Reader(notEnoughData=NOTHING)
+        self.pending: deque[asyncio.Future[Any]] = deque()
+        self.unsent: list[bytes] = []
+        self.transport: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.reader.feed(data)
+        while (reply := self.reader.gets()) is not NOTHING:
+            self.pending.popleft().set_result(reply)
+
+    def send(self, command: bytes) -> asyncio.Future[Any]:
+        future = self.loop.create_future()
+        self.pending.append(future)
+        if self.unsent:
+            self.unsent.append(command)
+        elif len(self.pending) > 1:
+            self.unsent.append(command)
+            self.loop.call_soon(self.flush)
+        else:
+            self.transport.write(command)
+        return future
+
+    def flush(self) -> None:
+        unsent, self.unsent = self.unsent, []
+        self.transport.write(b"".join(unsent))
+
+
+def bare_pair(call: Callable[[bytes], Any], key: str) -> tuple[bytes, bytes]:
+    """`SET k v NX PX` and the compare-and-delete script, as everybody does it."""
+    sha = call(pack(b"SCRIPT", b"LOAD", COMPARE_AND_DELETE))
+    name = key.encode()
+    return (
+        pack(b"SET", name, b"raw-owner", b"NX", b"PX", b"30000"),
+        pack(b"EVALSHA", sha, b"1", name, b"raw-owner"),
+    )
+
+
+def own_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]:
+    """Our own two scripts, with everything packed, the owner too."""
+    for script in scripts().values():
+        call(script.load)
+    keys = b"".join(map(bulk, Naming("raw", None).of(name)))
+    asked = request(30.0, 2.0, 5.0, False, 1, 1, "lock", Label("host", 1, ""))
+    acquire = scripts()["acquire"].command(3, 9) + keys + bulk(b"1\x1f1\x1flock")
+    acquire += bulk(b"30000") + bulk(asked) + bulk(b"5000")
+    release = scripts()["release"].command(3, 5) + keys + bulk(b"0")
+    owner = bulk(b"0123456789abcdef01234567")
+    return acquire + bulk(b"") + owner, release + owner
+
+
+ENTER = b"""if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return 1 end
+redis.call('RPUSH', KEYS[2], ARGV[1]) return 0"""
+LEAVE = b"""local next = redis.call('LPOP', KEYS[2])
+if next then redis.call('SET', KEYS[1], next) redis.call('LPUSH', next, '1')
+else redis.call('DEL', KEYS[1]) end return 1"""
+
+
+def queue_commands(call: Callable[[bytes], Any], key: bytes) -> tuple[bytes, bytes, bytes]:
+    """Ask, wait, give: a raw queue, without tokens, TTLs or any care for the dead."""
+    enter, leave = (call(pack(b"SCRIPT", b"LOAD", text)) for text in (ENTER, LEAVE))
+    me = key + os.urandom(8).hex().encode()
+    return (
+        pack(b"EVALSHA", enter, b"2", key, key + b":q", me),
+        pack(b"BLPOP", me, b"0"),
+        pack(b"EVALSHA", leave, b"2", key, key + b":q"),
+    )
+
+
+class RawQueue:
+    """One who takes part in a raw queue."""
+
+    def __init__(self, port: int) -> None:
+        self._raw = RawSocket(port)
+        self._ask, self._wait, self._give = queue_commands(self._raw, b"floor")
+
+    def take(self) -> None:
+        if self._raw(self._ask) == 0:
+            self._raw(self._wait)
+
+    def give(self) -> None:
+        self._raw(self._give)
+
+    def waiters(self) -> int:
+        found: int = self._raw(pack(b"LLEN", b"floor:q"))
+        return found

@@ -1,0 +1,255 @@
+"""`redis://`, `rediss://`, `redis+unix://`: the adapter to one Redis server, or one Valkey.
+
+Each verb is one script on the server, so it happens whole or not at all. A command whose answer is
+lost with its connection is asked again, with the same owner, while there is time; what ends without an
+answer is remembered as doubtful, and the release that follows leaves a tombstone: if the command
+arrives after all, it is refused. A command that is only late stays in its place on the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from ... import checks, guarantees
+from ...clock import BootClock
+from ...entries import CLAIM_WINDOW, HEARTBEAT, Claim
+from ...errors import BackendUnavailable, ConfigError
+from ...ledger import kind_in_words
+from ...model import (
+    GONE,
+    UNKNOWN,
+    Busy,
+    Granted,
+    LockState,
+    Outcome,
+    Queued,
+    Renewed,
+    Waiting,
+)
+from ...redis.address import TLS_OPTIONS, Address, address_of
+from ...redis.aio import Wire
+from ...redis.answers import lock_state
+from ...redis.commands import MARKED, UNMARKED, Commands
+from ...redis.keys import Naming
+from ...redis.protocol import Lost, pack, require_hiredis
+from ...urls import Target, merge_options
+from ..contract import Backend, Ticket
+from .redis_calls import Calls
+
+OPEN_LIMIT = 10.0
+SCAN_COUNT = b"1000"
+SHOWN_AT_ONCE = 100
+REMEMBERED = 100_000
+"""Owners that may need special care; the oldest are forgotten, which costs a round trip at most."""
+
+
+def prepare(
+    target: Target, namespace: str, options: dict[str, Any]
+) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
+    """Check everything that can be checked without opening; answers how to open."""
+    known = {"heartbeat": HEARTBEAT, "claim_window": CLAIM_WINDOW, "key": None, "db": 0}
+    settings = merge_options(target, options, {**known, **TLS_OPTIONS})
+    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
+    claim_window = checks.ttl(settings["claim_window"], "claim_window")
+    address = address_of(target, settings)
+    naming = Naming(namespace, settings["key"])
+    require_hiredis()
+    return guarantees.REDIS, lambda: RedisBackend(address, naming, heartbeat, claim_window)
+
+
+class RedisBackend:
+    guarantees = guarantees.REDIS
+
+    def __init__(
+        self, address: Address, naming: Naming, heartbeat: float, claim_window: float
+    ) -> None:
+        self._address = address
+        self.clock = BootClock()
+        self.heartbeat = heartbeat
+        self.claim_window = claim_window
+        self._commands = Commands(naming, heartbeat, claim_window)
+        self._wire = Wire(address, self.clock, naming.channels)
+        self._calls = Calls(self._wire, address, self.clock, self._commands.loads)
+        self._doubtful: dict[str, None] = {}
+        """Owners whose acquire ended without an answer: it may still arrive."""
+        self._special: dict[str, None] = {}
+        """Owners that wait, or share a lock: the renewal of many at once does not know them."""
+
+    async def open(self) -> None:
+        by = self.clock.now() + OPEN_LIMIT
+        try:
+            await self._wire.open(by)
+            await self._calls.load(by)
+        except BaseException:
+            await self._wire.close()
+            raise
+
+    async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
+        command = self._commands.ask(ticket).command
+        owner = ticket.owner
+        end = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
+        try:
+            reply = await self._wire.ask(ticket, command, end, by)
+            if type(reply) is not int:
+                reply = await self._calls.settled(reply, self._asking(ticket, command, end, by), by)
+        except Lost as error:
+            # Asked again with the same owner, which gets the same answer if it was carried out.
+            _remember(self._doubtful, owner)
+            reply = await self._calls.again(error, self._asking(ticket, command, end, by), by)
+        except BaseException:
+            _remember(self._doubtful, owner)
+            raise
+        if type(reply) is int:
+            if ticket.capacity != 1:
+                _remember(self._special, owner)
+            return Granted(reply, ticket.ttl)
+        if isinstance(reply, Exception):
+            raise self._refused(reply, ticket)
+        place, left = reply
+        if place < 0:
+            if owner in self._doubtful:
+                # An earlier try of it may still arrive, and nobody would release what it gets.
+                await self.release(ticket.name, owner, by)
+            return Busy(left / 1000)
+        _remember(self._special, owner)
+        return Queued(left / 1000)
+
+    async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
+        outcomes: list[Outcome] = [UNKNOWN] * len(claims)
+        rest = range(len(claims))
+        plain = [i for i in rest if claims[i].owner not in self._special]
+        if plain:
+            command = self._commands.keep([claims[i] for i in plain])
+            for i, token in zip(plain, await self._calls.call(command, by), strict=True):
+                if token:
+                    outcomes[i] = Renewed(token, claims[i].ttl)
+        others = [i for i in rest if outcomes[i] is UNKNOWN]
+        if others:
+            beats = [self._commands.beat(claims[i]) for i in others]
+            for i, reply in zip(others, await self._calls.many(beats, by), strict=True):
+                outcomes[i] = self._outcome(claims[i], reply)
+                if outcomes[i] is GONE and claims[i].owner in self._doubtful:
+                    await self.release(claims[i].name, claims[i].owner, by)
+        return outcomes
+
+    async def release(self, name: str, owner: str, by: float) -> bool:
+        if owner in self._special:
+            self._forget(owner)
+        mark = MARKED if owner in self._doubtful else UNMARKED
+        command = self._commands.release(name, owner, mark)
+        try:
+            reply = await self._wire.call(command, by)
+            if type(reply) is not int:
+                reply = await self._calls.settled(reply, self._calling(command, by), by)
+        except Lost as error:
+            reply = await self._calls.again(error, self._calling(command, by), by)
+            if reply == 0:
+                # Gone now, and it was there when we first asked, by our own clock: we freed it.
+                reply = 1
+        if type(reply) is not int:
+            raise self._calls.refused(reply)
+        if mark is MARKED:
+            self._doubtful.pop(owner, None)
+        return reply == 1
+
+    async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
+        grant = await self._wire.listen(ticket, until)
+        if grant is not None:
+            self._wire.forget(ticket.owner)
+            if ticket.capacity == 1:
+                self._special.pop(ticket.owner, None)
+        return grant
+
+    async def inspect(self, name: str, by: float) -> LockState:
+        return lock_state(name, await self._calls.call(self._commands.look(name), by))
+
+    async def list(self, prefix: str, by: float) -> Sequence[LockState]:
+        naming = self._commands.naming
+        names: set[str] = set()
+        for pattern in naming.patterns(prefix):
+            cursor = b"0"
+            while True:
+                command = pack(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_COUNT)
+                cursor, keys = await self._calls.call(command, by)
+                names.update(filter(None, map(naming.name_of, keys)))
+                if cursor == b"0":
+                    break
+        found = sorted(name for name in names if name.startswith(prefix))
+        states: list[LockState] = []
+        for start in range(0, len(found), SHOWN_AT_ONCE):
+            some = found[start : start + SHOWN_AT_ONCE]
+            looks = [self._commands.look(name) for name in some]
+            answers = await self._calls.many(looks, by)
+            for name, answer in zip(some, answers, strict=True):
+                if not isinstance(answer, Exception):  # else a key that is no lock at all
+                    states.append(lock_state(name, answer))
+        return [state for state in states if state.holders or state.waiters]
+
+    async def force_release(self, name: str, actor: str, by: float) -> bool:
+        return bool(await self._calls.call(self._commands.force(name, actor), by))
+
+    async def tether(self, name: str, owner: str, by: float) -> int | None:
+        return None
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+    # Their parts.
+
+    def _asking(
+        self, ticket: Ticket, command: bytes, end: bytes, by: float
+    ) -> Callable[[], Awaitable[Any]]:
+        return lambda: self._wire.ask(ticket, command, end, by)
+
+    def _calling(self, command: bytes, by: float) -> Callable[[], Awaitable[Any]]:
+        return lambda: self._wire.call(command, by)
+
+    def _outcome(self, claim: Claim, reply: Any) -> Outcome:
+        if isinstance(reply, Exception):
+            raise self._calls.refused(reply)
+        if type(reply) is int:
+            if reply > 0:
+                return Renewed(reply, claim.ttl)
+            self._forget(claim.owner)
+            return GONE
+        token, ms = reply
+        if token == 0:
+            return Waiting(ms / 1000)
+        self._wire.forget(claim.owner)
+        return Renewed(token, min(claim.ttl, ms / 1000))
+
+    def _refused(self, error: Exception, ticket: Ticket) -> BackendUnavailable | ConfigError:
+        code, _, rest = str(error).partition(" ")
+        name, owner = ticket.name, ticket.owner
+        if code == "HFKIND":
+            capacity, _, kind = rest.partition(" ")
+            return ConfigError(
+                f"{name!r} is in use as {kind_in_words(kind, int(capacity))}, so it cannot be asked "
+                f"for as {kind_in_words(ticket.kind, ticket.capacity)} until it is free; use another "
+                "name, or the same kind and size everywhere",
+                name=name,
+                owner=owner,
+            )
+        if code == "HFUSED":
+            return ConfigError(
+                f"the owner id {owner!r} is already used for {name!r}, by a request for something "
+                "else; every attempt needs an owner id of its own",
+                name=name,
+                owner=owner,
+            )
+        if code == "HFLEFT":
+            return BackendUnavailable(
+                f"the request for {name!r} came after it had been given up", name=name, owner=owner
+            )
+        return self._calls.refused(error)
+
+    def _forget(self, owner: str) -> None:
+        self._special.pop(owner, None)
+        self._wire.forget(owner)
+
+
+def _remember(owners: dict[str, None], owner: str) -> None:
+    owners[owner] = None
+    if len(owners) > REMEMBERED:
+        owners.pop(next(iter(owners)), None)

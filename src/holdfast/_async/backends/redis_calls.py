@@ -1,0 +1,104 @@
+"""Asking a Redis server, and asking again where that is right.
+
+What may be repeated without harm is asked again on a new connection when the one it was sent on broke.
+What is only late is not: it stays in its place on its connection. A server that forgot the scripts gets
+them again; one that loads its data is asked until it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+from ..._runtime.aio import Signal
+from ...clock import Clock
+from ...errors import BackendUnavailable, ConfigError
+from ...redis.address import Address
+from ...redis.aio import Wire
+from ...redis.protocol import PASSING, TURNED, Lost, code_of, refusal
+
+Send = Callable[[], Awaitable[Any]]
+
+TRIES = 3
+"""How often a command is sent whose connections break under it."""
+PAUSE = 0.02
+"""Seconds before a server is asked again that was loading its data, or busy."""
+
+
+class Calls:
+    def __init__(self, wire: Wire, address: Address, clock: Clock, loads: Sequence[bytes]) -> None:
+        self._wire = wire
+        self._address = address
+        self._clock = clock
+        self._loads = loads
+
+    async def call(self, command: bytes, by: float) -> Any:
+        """For what may be repeated without harm. Raises for an error that the server answered."""
+
+        async def send() -> Any:
+            return await self._wire.call(command, by)
+
+        reply = await self._persistently(send, by)
+        if isinstance(reply, Exception):
+            raise self.refused(reply)
+        return reply
+
+    async def many(self, commands: Sequence[bytes], by: float) -> Sequence[Any]:
+        """The same for many at once; an error that the server answered is among the answers."""
+
+        async def send() -> Any:
+            replies = await self._wire.batch(commands, by)
+            for reply in replies:
+                if isinstance(reply, Exception) and code_of(reply) in {"NOSCRIPT", *PASSING}:
+                    return reply  # for all of them: to repeat one does no harm
+            return replies
+
+        replies = await self._persistently(send, by)
+        if isinstance(replies, Exception):
+            raise self.refused(replies)
+        return cast(Sequence[Any], replies)
+
+    async def _persistently(self, send: Send, by: float) -> Any:
+        try:
+            reply = await send()
+            return await self.settled(reply, send, by) if isinstance(reply, Exception) else reply
+        except Lost as error:
+            return await self.again(error, send, by)
+
+    async def settled(self, reply: Any, send: Send, by: float) -> Any:
+        """An answer that is no passing refusal: scripts that the server forgot, or data it loads."""
+        tries = TRIES
+        while isinstance(reply, Exception):
+            code = code_of(reply)
+            if code == "NOSCRIPT" and tries:
+                tries -= 1
+                await self.load(by)
+            elif code in PASSING and self._clock.now() + PAUSE < by:
+                await Signal(self._clock).wait(self._clock.now() + PAUSE)
+            else:
+                break
+            reply = await send()
+        return reply
+
+    async def again(self, error: Lost, send: Send, by: float) -> Any:
+        """Its connection broke: on a new one, while there is time. What is only late is not asked."""
+        for _ in range(TRIES - 1):
+            if not error.broken or self._clock.now() >= by:
+                break
+            try:
+                return await self.settled(await send(), send, by)
+            except Lost as another:
+                error = another
+        raise error
+
+    def refused(self, error: Exception) -> BackendUnavailable | ConfigError:
+        """What to raise for it."""
+        if code_of(error) in TURNED:
+            self._wire.turn_away()
+        return refusal(error, self._address)
+
+    async def load(self, by: float) -> None:
+        """Bring the scripts. A server that is loading its data gets them when it is asked again."""
+        for reply in await self._wire.batch(self._loads, by):
+            if isinstance(reply, Exception) and code_of(reply) not in PASSING:
+                raise self.refused(reply)

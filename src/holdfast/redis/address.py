@@ -1,0 +1,115 @@
+"""Where a Redis server is, and how to be let in: from the URL and the options of `connect()`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import ConfigError
+from ..urls import Target
+
+if TYPE_CHECKING:
+    import ssl
+
+DEFAULT_PORT = 6379
+
+
+class Address(NamedTuple):
+    """One server. Its text has no credentials in it."""
+
+    host: str
+    port: int
+    path: str
+    """Of a unix socket; empty for TCP."""
+    db: int
+    user: str
+    password: str
+    tls: ssl.SSLContext | None
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"<Address {self}>"
+
+
+TLS_OPTIONS: dict[str, Any] = {
+    "tls_ca": None,
+    "tls_cert": None,
+    "tls_key": None,
+    "tls_context": None,
+}
+
+
+def address_of(target: Target, settings: dict[str, Any]) -> Address:
+    """`redis://[user:password@]host[:port][/db]`, `rediss://…`, `redis+unix://[user:password@]/path`."""
+    authority, slash, path = target.rest.partition("/")
+    credentials, _, place = authority.rpartition("@")
+    user, colon, password = credentials.partition(":")
+    if not colon:
+        user, password = "", user  # redis://secret@host: a password alone
+    user, password = unquote(user), unquote(password)
+    if target.scheme == "redis+unix":
+        if place or not path:
+            raise ConfigError("write redis+unix:///path/to/redis.sock, with three slashes")
+        return Address("", 0, slash + unquote(path), _db(settings["db"]), user, password, None)
+    host, port = _host(place, target.scheme)
+    db = _db(path if path else settings["db"])
+    return Address(host, port, "", db, user, password, _tls(target.scheme == "rediss", settings))
+
+
+def _host(place: str, scheme: str) -> tuple[str, int]:
+    if place.startswith("["):
+        host, closing, rest = place[1:].partition("]")
+        port = rest.removeprefix(":")
+        if not closing or (rest and not rest.startswith(":")):
+            raise ConfigError(f"the {scheme}:// URL has an unfinished IPv6 address")
+    else:
+        host, _, port = place.partition(":")
+    if not host or (port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)):
+        # Not shown: what stands here may be part of a password with an unescaped @ or /.
+        raise ConfigError(
+            f"the {scheme}:// URL needs a host, and a port between 1 and 65535 if any: "
+            f"{scheme}://host:6379/0; write @, / and : in a password as %40, %2F and %3A"
+        )
+    return unquote(host), int(port) if port else DEFAULT_PORT
+
+
+def _db(value: object) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = str(value)
+    if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and len(text) < 9):
+        raise ConfigError("the database of a redis:// URL is a number: redis://host:6379/0")
+    return int(text)
+
+
+def _tls(wanted: bool, settings: dict[str, Any]) -> ssl.SSLContext | None:
+    given = {name: settings[name] for name in TLS_OPTIONS if settings[name] is not None}
+    if not wanted:
+        if given:
+            raise ConfigError(f"{min(given)} is an option of rediss://, which uses TLS")
+        return None
+    import ssl  # slow to import, and not needed by most
+
+    context = given.pop("tls_context", None)
+    if context is not None:
+        if given or not isinstance(context, ssl.SSLContext):
+            raise ConfigError(
+                "tls_context must be an ssl.SSLContext, and excludes tls_ca and others"
+            )
+        return context
+    try:
+        made = ssl.create_default_context(cafile=given.get("tls_ca"))
+        if "tls_cert" in given:
+            made.load_cert_chain(given["tls_cert"], given.get("tls_key"))
+    except (OSError, TypeError) as error:
+        raise ConfigError(f"the TLS files given cannot be used: {error}") from None
+    return made
+
+
+def unquote(text: str) -> str:
+    if "%" not in text:
+        return text
+    from urllib.parse import unquote as decode  # slow to import, and rarely needed
+
+    return decode(text)

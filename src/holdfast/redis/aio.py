@@ -1,0 +1,300 @@
+"""The wire for asyncio: one connection, on which the commands of all tasks are pipelined.
+
+Answers come in the order of the commands, wake-ups between them. A task that is cancelled leaves its
+command where it is, so whatever is sent behind it takes effect after it. The twin is `threads`: the
+same names and meanings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..clock import Clock
+from ..errors import BackendUnavailable
+from ..model import Granted
+from .address import Address
+from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting, pack
+
+if TYPE_CHECKING:
+    from .._async.contract import Ticket
+
+NO_CHANNEL = bulk(b"")
+PATIENCE = 1.0
+"""Seconds for which an answer may be overdue before its connection is given up."""
+
+Future = asyncio.Future[Any]
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        from hiredis import PushNotification, Reader
+
+        self._wire = wire
+        self._loop = loop
+        self._now = clock.now
+        self._reader = Reader(notEnoughData=NOTHING)
+        self._push = PushNotification
+        self._pending: deque[tuple[Future, float]] = deque()
+        self._unsent: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self.channel = NO_CHANNEL
+        self.dead = False
+
+    def send(self, command: bytes, by: float) -> Future:
+        """Answered in its turn. What is sent while others wait for answers goes out together."""
+        future: Future = self._loop.create_future()
+        if self.dead or self._transport is None:
+            future.set_exception(self._wire.broken())
+            return future
+        if self._unsent:
+            self._unsent.append(command)
+        elif self._pending:
+            self._unsent.append(command)
+            self._loop.call_soon(self._flush)
+        else:
+            self._transport.write(command)
+        self._pending.append((future, by))
+        if self._timer is None or by < self._timer_due:
+            self._arm(by)
+        return future
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent and self._transport is not None and not self.dead:
+            self._transport.write(b"".join(unsent))
+
+    def abort(self) -> None:
+        """Now, whatever was still to be written."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end()
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        reader.feed(data)
+        while (reply := reader.gets()) is not NOTHING:
+            if type(reply) is self._push and reply[0] != b"subscribe":
+                if reply[0] == b"message":
+                    self._wire.woken(reply[2])
+                continue
+            if not self._pending:
+                continue  # an answer to nothing: it cannot be ours
+            future, _ = self._pending.popleft()
+            if not future.done():
+                future.set_result(reply)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if self.dead:
+            return
+        self.dead = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        pending, self._pending = self._pending, deque()
+        for future, _ in pending:
+            if not future.done():
+                future.set_exception(self._wire.broken())
+        self._wire.lost(self)
+
+    # One timer for all that waits; it is left alone while answers come.
+
+    def _arm(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self._loop.call_later(max(0.0, due - self._now()), self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._now()
+        due = None
+        for future, by in self._pending:
+            if by <= now:
+                if not future.done():
+                    future.set_exception(self._wire.late())
+            elif due is None or by < due:
+                due = by
+        if self._pending and self._pending[0][1] <= now:
+            # Its turn has not come, and all that is behind it waits too. Not for long.
+            last_chance = self._pending[0][1] + PATIENCE
+            if now >= last_chance:
+                self.abort()
+                return
+            due = last_chance if due is None else min(due, last_chance)
+        if due is not None:
+            self._arm(due)
+
+
+class Wire:
+    def __init__(self, address: Address, clock: Clock, channels: bytes) -> None:
+        self._address = address
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._channel_name = channels + os.urandom(9).hex().encode()
+        self._channel = bulk(self._channel_name)
+        self._listens = False
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._tickets: dict[str, Ticket] = {}
+        self._closed = False
+
+    async def open(self, by: float) -> None:
+        await self._connect(by)
+
+    async def call(self, command: bytes, by: float) -> Any:
+        """The server's answer, which may be an error it answered with. Raises `Lost` without one."""
+        connection = self._connection
+        if connection is None:
+            connection = await self._connect(by)
+        return await connection.send(command, by)
+
+    async def batch(self, commands: Sequence[bytes], by: float) -> list[Any]:
+        """All at once, in one round trip."""
+        connection = self._connection or await self._connect(by)
+        return await _all([connection.send(command, by) for command in commands])
+
+    async def ask(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any:
+        """Ask for a lock: `command`, the channel where the ticket will be told, `owner`.
+
+        There is no channel until one is first needed: who never waits never pays for it.
+        """
+        connection = self._connection
+        if connection is None:
+            connection = await self._connect(by)
+        if not ticket.queue:
+            return await connection.send(command + NO_CHANNEL + owner, by)
+        if connection.channel is NO_CHANNEL:
+            reply = await connection.send(command + NO_CHANNEL + owner, by)
+            if type(reply) is not list or reply[0] >= 0:
+                return reply
+            await self._subscribe(connection, by)
+        self._tickets[ticket.owner] = ticket
+        try:
+            reply = await connection.send(command + connection.channel + owner, by)
+        except BaseException:
+            self.forget(ticket.owner)
+            raise
+        if type(reply) is not list:
+            self.forget(ticket.owner)
+        return reply
+
+    async def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
+        """Until this ticket is told something, or until `until`."""
+        return await ticket.wait(self._clock, until)
+
+    def forget(self, owner: str) -> None:
+        """This owner does not wait any more."""
+        self._tickets.pop(owner, None)
+
+    def turn_away(self) -> None:
+        """This is not the server to talk to: next time a new connection may lead to another."""
+        if self._connection is not None:
+            self._connection.abort()
+
+    async def close(self) -> None:
+        self._closed = True
+        self._tickets.clear()
+        if self._connection is not None:
+            self._connection.abort()
+            await asyncio.sleep(0)  # the transport closes its socket in the loop's next turn
+
+    async def _connect(self, by: float) -> Connection:
+        try:
+            # Those who wait for another's attempt do so by their own deadline.
+            async with asyncio.timeout(max(0.0, by - self._clock.now())), self._connecting:
+                if self._closed:
+                    raise BackendUnavailable(f"this connection to {self._address} is closed")
+                if self._connection is None:
+                    self._connection = await self._greeted(by)
+                return self._connection
+        except TimeoutError:
+            raise BackendUnavailable(
+                f"cannot reach the server at {self._address}: it did not answer in time"
+            ) from None
+
+    async def _greeted(self, by: float) -> Connection:
+        connection = await self._reach()
+        try:
+            hello = [connection.send(command, by) for command in greeting(self._address)]
+            if self._listens:
+                await self._subscribe(connection, by)
+            check_greeting(await _all(hello), self._address)
+        except BaseException:
+            connection.abort()
+            raise
+        if connection.dead:
+            raise self.broken()
+        return connection
+
+    async def _reach(self) -> Connection:
+        address, loop = self._address, self._loop
+
+        def make() -> Connection:
+            return Connection(self, loop, self._clock)
+
+        try:
+            if address.path:
+                return (await loop.create_unix_connection(make, address.path))[1]
+            tls = address.tls
+            return (await loop.create_connection(make, address.host, address.port, ssl=tls))[1]
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
+
+    async def _subscribe(self, connection: Connection, by: float) -> None:
+        if connection.channel != NO_CHANNEL:
+            return
+        self._listens = True
+        reply = await connection.send(pack(b"SUBSCRIBE", self._channel_name), by)
+        if isinstance(reply, Exception):
+            raise BackendUnavailable(
+                f"the server at {self._address} does not let us listen on channels: {reply}; a user "
+                f"with an access list needs &{self._channel_name.rpartition(b':')[0].decode()}:*"
+            )
+        connection.channel = self._channel
+
+    # Called by the connection.
+
+    def woken(self, message: bytes) -> None:
+        owner, _, token = message.decode("ascii", "replace").partition(" ")
+        ticket = self._tickets.get(owner)
+        if ticket is not None and token.isdecimal():
+            ticket.tell(Granted(int(token), ticket.ttl, handed=True) if token != "0" else None)
+
+    def lost(self, connection: Connection) -> None:
+        if self._connection is connection:
+            self._connection = None
+            if not self._closed:
+                # Wake-ups may be lost meanwhile: let everybody ask, which also connects again.
+                for ticket in list(self._tickets.values()):
+                    ticket.tell()
+
+    def broken(self) -> Lost:
+        return Lost(f"the connection to the server at {self._address} broke")
+
+    def late(self) -> Late:
+        return Late(f"the server at {self._address} did not answer in time")
+
+
+async def _all(futures: list[Future]) -> list[Any]:
+    replies = await asyncio.gather(*futures, return_exceptions=True)
+    for reply in replies:
+        if isinstance(reply, Lost):
+            raise reply
+    return replies

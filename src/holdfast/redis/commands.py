@@ -1,0 +1,145 @@
+"""The commands of one connection, packed: all but the owner is kept ready for the next time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ..entries import MISSED_HEARTBEATS, Claim
+from ..model import Label
+from .answers import millis, request
+from .keys import LockKeys, Naming
+from .protocol import bulk
+from .scripts import scripts
+
+CACHED = 4096
+AUDIT_RECORDS = b"1000"
+MARKED, UNMARKED = bulk(b"60000"), bulk(b"0")
+"""Milliseconds for which a request that arrives after its owner has left is refused."""
+
+
+class Asked(Protocol):
+    """What there is to know of a ticket here."""
+
+    name: str
+    ttl: float
+    label: Label
+    weight: int
+    capacity: int
+    kind: str
+    barge: bool
+
+
+class Prepared(NamedTuple):
+    """The beginning of a request for one lock; the channel and the owner follow it."""
+
+    ttl: float
+    kind: str
+    weight: int
+    capacity: int
+    barge: bool
+    label: Label
+    command: bytes
+
+
+class Commands:
+    def __init__(self, naming: Naming, heartbeat: float, claim_window: float) -> None:
+        self.naming = naming
+        self._patience = heartbeat * MISSED_HEARTBEATS
+        self._claim_window = claim_window
+        self._scripts = scripts()
+        self._asks: dict[str, Prepared] = {}
+        self._releases: dict[str, bytes] = {}
+
+    @property
+    def loads(self) -> list[bytes]:
+        """They bring every script to the server."""
+        return [script.load for script in self._scripts.values()]
+
+    def ask(self, ticket: Asked) -> Prepared:
+        kept = self._asks.get(ticket.name)
+        if (
+            kept is None
+            or kept.ttl != ticket.ttl
+            or kept.kind != ticket.kind
+            or kept.weight != ticket.weight
+            or kept.capacity != ticket.capacity
+            or kept.barge != ticket.barge
+            or kept.label is not ticket.label
+        ):
+            kept = self._prepare(ticket)
+        return kept
+
+    def _prepare(self, ticket: Asked) -> Prepared:
+        asked = request(
+            ticket.ttl,
+            self._claim_window,
+            self._patience,
+            ticket.barge,
+            ticket.weight,
+            ticket.capacity,
+            ticket.kind,
+            ticket.label,
+        )
+        command = (
+            self._scripts["acquire"].command(3, 9)
+            + _three(self.naming.of(ticket.name))
+            + bulk(f"{ticket.weight}\x1f{ticket.capacity}\x1f{ticket.kind}".encode())
+            + bulk(b"%d" % millis(ticket.ttl))
+            + bulk(asked)
+            + bulk(b"%d" % millis(self._patience))
+        )
+        made = Prepared(
+            ticket.ttl,
+            ticket.kind,
+            ticket.weight,
+            ticket.capacity,
+            ticket.barge,
+            ticket.label,
+            command,
+        )
+        _keep(self._asks, ticket.name, made)
+        return made
+
+    def release(self, name: str, owner: str, mark: bytes) -> bytes:
+        command = self._releases.get(name)
+        if command is None:
+            command = self._scripts["release"].command(3, 5) + _three(self.naming.of(name))
+            _keep(self._releases, name, command)
+        return b"%b%b$%d\r\n%b\r\n" % (command, mark, len(owner), owner.encode())
+
+    def keep(self, claims: Sequence[Claim]) -> bytes:
+        """One command for all of them."""
+        count = len(claims)
+        times = {ttl: bulk(b"%d" % millis(ttl)) for ttl in {claim.ttl for claim in claims}}
+        lock_key = self.naming.lock_key
+        parts = [self._scripts["keep"].command(count, 3 * count)]
+        for name, _, _ in claims:
+            key = lock_key(name)
+            parts.append(b"$%d\r\n%b\r\n" % (len(key), key))
+        for _, owner, ttl in claims:
+            parts.append(b"$%d\r\n%b\r\n%b" % (len(owner), owner.encode(), times[ttl]))
+        return b"".join(parts)
+
+    def beat(self, claim: Claim) -> bytes:
+        keys = _three(self.naming.of(claim.name))
+        ttl = bulk(b"%d" % millis(claim.ttl))
+        return self._scripts["beat"].command(3, 5) + keys + ttl + bulk(claim.owner.encode())
+
+    def look(self, name: str) -> bytes:
+        return self._scripts["look"].command(3, 3) + _three(self.naming.of(name))
+
+    def force(self, name: str, actor: str) -> bytes:
+        keys = _three(self.naming.of(name)) + bulk(self.naming.audit)
+        record = bulk(f"{actor} released {name}".encode()) + bulk(AUDIT_RECORDS)
+        return self._scripts["force"].command(4, 6) + keys + record
+
+
+def _three(keys: LockKeys) -> bytes:
+    return bulk(keys.lock) + bulk(keys.queue) + bulk(keys.counter)
+
+
+def _keep(cache: dict[str, Any], name: str, command: object) -> None:
+    if len(cache) >= CACHED:
+        cache.clear()
+    cache[name] = command

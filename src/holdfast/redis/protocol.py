@@ -1,0 +1,117 @@
+"""Commands as bytes, and what a server's refusals mean. The parser is hiredis, an extra."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from ..errors import BackendUnavailable, ConfigError
+from .address import Address
+
+NOTHING: Any = ...
+"""What a reader answers when the reply is not complete."""
+CLIENT_NAME = b"holdfast"
+
+
+class Lost(BackendUnavailable):
+    """Raised when no answer came: the command may have been carried out, or may yet be.
+
+    `broken`: the connection is gone, so asking again makes sense; otherwise the time was over.
+    """
+
+    broken = True
+
+
+class Late(Lost):
+    """Raised when no answer came in time, on a connection that may still be good."""
+
+    broken = False
+
+
+def require_hiredis() -> None:
+    if find_spec("hiredis") is None:
+        raise ConfigError("redis:// needs a driver that is missing: pip install 'holdfast[redis]'")
+
+
+def bulk(data: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+def pack(*parts: bytes) -> bytes:
+    """One command."""
+    return b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%b\r\n" % (len(p), p) for p in parts])
+
+
+def greeting(address: Address) -> list[bytes]:
+    """The first commands on a connection: RESP3, which brings wake-ups beside answers; who we are."""
+    hello = [b"HELLO", b"3"]
+    if address.password or address.user:
+        hello += [b"AUTH", (address.user or "default").encode(), address.password.encode()]
+    commands = [pack(*hello, b"SETNAME", CLIENT_NAME)]
+    if address.db:
+        commands.append(pack(b"SELECT", b"%d" % address.db))
+    return commands
+
+
+def check_greeting(replies: list[Any], address: Address) -> None:
+    """Refuse a server that does not let us in, or that is too old."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            text = str(reply)
+            if text.startswith("ERR unknown command") or text.startswith("NOPROTO"):
+                raise _too_old(address, "one before 6.0")
+            raise refusal(reply, address)
+    version = replies[0].get(b"version", b"")
+    numbers = version.split(b".")
+    if len(numbers) >= 2 and all(number.isdigit() for number in numbers[:2]):
+        major, minor = int(numbers[0]), int(numbers[1])
+        if (major, minor) < (6, 2):
+            raise _too_old(address, f"version {major}.{minor}")
+
+
+def _too_old(address: Address, what: str) -> ConfigError:
+    return ConfigError(f"the server at {address} is {what}; holdfast needs Redis 6.2 or Valkey")
+
+
+_LET_IN = ("NOAUTH", "WRONGPASS", "NOPERM")
+_WORDS = {
+    "READONLY": "is a read-only replica; connect to the primary",
+    "LOADING": "is still loading its data",
+    "OOM": "is out of memory (maxmemory), so it cannot keep another lock",
+    "MISCONF": "refuses writes because it cannot save its data to disk",
+    "NOREPLICAS": "refuses writes because too few replicas are connected",
+    "MASTERDOWN": "is a replica that has lost its primary",
+    "BUSY": "is busy with somebody's long script",
+    "CLUSTERDOWN": "belongs to a cluster that is down",
+    "MOVED": "belongs to a cluster, where this lock is on another server",
+    "NOREPLICA": "has no replica",
+}
+PASSING = frozenset({"LOADING", "BUSY", "TRYAGAIN"})
+"""Refusals that end by themselves: asked again until the call's time is over."""
+TURNED = frozenset({"READONLY", "MASTERDOWN"})
+"""Refusals after which the connection is not used again: another may lead to the primary."""
+
+
+def code_of(error: Exception) -> str:
+    text = str(error)
+    if text.startswith("ERR Error running script"):
+        # Redis 6 wraps what a command inside a script was refused with.
+        text = text.partition(": -")[2] or text
+    return text.partition(" ")[0]
+
+
+def refusal(error: Exception, address: Address) -> BackendUnavailable | ConfigError:
+    """What to raise for an error that the server answered. Its text never holds our secrets."""
+    code = code_of(error)
+    text = str(error)
+    if code in _LET_IN or text.startswith("ERR AUTH") or "invalid password" in text:
+        return ConfigError(
+            f"the server at {address} does not let us in ({code}): check the user, the password and "
+            "the user's permissions"
+        )
+    if text.startswith("ERR DB index"):
+        return ConfigError(f"the server at {address} has no such database: {text}")
+    words = _WORDS.get(code)
+    if words is None:
+        return BackendUnavailable(f"the server at {address} refused: {text[:200]}")
+    return BackendUnavailable(f"the server at {address} {words}")

@@ -1,0 +1,49 @@
+"""The scripts that run inside the server, from `holdfast/scripts/redis_*.lua`."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from hashlib import sha1
+from typing import NamedTuple
+
+from .protocol import bulk, pack
+
+NAMES = ("acquire", "release", "keep", "beat", "look", "force")
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts")
+_INCLUDE = "--@include "
+
+
+class Script(NamedTuple):
+    load: bytes
+    """The command that brings it to the server."""
+    call: bytes
+    """The first two parts of the command that runs it, without the count of parts."""
+
+    def command(self, keys: int, parts: int) -> bytes:
+        """How a call of it begins, with so many keys and so many parts (keys and arguments)."""
+        return b"*%d\r\n" % (parts + 3) + self.call + bulk(b"%d" % keys)
+
+
+@cache
+def scripts() -> dict[str, Script]:
+    return {name: _script(f"redis_{name}.lua") for name in NAMES}
+
+
+def _script(file_name: str) -> Script:
+    text = "\n".join(_lines(file_name)).encode()
+    sha = sha1(text, usedforsecurity=False).hexdigest().encode()
+    return Script(pack(b"SCRIPT", b"LOAD", text), bulk(b"EVALSHA") + bulk(sha))
+
+
+def _lines(file_name: str) -> list[str]:
+    """Without comments: they would be kept in the server's memory."""
+    lines: list[str] = []
+    with open(os.path.join(_FOLDER, file_name), encoding="utf-8") as file:
+        text = file.read()
+    for line in text.splitlines():
+        if line.startswith(_INCLUDE):
+            lines += _lines(line.removeprefix(_INCLUDE).strip())
+        elif line.strip() and not line.lstrip().startswith("--"):
+            lines.append(line)
+    return lines

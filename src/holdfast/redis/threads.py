@@ -1,0 +1,217 @@
+"""The wire for blocking code: a connection for each thread that is calling, kept for the next.
+
+A thread that waits for a lock keeps the connection on which it was put into the queue, and reads its
+own wake-up from it: no other thread stands between. The twin is `aio`: the same names and meanings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from ..clock import Clock
+from ..errors import BackendUnavailable, LockError
+from ..model import Granted
+from .address import Address
+from .connection import Connection
+from .protocol import bulk, pack
+
+if TYPE_CHECKING:
+    from .._sync.contract import Ticket
+
+NO_CHANNEL = bulk(b"")
+KEPT_IDLE = 32
+"""Connections kept for the next caller."""
+SUSPECT_AFTER = 0.5
+"""Seconds unused after which a connection is looked at before it is trusted."""
+PAUSE = 0.5
+"""Seconds between attempts to hear again, while the server is gone."""
+
+
+class Ear:
+    """A waiting ticket, and the connection on which it will be told."""
+
+    __slots__ = ("bell", "connection", "dropped", "listening", "ticket")
+
+    def __init__(self, ticket: Ticket, connection: Connection) -> None:
+        self.ticket = ticket
+        self.connection = connection
+        self.bell = connection.bell
+        """It stays the same when the connection is replaced."""
+        self.listening = False
+        self.dropped = False
+
+
+class Wire:
+    def __init__(self, address: Address, clock: Clock, channels: bytes) -> None:
+        self._address = address
+        self._clock = clock
+        self._channels = channels
+        self._idle: list[Connection] = []
+        self._ears: dict[str, Ear] = {}
+        self._mutex = Lock()
+        self._closed = False
+
+    def open(self, by: float) -> None:
+        self._give(self._take(by))
+
+    def call(self, command: bytes, by: float) -> Any:
+        """The server's answer, which may be an error it answered with. Raises `Lost` without one."""
+        connection = self._take(by)
+        try:
+            reply = connection.call(command, by)
+        except BaseException:
+            connection.close()
+            raise
+        self._give(connection)
+        return reply
+
+    def batch(self, commands: Sequence[bytes], by: float) -> list[Any]:
+        """All at once, in one round trip."""
+        connection = self._take(by)
+        try:
+            replies = connection.batch(commands, by)
+        except BaseException:
+            connection.close()
+            raise
+        self._give(connection)
+        return replies
+
+    def ask(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any:
+        """Ask for a lock: `command`, the channel where the ticket will be told, `owner`.
+
+        A connection has no channel until it first needs one: who never waits never pays for it.
+        """
+        connection = self._take(by)
+        try:
+            queue = ticket.queue
+            channel = connection.channel if queue else NO_CHANNEL
+            reply = connection.call(command + channel + owner, by)
+            if queue and type(reply) is list and reply[0] < 0:
+                self._subscribe(connection, by)
+                reply = connection.call(command + connection.channel + owner, by)
+        except BaseException:
+            connection.close()
+            raise
+        if type(reply) is list and reply[0] == 0:
+            ear = Ear(ticket, connection)
+            with self._mutex:
+                old = self._ears.pop(ticket.owner, None)
+                self._ears[ticket.owner] = ear
+            if old is not None:
+                self._give(old.connection)
+            ticket.attach(ear.bell)
+        else:
+            self._give(connection)
+        return reply
+
+    def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
+        """Until this ticket is told something, or until `until`."""
+        with self._mutex:
+            ear = self._ears.get(ticket.owner)
+            if ear is not None:
+                ear.listening = True
+        if ear is None:
+            return ticket.wait(self._clock, until)
+        try:
+            if ear.connection.dead:
+                self._mend(ear, until)
+                return None
+            return ear.connection.listen(ticket, until)
+        finally:
+            with self._mutex:
+                ear.listening = False
+                dropped = ear.dropped
+            if dropped:
+                self._give(ear.connection)
+
+    def forget(self, owner: str) -> None:
+        """This owner does not wait any more."""
+        if owner not in self._ears:
+            return
+        with self._mutex:
+            ear = self._ears.pop(owner, None)
+            if ear is None:
+                return
+            listening = ear.listening
+            ear.dropped = True
+        ear.ticket.attach(None)
+        if listening:
+            ear.bell.set()  # it gives the connection back itself
+        else:
+            self._give(ear.connection)
+
+    def turn_away(self) -> None:
+        """This is not the server to talk to: next time a new connection may lead to another."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def close(self) -> None:
+        with self._mutex:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            owners = list(self._ears)
+        for owner in owners:
+            self.forget(owner)
+        for connection in idle:
+            connection.close()
+
+    def _take(self, by: float) -> Connection:
+        if self._closed:
+            raise BackendUnavailable(f"this connection to {self._address} is closed")
+        now = self._clock.now()
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return Connection(self._address, self._clock, by)
+            if now - connection.used < SUSPECT_AFTER or connection.is_alive():
+                return connection
+            connection.close()
+
+    def _give(self, connection: Connection) -> None:
+        connection.used = self._clock.now()
+        if connection.dead or self._closed or len(self._idle) >= KEPT_IDLE:
+            connection.close()
+        else:
+            self._idle.append(connection)
+            if self._closed:  # meanwhile
+                connection.close()
+
+    def _subscribe(self, connection: Connection, by: float, name: bytes = b"") -> None:
+        if connection.channel != NO_CHANNEL:
+            return
+        name = name or self._channels + os.urandom(9).hex().encode()
+        reply = connection.call(pack(b"SUBSCRIBE", name), by)
+        if isinstance(reply, Exception):
+            raise BackendUnavailable(
+                f"the server at {self._address} does not let us listen on channels: {reply}; a user "
+                f"with an access list needs &{self._channels.decode()}*"
+            )
+        connection.listens_on(name)
+
+    def _mend(self, ear: Ear, until: float | None) -> None:
+        """Hear again, on a new connection and the same channel; who comes back has to ask."""
+        while not ear.dropped:
+            now = self._clock.now()
+            limit = now + PAUSE if until is None else min(now + PAUSE, until)
+            if now >= limit:
+                return
+            old = ear.connection
+            try:
+                fresh = Connection(self._address, self._clock, limit)
+                try:
+                    self._subscribe(fresh, limit, old.channel_name)
+                except BaseException:
+                    fresh.close()
+                    raise
+            except (LockError, OSError):
+                if ear.bell.sleep(max(0.0, limit - self._clock.now())):
+                    return
+                continue
+            fresh.take_bell(old)
+            ear.connection = fresh
+            return

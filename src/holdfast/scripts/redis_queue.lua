@@ -1,0 +1,189 @@
+-- The rules of the queue, included by the scripts that change it: the twin of `holdfast.ledger`.
+--
+-- Needs the locals K, Q, C of the including script:
+--   K  the lock key: an ordinary string with a TTL, which any client can see and respect
+--   Q  the queue, a list of owners in the order of their arrival; its name ends in ":q"
+--   C  the counter of tokens
+-- Made from Q, so that all of them are in one slot of a cluster:
+--   ...:w:OWNER  a waiter, with the time that it lives without a heartbeat as its TTL; or "x", the
+--                tombstone of an owner that left before its request arrived
+--   ...:h, ...:e the holders of a lock with a capacity above 1: what they are, and when each one ends
+--
+-- What K says is the truth. It holds one of
+--   hf1 US owner US token US since US request     one holder has all of it
+--   hf1 US US capacity US kind                    several share it, see ...:h and ...:e
+--   anything else                                 somebody who is not Holdfast holds it
+-- where US is the byte 31, which no name, owner or label can have, and a request is
+--   weight US capacity US kind US ttl US claim US patience US barge US label    (times in ms)
+-- A waiter is: since US channel US request. A sharing holder is: token US since US request.
+
+local call, fmt, match, sub = redis.call, string.format, string.match, string.sub
+local base = sub(Q, 1, -3)
+local H, E = base .. ':h', base .. ':e'
+local FOREVER = 3600000
+local WAITER = '^(%d+)\031([^\031]*)\031((%d+)\031(%d+)\031([^\031]*)\031(%d+)\031(%d+)\031(%d+)\031(%d)\031.*)$'
+
+local v = call('GET', K) -- what K says now; kept up to date below
+local usage              -- the weight in use, where several share it; nil until it was looked up
+
+local function waiter_key(owner) return base .. ':w:' .. owner end
+local function has(owner) return v and sub(v, 1, 5 + #owner) == 'hf1\031' .. owner .. '\031' end
+local function shared() return v and sub(v, 1, 5) == 'hf1\031\031' end
+local function foreign() return v and sub(v, 1, 4) ~= 'hf1\031' end
+
+local micros_now
+local function micros()
+  if not micros_now then
+    local time = call('TIME')
+    micros_now = time[1] * 1000000 + time[2]
+  end
+  return micros_now
+end
+
+local function millis() return math.floor(micros() / 1000) end
+
+-- Above every token of this counter, and above the clock, so that it rises even if the data is lost.
+local function mint()
+  local token = micros()
+  local last = tonumber(call('SET', C, fmt('%.0f', token), 'GET') or 0) or 0
+  if last >= token then
+    token = last + 1
+    call('SET', C, fmt('%.0f', token))
+  end
+  return token
+end
+
+local function read(text)
+  local since, channel, request, weight, capacity, kind, ttl, claim, patience, barge = match(text, WAITER)
+  if not since then return nil end
+  return {
+    since = since, channel = channel, request = request, ttl = tonumber(ttl), claim = tonumber(claim),
+    patience = tonumber(patience), barge = barge == '1', weight = tonumber(weight),
+    capacity = tonumber(capacity), kind = kind,
+  }
+end
+
+local function read_holder(text) return read('0\031\031' .. match(text, '^%d+\031%d+\031(.*)$')) end
+
+-- A lock that several share: the keys last as long as the last of its holders.
+local function cover()
+  local last = call('ZREVRANGE', E, 0, 0, 'WITHSCORES')[2]
+  if last then
+    for _, key in ipairs({ K, H, E }) do call('PEXPIREAT', key, last) end
+  else
+    call('DEL', K, H, E)
+    v = false
+  end
+end
+
+local function drop(owner)
+  local text = call('HGET', H, owner)
+  local weight = text and read_holder(text).weight or 0
+  call('HDEL', H, owner)
+  call('ZREM', E, owner)
+  call('HINCRBY', H, '', -weight)
+  usage = usage - weight
+end
+
+-- Remove those whose time is over, and learn how much is in use.
+local function weigh()
+  if not shared() then
+    usage = 0
+    if not v then call('DEL', H, E) end
+    return
+  end
+  usage = tonumber(call('HGET', H, '') or 0)
+  local over = call('ZRANGEBYSCORE', E, '-inf', millis())
+  for _, owner in ipairs(over) do drop(owner) end
+  if #over > 0 then cover() end
+end
+
+local function room(request)
+  if request.capacity == 1 then return not v end
+  if not usage then weigh() end
+  return (not v or shared()) and usage + request.weight <= request.capacity
+end
+
+-- The one place where somebody becomes a holder.
+local function take(owner, request, ms, token)
+  token = token or mint()
+  local text = fmt('%.0f', token) .. '\031' .. fmt('%.0f', micros()) .. '\031' .. request.request
+  if request.capacity == 1 then
+    v = 'hf1\031' .. owner .. '\031' .. text
+    call('SET', K, v, 'PX', ms)
+  else
+    call('HSET', H, owner, text)
+    call('HINCRBY', H, '', request.weight)
+    call('ZADD', E, millis() + ms + 1, owner)
+    usage = usage + request.weight
+    if not v then
+      v = 'hf1\031\031' .. request.capacity .. '\031' .. request.kind
+      call('SET', K, v)
+    end
+    cover()
+  end
+  return token
+end
+
+-- Never shortens. Answers the token, or nil if this owner does not hold it.
+local function extend(owner, ms)
+  if has(owner) then
+    if call('PTTL', K) < ms then call('PEXPIRE', K, ms) end
+    return tonumber(match(v, '^hf1\031[^\031]*\031(%d+)'))
+  end
+  if shared() then
+    if not usage then weigh() end
+    local text = call('HGET', H, owner)
+    if text then
+      local ends = millis() + ms + 1
+      if ends > tonumber(call('ZSCORE', E, owner)) then
+        call('ZADD', E, ends, owner)
+        cover()
+      end
+      return tonumber(match(text, '^%d+'))
+    end
+  end
+end
+
+-- Admit whoever is next, pass over the dead; answers the first who still waits. `asking` is here to
+-- hear the answer, so it gets its whole TTL. Another is told by a message to its own connection, and
+-- if nobody hears that (0 receivers), its connection is gone and it is passed over at once.
+local function settle(asking)
+  while true do
+    local owner = call('LINDEX', Q, 0)
+    if not owner then return nil end
+    local key = waiter_key(owner)
+    local text = call('GET', key)
+    local waiter = text and read(text)
+    if not waiter then
+      call('LPOP', Q)
+    elseif not room(waiter) then
+      return waiter
+    elseif waiter.barge and owner ~= asking then
+      if call('PUBLISH', waiter.channel, owner .. ' 0') > 0 then return waiter end
+      call('LPOP', Q)
+      call('DEL', key)
+    else
+      call('LPOP', Q)
+      call('DEL', key)
+      if owner == asking then
+        take(owner, waiter, waiter.ttl)
+      else
+        local token = mint()
+        if call('PUBLISH', waiter.channel, owner .. ' ' .. fmt('%.0f', token)) > 0 then
+          take(owner, waiter, math.min(waiter.claim, waiter.ttl), token)
+        end
+      end
+    end
+  end
+end
+
+-- For how long the present holders may hold it, in ms.
+local function remaining()
+  if not v then return 0 end
+  if shared() then
+    return math.max(0, (tonumber(call('ZREVRANGE', E, 0, 0, 'WITHSCORES')[2]) or 0) - millis())
+  end
+  local left = call('PTTL', K)
+  return left < 0 and FOREVER or left
+end

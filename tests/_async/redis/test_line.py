@@ -1,0 +1,166 @@
+"""Answers that come late, are lost or cut in half, connections reset under a script: by a proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import aio as holdfast
+from holdfast._async import session
+from servers.proxy import Proxy
+from servers.redis import RedisServer
+from stores import redis_server
+from worlds.aio import Job, eventually
+
+
+@pytest.fixture
+def server() -> RedisServer:
+    made = redis_server()
+    made("FLUSHALL")
+    return made
+
+
+@pytest.fixture
+def proxy(server: RedisServer) -> Iterator[Proxy]:
+    made = Proxy(server.port)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "IO_LIMIT", 0.3)
+
+
+async def test_the_lease_is_counted_from_the_sending(server: RedisServer, proxy: Proxy) -> None:
+    async with holdfast.connect(proxy.url) as locks:
+        await (await locks.lock("x").acquire()).release()
+        proxy.delay = 0.2
+        lease = await locks.lock("x", ttl=1.0, renew=False).acquire()
+        assert lease.remaining() < 0.8
+        proxy.delay = 0.0
+
+
+async def test_a_grant_whose_answer_never_comes_leaves_no_ghost(
+    server: RedisServer, proxy: Proxy, impatient: None
+) -> None:
+    async with holdfast.connect(server.url) as others, holdfast.connect(proxy.url) as locks:
+        await (await locks.lock("x").acquire()).release()
+        proxy.swallow = True
+        with pytest.raises(holdfast.BackendUnavailable, match="in time"):
+            await locks.lock("x").acquire()
+        proxy.swallow = False
+
+        async def free() -> bool:
+            return not (await others.inspect("x")).held
+
+        await eventually(free)
+        assert await others.lock("x").try_acquire() is not None
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5])
+async def test_an_answer_cut_in_half_is_asked_for_again(
+    server: RedisServer, proxy: Proxy, cut: int
+) -> None:
+    async with holdfast.connect(proxy.url) as locks, holdfast.connect(server.url) as others:
+        await (await locks.lock("x").acquire()).release()
+        proxy.cut_once = cut
+        lease = await locks.lock("x").acquire()
+        state = await others.inspect("x")
+        assert [(h.owner, h.token) for h in state.holders] == [(lease.owner, lease.token)]
+        proxy.cut_once = cut
+        assert await lease.release() is True
+        assert not (await others.inspect("x")).held
+
+
+async def test_a_connection_reset_under_a_script_is_asked_again(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with holdfast.connect(proxy.url) as locks, holdfast.connect(server.url) as others:
+        await (await locks.lock("x").acquire()).release()
+        proxy.reset_once = True
+        lease = await locks.lock("x").acquire()
+        assert (await others.inspect("x")).token == lease.token
+        proxy.reset_once = True
+        await lease.renew()
+        assert lease.held
+        proxy.reset_once = True
+        assert await lease.release() is True
+        proxy.reset_once = True
+        assert (await locks.inspect("x")).holders == ()
+
+
+async def test_a_request_that_arrives_after_its_owner_has_left_is_refused(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with holdfast.connect(proxy.url) as locks, holdfast.connect(server.url) as others:
+        await (await locks.lock("x").acquire()).release()
+        proxy.keep_once = True
+        lease = await locks.lock("x").acquire()  # asked again, on another connection
+        assert await lease.release() is True
+        proxy.let_go()
+        assert not (await others.inspect("x")).held
+        assert await others.lock("x").try_acquire() is not None
+
+
+async def test_a_try_that_arrives_after_it_was_answered_busy_is_refused(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with holdfast.connect(proxy.url) as locks, holdfast.connect(server.url) as others:
+        held = await others.lock("x").acquire()
+        assert await locks.lock("x").try_acquire() is None
+        proxy.keep_once = True
+        assert await locks.lock("x").try_acquire() is None  # asked again, on another connection
+        assert await held.release() is True
+        proxy.let_go()
+        assert not (await others.inspect("x")).held
+
+
+async def test_a_waiter_whose_connection_is_reset_goes_on_waiting(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with (
+        holdfast.connect(server.url) as others,
+        holdfast.connect(proxy.url, heartbeat=0.2) as locks,
+    ):
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+
+        async def waits() -> bool:
+            return len((await others.inspect("x")).waiters) == 1
+
+        for _ in range(3):
+            await eventually(waits)
+            proxy.hang_up()
+        await eventually(waits)
+        await lease.release()
+        assert (await waiter.result()).token > lease.token
+
+
+async def test_a_waiter_is_woken_on_the_connection_that_replaced_another(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    # No heartbeat falls into this test: only the wake-up can tell it.
+    async with (
+        holdfast.connect(server.url) as others,
+        holdfast.connect(proxy.url, heartbeat=60.0) as locks,
+    ):
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+
+        def listeners() -> set[bytes]:
+            lines = server("CLIENT", "LIST", "TYPE", "pubsub").splitlines()
+            return {line.split()[0] for line in lines}
+
+        async def waits() -> bool:
+            return len((await others.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        before = listeners()
+        assert len(before) == 1
+        proxy.hang_up()
+        await eventually(lambda: listeners() and not listeners() & before)
+        assert await waits()
+        await lease.release()
+        assert (await waiter.result()).token > lease.token

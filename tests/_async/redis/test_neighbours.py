@@ -1,0 +1,157 @@
+"""Plain clients of other languages on the same keys; what is left on the server; odd options."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from holdfast import aio as holdfast
+from servers.redis import RedisServer
+from stores import redis_server
+from worlds.aio import Job, eventually
+
+COMPARE_AND_DELETE = (
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+)
+
+
+@pytest.fixture
+def server() -> RedisServer:
+    made = redis_server()
+    made("FLUSHALL")
+    return made
+
+
+async def test_ours_holds_others_off_and_they_cannot_free_it(server: RedisServer) -> None:
+    async with holdfast.connect(server.url, namespace="shop") as locks:
+        lease = await locks.lock("x", ttl=20.0).acquire()
+        assert server("TYPE", "shop:{x}") == b"string"
+        assert 15_000 < server("PTTL", "shop:{x}") <= 20_000
+        assert server("SET", "shop:{x}", "theirs", "NX", "PX", 1000) is None
+        assert server("EVAL", COMPARE_AND_DELETE, 1, "shop:{x}", "theirs") == 0
+        await lease.renew()
+        permit = await locks.semaphore("pool", permits=2).acquire()
+        assert server("SET", "shop:{pool}", "theirs", "NX", "PX", 1000) is None
+        assert permit.held
+
+
+async def test_theirs_holds_us_off_until_it_ends(server: RedisServer) -> None:
+    async with holdfast.connect(server.url, heartbeat=0.1) as locks:
+        assert server("SET", "holdfast:{x}", "theirs", "NX", "PX", 60_000) == b"OK"
+        for lock in (locks.lock("x"), locks.semaphore("x", permits=2), locks.lock("x", fair=False)):
+            assert await lock.try_acquire() is None
+        state = await locks.inspect("x")
+        assert state.held
+        assert "theirs" not in str(state)  # it is a secret of theirs
+        waiter = Job(locks.lock("x").acquire)
+
+        async def waits() -> bool:
+            return len((await locks.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        with pytest.raises(holdfast.ConfigError, match="in use as a lock"):
+            await locks.semaphore("x", permits=2).try_acquire()
+        assert server("EVAL", COMPARE_AND_DELETE, 1, "holdfast:{x}", "theirs") == 1
+        # Their release wakes nobody; the heartbeat notices.
+        assert (await waiter.result()).held
+
+
+async def test_a_lock_that_they_deleted_is_lost_and_not_re_created(server: RedisServer) -> None:
+    async with holdfast.connect(server.url) as locks:
+        lease = await locks.lock("x").acquire()
+        permit = await locks.semaphore("pool", permits=2).acquire()
+        server("DEL", "holdfast:{x}", "holdfast:{pool}")
+        for one in (lease, permit):
+            with pytest.raises(holdfast.LeaseLost):
+                await one.renew()
+        assert await locks.list() == []
+        assert (await locks.semaphore("pool", permits=2).acquire()).token > permit.token
+
+
+async def test_the_name_of_the_lock_key_can_be_chosen(server: RedisServer) -> None:
+    async with holdfast.connect(server.url, key="lock:*") as locks:
+        server("SET", "lock:theirs", "x", "PX", 60_000)
+        assert await locks.lock("theirs").try_acquire() is None
+        lease = await locks.lock("job:7").acquire()
+        assert server("PTTL", "lock:job:7") > 0
+        waiter = Job(locks.lock("job:7").acquire)
+
+        async def waits() -> bool:
+            return len((await locks.inspect("job:7")).waiters) == 1
+
+        await eventually(waits)
+        assert [state.name for state in await locks.list()] == ["job:7", "theirs"]
+        await lease.release()
+        assert (await waiter.result()).held
+    for bad in ("lock", "lock:*:*", "{lock}:*", 7):
+        with pytest.raises(holdfast.ConfigError, match="key"):
+            holdfast.connect(server.url, key=bad)
+
+
+async def test_namespaces_with_braces_do_not_meet(server: RedisServer) -> None:
+    async with (
+        holdfast.connect(server.url, namespace="a") as first,
+        holdfast.connect(server.url, namespace="a:{b") as second,
+    ):
+        await first.lock("b:{c").acquire()
+        assert await second.lock("c").try_acquire() is not None
+        assert [state.name for state in await second.list()] == ["c"]
+
+
+async def test_any_number_of_names_leaves_a_bounded_number_of_keys(server: RedisServer) -> None:
+    async with holdfast.connect(server.url) as locks:
+        for number in range(2000):
+            await (await locks.lock(f"order:{number}").acquire()).release()
+        assert server("DBSIZE") <= 256
+        lease = await locks.semaphore("pool", permits=3).acquire()
+        assert await locks.lock("order:1").try_acquire(timeout=0.0) is not None
+        await lease.release()
+        left = {key.decode() for key in server("KEYS", "*")}
+        assert {key for key in left if ":token:" not in key} == {"holdfast:{order:1}"}
+
+
+async def test_a_forced_release_is_audited(server: RedisServer) -> None:
+    async with holdfast.connect(server.url, label="ops") as locks:
+        await locks.lock("x").acquire()
+        await locks.force_release("x")
+        (record,) = server("LRANGE", "holdfast:audit", 0, -1)
+        assert b"ops" in record
+        assert record.endswith(b"released x")
+
+
+async def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hiredis", None)
+    monkeypatch.setattr("holdfast.redis.protocol.find_spec", lambda name: None)
+    with pytest.raises(holdfast.ConfigError, match=r"pip install 'holdfast\[redis\]'"):
+        holdfast.connect("redis://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://",
+        "redis://:0",
+        "redis://host:port",
+        "redis://host:99999",
+        "redis://host/notanumber",
+        "redis://host/0/1",
+        "redis://u:s3cret@",
+        "redis://u:s3/cret@host",
+        "redis+unix://host/path",
+        "redis://[::1",
+        "redis://host?tls_ca=x",
+        "redis://host?nonsense=1",
+    ],
+)
+async def test_a_bad_url_is_refused_without_showing_a_secret(url: str) -> None:
+    with pytest.raises(holdfast.ConfigError) as raised:
+        holdfast.connect(url)
+    assert "s3" not in str(raised.value)
+    assert "cret" not in str(raised.value)
+
+
+async def test_an_unreachable_server_is_said_to_be() -> None:
+    with pytest.raises(holdfast.BackendUnavailable, match="cannot reach the server"):
+        async with holdfast.connect("redis://user:s3cret@127.0.0.1:1/0"):
+            pass

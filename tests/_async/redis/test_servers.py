@@ -1,0 +1,295 @@
+"""A server that restarts, stands still, forgets, refuses: on real servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import aio as holdfast
+from holdfast._async import session
+from servers.redis import RedisServer
+from worlds.aio import Job, eventually
+
+GROUPS = ("string", "list", "hash", "sortedset", "keyspace", "scripting", "pubsub", "connection")
+NEEDED = (*[f"+@{group}" for group in GROUPS], "+time")
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    made = RedisServer()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def durable() -> Iterator[RedisServer]:
+    made = RedisServer(*DURABLE)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "IO_LIMIT", 0.4)
+
+
+async def waits(locks: holdfast.Locks, number: int = 1) -> None:
+    async def there() -> bool:
+        return len((await locks.inspect("x")).waiters) == number
+
+    await eventually(there)
+
+
+async def test_scripts_that_the_server_forgot_are_brought_again(server: RedisServer) -> None:
+    async with holdfast.connect(server.url) as locks:
+        server("SCRIPT", "FLUSH")
+        lease = await locks.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(locks)
+        server("SCRIPT", "FLUSH")
+        await lease.renew()
+        server("SCRIPT", "FLUSH")
+        assert (await locks.inspect("x")).held
+        server("SCRIPT", "FLUSH")
+        assert await lease.release() is True
+        second = await waiter.result()
+        server("SCRIPT", "FLUSH")
+        assert await locks.force_release("x") is True
+        assert second.token > lease.token
+
+
+async def test_a_restart_without_data_ends_the_lease_and_tokens_go_on(server: RedisServer) -> None:
+    async with holdfast.connect(server.url) as locks:
+        lease = await locks.lock("x", ttl=1.5).acquire()
+        server.kill()
+        server.start()
+        assert await lease.wait_lost(timeout=10.0) is True
+        with pytest.raises(holdfast.LeaseLost):
+            lease.ensure()
+        second = await locks.lock("x").acquire(timeout=5.0)
+        assert second.token > lease.token
+
+
+async def test_a_lease_outlives_a_restart_with_data(durable: RedisServer) -> None:
+    async with holdfast.connect(durable.url) as locks:
+        lease = await locks.lock("x", ttl=20.0).acquire()
+        durable.kill()
+        durable.start()
+        await lease.renew()
+        assert lease.held
+        assert await lease.release() is True
+
+
+async def test_a_release_after_a_restart_without_data_says_that_it_had_ended(
+    server: RedisServer,
+) -> None:
+    async with holdfast.connect(server.url) as locks:
+        lease = await locks.lock("x", ttl=60.0).acquire()
+        server.kill()
+        server.start()
+
+        # What was sent on the broken connection is in doubt; what is sent later is not.
+        async def noticed() -> bool:
+            try:
+                await locks.inspect("x")
+            except holdfast.BackendUnavailable:
+                return False
+            return True
+
+        await eventually(noticed)
+        assert await lease.release() is False
+
+
+async def test_waiters_outlive_a_restart_without_data(server: RedisServer) -> None:
+    async with holdfast.connect(server.url, heartbeat=0.1) as locks:
+        lease = await locks.lock("x").acquire()
+        waiters = [Job(locks.lock("x").acquire) for _ in range(3)]
+        await waits(locks, 3)
+        server.kill()
+        server.start()
+        tokens = [lease.token]
+        for _ in waiters:
+            await eventually(lambda: any(job.done() for job in waiters))
+            (done,) = [job for job in waiters if job.done()]
+            waiters.remove(done)
+            granted = await done.result()
+            tokens.append(granted.token)
+            await granted.release()
+        assert tokens == sorted(tokens)
+
+
+async def test_waiters_outlive_a_restart_with_data(durable: RedisServer) -> None:
+    async with holdfast.connect(durable.url, heartbeat=0.2) as locks:
+        lease = await locks.lock("x", ttl=60.0).acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(locks)
+        durable.kill()
+        durable.start()
+        await waits(locks)
+        assert not waiter.done()
+        assert await lease.release() is True
+        assert (await waiter.result()).token > lease.token
+
+
+async def test_a_server_that_stands_still_is_not_waited_for_past_the_deadline(
+    server: RedisServer, impatient: None
+) -> None:
+    async with holdfast.connect(server.url) as locks:
+        await (await locks.lock("x").acquire()).release()
+        server.pause()
+        try:
+            began = time.monotonic()
+            with pytest.raises(holdfast.BackendUnavailable, match="in time"):
+                await locks.lock("x").acquire()
+            # The request and its clean-up, each by its own deadline.
+            assert time.monotonic() - began < 3.0
+        finally:
+            server.resume()
+
+        # The request was carried out after all, and its clean-up too, or its tombstone.
+        async def free() -> bool:
+            return not (await locks.inspect("x")).held
+
+        await eventually(free)
+        assert await locks.lock("x").try_acquire(timeout=5.0) is not None
+
+
+async def test_a_holder_is_told_while_the_server_stands_still(
+    server: RedisServer, impatient: None
+) -> None:
+    async with holdfast.connect(server.url) as locks:
+        lease = await locks.lock("x", ttl=0.6).acquire()
+        lost: list[object] = []
+        lease.on_lost(lost.append)
+        server.pause()
+        try:
+            await eventually(lambda: lost)
+            assert not lease.held
+        finally:
+            server.resume()
+
+
+async def test_a_replica_is_refused_in_words_until_it_is_the_primary(server: RedisServer) -> None:
+    async with holdfast.connect(server.url) as locks:
+        lease = await locks.lock("held", ttl=60.0).acquire()
+        server("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(holdfast.BackendUnavailable, match="read-only replica"):
+            await locks.lock("x").acquire()
+        with pytest.raises(holdfast.BackendUnavailable, match="read-only replica"):
+            await lease.release()
+        server("REPLICAOF", "NO", "ONE")
+        assert await lease.release() is True
+        assert await locks.lock("x").try_acquire() is not None
+
+
+async def test_a_loading_server_is_waited_for(durable: RedisServer) -> None:
+    for number in range(40):
+        durable("SET", f"filler:{number}", "x" * 100)
+    async with holdfast.connect(durable.url) as locks:
+        lease = await locks.lock("held", ttl=60.0).acquire()
+        durable.kill()
+        slow = ("--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024")
+        durable.options = (*DURABLE, *slow)
+        durable.start(wait="LOADING")
+        second = await locks.lock("x").acquire()
+        assert second.token > lease.token
+        assert await lease.release() is True
+
+
+async def test_a_server_out_of_memory_refuses_in_words_and_keeps_what_is_held(
+    server: RedisServer,
+) -> None:
+    async with holdfast.connect(server.url) as locks:
+        lease = await locks.lock("x").acquire()
+        server("CONFIG", "SET", "maxmemory", "1")
+        with pytest.raises(holdfast.BackendUnavailable, match="out of memory"):
+            await locks.lock("y").acquire()
+        await lease.renew()
+        assert await lease.release() is True
+        server("CONFIG", "SET", "maxmemory", "0")
+        assert await locks.lock("y").try_acquire() is not None
+
+
+async def test_a_release_out_of_memory_still_hands_on(server: RedisServer) -> None:
+    async with holdfast.connect(server.url) as locks:
+        lease = await locks.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(locks)
+        server("CONFIG", "SET", "maxmemory", "1")
+        assert await lease.release() is True
+        assert (await waiter.result()).token > lease.token
+        server("CONFIG", "SET", "maxmemory", "0")
+
+
+async def test_tokens_rise_across_flushall(server: RedisServer) -> None:
+    async with holdfast.connect(server.url) as locks:
+        lease = await locks.lock("x").acquire()
+        server("FLUSHALL")
+        with pytest.raises(holdfast.LeaseLost):
+            await lease.renew()
+        assert (await locks.lock("x").acquire()).token > lease.token
+
+
+async def test_tokens_rise_while_the_stored_one_is_ahead_of_the_clock(server: RedisServer) -> None:
+    async with holdfast.connect(server.url) as locks:
+        first = await locks.lock("x").acquire()
+        await first.release()
+        (counter,) = server("KEYS", "holdfast:token:*")
+        ahead = first.token + 3_600_000_000
+        server("SET", counter, ahead)
+        tokens = []
+        for _ in range(3):
+            lease = await locks.lock("x").acquire()
+            tokens.append(lease.token)
+            await lease.release()
+        assert tokens == [ahead + 1, ahead + 2, ahead + 3]
+
+
+@pytest.mark.parametrize("kind", ["normal", "pubsub"])
+async def test_a_killed_connection_does_not_end_a_wait(server: RedisServer, kind: str) -> None:
+    async with (
+        holdfast.connect(server.url, heartbeat=0.2) as locks,
+        holdfast.connect(server.url) as others,
+    ):
+        lease = await others.lock("x", ttl=60.0).acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        server("CLIENT", "KILL", "TYPE", kind)
+        await waits(others)
+        assert await lease.release() is True
+        assert (await waiter.result()).token > lease.token
+
+
+async def test_a_server_that_is_gone_is_said_to_be_and_used_when_it_is_back(
+    server: RedisServer,
+) -> None:
+    async with holdfast.connect(server.url) as locks:
+        await (await locks.lock("x").acquire()).release()
+        server.kill()
+        with pytest.raises(holdfast.BackendUnavailable, match="cannot reach"):
+            await locks.lock("x").acquire()
+        server.start()
+        assert await locks.lock("x").try_acquire() is not None
+
+
+async def test_nobody_is_let_in_without_the_password_and_it_is_never_shown() -> None:
+    server = RedisServer()
+    try:
+        server("ACL", "SETUSER", "app", "on", ">s3cr:t/@", "~holdfast:*", "&holdfast:*", *NEEDED)
+        good = f"redis://app:s3cr%3At%2F%40@127.0.0.1:{server.port}/0"
+        async with holdfast.connect(good) as locks:
+            assert "s3cr" not in repr(locks) + locks.url
+            lease = await locks.lock("x").acquire()
+            waiter = Job(locks.lock("x").acquire)
+            await waits(locks)
+            await lease.release()
+            await (await waiter.result()).release()
+        with pytest.raises(holdfast.ConfigError, match="does not let us in") as raised:
+            await holdfast.connect(good.replace("s3cr", "wr0ng")).lock("x").acquire()
+        assert "wr0ng" not in str(raised.value)
+        assert "s3cr" not in str(raised.value)
+    finally:
+        server.stop()

@@ -1,0 +1,79 @@
+"""TLS, unix sockets, databases, a password alone."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import aio as holdfast
+from servers.redis import RedisServer, free_port
+from worlds.aio import Job, eventually
+
+
+async def used(url: str, **options: Any) -> None:
+    """A grant, a wait, a hand-over and a renewal."""
+    async with holdfast.connect(url, **options) as locks:
+        lease = await locks.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+
+        async def waits() -> bool:
+            return len((await locks.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        await lease.renew()
+        await lease.release()
+        second = await waiter.result()
+        assert second.token > lease.token
+        assert await second.release() is True
+
+
+def certificate(folder: Path) -> tuple[str, str]:
+    assert shutil.which("openssl"), "this test needs openssl: apt-get install openssl"
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    made += ["-nodes", "-days", "2", "-keyout", str(key), "-out", str(cert), *subject]
+    subprocess.run(made, check=True, capture_output=True)
+    return str(cert), str(key)
+
+
+async def test_tls(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    port = free_port()
+    options = ["--tls-port", str(port), "--tls-cert-file", cert, "--tls-key-file", key]
+    server = RedisServer(*options, "--tls-ca-cert-file", cert, "--tls-auth-clients", "yes")
+    try:
+        url = f"rediss://127.0.0.1:{port}/0"
+        await used(url, tls_ca=cert, tls_cert=cert, tls_key=key)
+        with pytest.raises(holdfast.BackendUnavailable, match="cannot reach"):
+            await used(url)  # nobody vouches for this certificate
+    finally:
+        server.stop()
+
+
+async def test_a_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    server = RedisServer("--unixsocket", str(path))
+    try:
+        await eventually(path.exists)
+        await used(f"redis+unix://{path}")
+    finally:
+        server.stop()
+
+
+async def test_a_password_alone_and_another_database() -> None:
+    server = RedisServer()
+    try:
+        server("CONFIG", "SET", "requirepass", "open sesame")
+        await used(f"redis://:open%20sesame@127.0.0.1:{server.port}/3")
+        await used(f"redis://open%20sesame@127.0.0.1:{server.port}", db=3)
+        with pytest.raises(holdfast.ConfigError, match="does not let us in"):
+            await used(f"redis://127.0.0.1:{server.port}")
+        with pytest.raises(holdfast.ConfigError, match="no such database"):
+            await used(f"redis://:open%20sesame@127.0.0.1:{server.port}/99")
+    finally:
+        server.stop()

@@ -1,0 +1,126 @@
+"""A TCP proxy that stands before a server and can be told to misbehave. It runs on threads."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from contextlib import suppress
+
+
+class Proxy:
+    """Each fault is an attribute; those named `..._once` are used up by the first connection."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self.delay = 0.0
+        """Seconds by which answers come later."""
+        self.swallow = False
+        """Requests arrive, answers do not."""
+        self.cut_once = -1
+        """Let so many bytes of the next answer through, then hang up."""
+        self.reset_once = False
+        """Deliver the next request, and reset the connection without its answer."""
+        self.keep_once = False
+        """Hang up on the next request, but keep it, and deliver it when `let_go` is called."""
+        self._kept: list[tuple[socket.socket, bytes]] = []
+        self._delivering: set[socket.socket] = set()
+        self._answered = threading.Event()
+        self._open: set[socket.socket] = set()
+        self._mutex = threading.Lock()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def hang_up(self) -> None:
+        """Reset every connection there is."""
+        with self._mutex:
+            sockets = list(self._open)
+        for sock in sockets:
+            _reset(sock)
+
+    def let_go(self) -> None:
+        """Deliver what was kept, and wait until it was answered."""
+        kept, self._kept = self._kept, []
+        assert kept, "nothing was kept"
+        for server, data in kept:
+            self._answered.clear()
+            server.sendall(data)
+            assert self._answered.wait(10.0), "what was kept was not answered"
+            server.close()
+
+    def close(self) -> None:
+        self._server.close()
+        self.hang_up()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                _reset(client)
+                continue
+            for sock in (client, server):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._mutex:
+                self._open |= {client, server}
+            threading.Thread(target=self._requests, args=(client, server), daemon=True).start()
+            threading.Thread(target=self._answers, args=(client, server), daemon=True).start()
+
+    def _requests(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while data := client.recv(65536):
+                if self.keep_once:
+                    self.keep_once = False
+                    self._delivering.add(server)
+                    self._kept.append((server, data))
+                    with self._mutex:
+                        self._open.discard(server)
+                    _reset(client)
+                    return
+                server.sendall(data)
+                if self.reset_once:
+                    self.reset_once = False
+                    _reset(client)
+                    break
+        self._end(client, server)
+
+    def _answers(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while data := server.recv(65536):
+                if self.delay:
+                    time.sleep(self.delay)
+                if self.cut_once >= 0:
+                    client.sendall(data[: self.cut_once])
+                    self.cut_once = -1
+                    break
+                if not self.swallow:
+                    client.sendall(data)
+        if server in self._delivering:
+            self._answered.set()
+        else:
+            self._end(client, server)
+
+    def _end(self, *sockets: socket.socket) -> None:
+        for sock in sockets:
+            with self._mutex:
+                self._open.discard(sock)
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
+
+
+def _reset(sock: socket.socket) -> None:
+    with suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.shutdown(socket.SHUT_RD)
+    sock.close()

@@ -1,0 +1,97 @@
+"""A throw-away redis-server, with a few words to ask and upset it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+READY_LIMIT = 20.0
+
+
+class RedisServer:
+    """One server process. Nothing of it is left once `stop` has returned."""
+
+    def __init__(self, *options: str, port: int = 0) -> None:
+        program = shutil.which("redis-server")
+        assert program is not None, "the tests need redis-server: apt-get install redis-server"
+        self._program = program
+        self.folder = Path(tempfile.mkdtemp(prefix="hf-redis-"))
+        self.port = port or free_port()
+        self.options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self, wait: str = "PONG") -> None:
+        """Start it, or start it again on the same port and folder; wait until it answers so."""
+        command = [self._program, "--port", str(self.port), "--bind", "127.0.0.1"]
+        command += ["--dir", str(self.folder), "--save", "", "--appendonly", "no", *self.options]
+        log = (self.folder / "log").open("ab")
+        with log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        limit = time.monotonic() + READY_LIMIT
+        while True:
+            try:
+                self("PING")
+                return
+            except (OSError, AssertionError) as error:
+                if str(error).startswith(wait):
+                    return
+                text = (self.folder / "log").read_text(errors="replace")
+                assert self._process.poll() is None, f"redis-server did not start:\n{text[-2000:]}"
+                assert time.monotonic() < limit, f"redis-server does not answer:\n{text[-2000:]}"
+                time.sleep(0.01)
+
+    def __call__(self, *words: str | bytes | int) -> Any:
+        """One command on a connection of its own; an error it answers is an AssertionError."""
+        from hiredis import Reader
+
+        parts = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+        packed = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts)
+        reader = Reader(notEnoughData=...)
+        with socket.create_connection(("127.0.0.1", self.port), 5.0) as sock:
+            sock.sendall(packed)
+            while (reply := reader.gets()) is ...:
+                data = sock.recv(65536)
+                if not data:
+                    raise ConnectionResetError("redis-server hung up")
+                reader.feed(data)
+        assert not isinstance(reply, Exception), reply
+        return reply
+
+    def pause(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """As a crash would; the folder stays."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
