@@ -121,11 +121,12 @@ class Ledger:
     def release(self, name: str, owner: str) -> bool:
         """Free it, or leave the queue; True if a lease that had not ended was freed."""
         rows = self._rows
-        entry = rows.find(name, owner)
-        if entry is None:
-            return False
-        held = entry.token > 0 and entry.expires > rows.now()
-        rows.drop(entry)
+        held = rows.drop_held(name, owner)
+        if not held:
+            entry = rows.find(name, owner)
+            if entry is None:
+                return False
+            rows.drop(entry)
         self._settle(name)
         return held
 

@@ -110,6 +110,13 @@ class MemoryStore:
     def save(self, entry: Entry, was_waiting: bool) -> None:
         pass  # the entry is the row
 
+    def drop_held(self, name: str, owner: str) -> bool:
+        entry = self.find(name, owner)
+        if entry is None or not entry.token or entry.expires <= self.now():
+            return False
+        self.drop(entry)
+        return True
+
     def drop(self, entry: Entry) -> None:
         self._tells.pop(entry.owner, None)
         entries = self._locks[entry.name]

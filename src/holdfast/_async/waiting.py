@@ -109,7 +109,7 @@ async def _wait(session: Session, lease: Lease, give_up: float | None) -> str:
             if deadline - clock.now() > window * ENOUGH_OF_A_CLAIM and lease._accept(
                 told.token, ticket.ttl, deadline, handed=True
             ):
-                session.keeper.keep(lease, clock.now() + CONFIRM_AFTER)
+                session.keeper.keep_soon(lease, clock.now() + CONFIRM_AFTER)
                 return _HELD
         if lease._out:
             return _AGAIN

@@ -32,7 +32,6 @@ BATCH = 128
 LONGEST_CALL = 5.0
 LINGER = 1.0
 TICK = 0.015
-SHORT = 0.05
 """Where hand-overs follow each other, each has to be confirmed so soon, and hardly any is still held by
 then. For a while after such a one the keeper looks every `TICK` by itself: to be woken for each of them
 would cost two switches between threads."""
@@ -44,6 +43,8 @@ class Keeper:
         self._clock = session.clock
         self._mutex = PlainLock()
         self._wheel: Wheel[Hold] = Wheel()
+        self._newcomers: dict[Hold, float] = {}
+        """With when they are due; sorted in by the routine. Most are forgotten before that."""
         self._signal = Signal(session.clock)
         self._next = 0.0
         self._ticking_until = 0.0
@@ -56,24 +57,28 @@ class Keeper:
             if self._closed:
                 return
             lease._kept = True
-            now = self._clock.now()
-            slot = self._wheel.add(lease, due, now)
-            if due - now < SHORT:
-                self._ticking_until = now + LINGER
+            self._newcomers[lease] = due
             if self._routine is None:
                 self._routine = Routine(self._run, "holdfast-keeper")
-            elif slot < self._next:
+            elif due < self._next:
                 self._signal.set()
+
+    def keep_soon(self, lease: Hold, due: float) -> None:
+        """As `keep`, for one of many that follow each other and hardly any of which comes due."""
+        self._ticking_until = self._clock.now() + LINGER
+        self.keep(lease, due)
 
     def forget(self, lease: Hold) -> None:
         """Never renew it again, not even by a renewal that is under way."""
         with self._mutex:
             lease._kept = False
+            self._newcomers.pop(lease, None)
             self._wheel.remove(lease)
 
     def close(self) -> None:
         with self._mutex:
             self._closed = True
+            self._newcomers = {}
             self._wheel = Wheel()
             routine = self._routine
         self._signal.set()
@@ -87,6 +92,9 @@ class Keeper:
                 if self._closed:
                     return
                 now = self._clock.now()
+                for lease, moment in self._newcomers.items():
+                    self._wheel.add(lease, moment, now)
+                self._newcomers.clear()
                 due = self._wheel.pop_due(now)
                 if not due:
                     self._next = self._wheel.next_due()
@@ -141,7 +149,8 @@ class Keeper:
         if due is not None:
             with self._mutex:
                 # It may have been released meanwhile, or granted and given another time.
-                if lease._kept and lease not in self._wheel and not self._closed:
+                elsewhere = lease in self._newcomers or lease in self._wheel
+                if lease._kept and not self._closed and not elsewhere:
                     self._wheel.add(lease, due, self._clock.now())
 
     def _apply(self, lease: Hold, outcome: Outcome, sent: float, detail: str) -> float | None:

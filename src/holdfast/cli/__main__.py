@@ -39,6 +39,8 @@ def main(argv: list[str] | None = None) -> int:
     except UsageError as error:
         say(f"{error}\nSee: holdfast --help")
         return statuses.USAGE
+    except KeyboardInterrupt:  # so early that the command does not hear signals yet
+        return statuses.ended_by(2)
     except Exception:
         import traceback
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..clock import BootClock
@@ -22,7 +22,8 @@ _COLUMNS = (
 _OF = f"SELECT {_COLUMNS} FROM entry WHERE name = ? ORDER BY waiting, seq"
 _FIND = f"SELECT {_COLUMNS} FROM entry WHERE name = ? AND owner = ?"
 _ARRIVAL = "SELECT coalesce(max(seq), 0) + 1 FROM entry WHERE name = ? AND waiting = 1"
-_COUNTERS = "SELECT token, base, ceiling FROM store"
+COUNTERS = "SELECT live, token, base, ceiling FROM store"
+_DROP_HELD = "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ?"
 _RAISE = "UPDATE store SET token = ?"
 _ADD = (
     f"INSERT INTO entry ({_COLUMNS}, waiting) "
@@ -139,11 +140,18 @@ class CeilingReached(Exception):
 class SqliteRows:
     """See `ledger.Rows`. One for each transaction; `now` is read once, when it begins."""
 
-    __slots__ = ("_durable", "_execute", "_now", "_presence")
+    __slots__ = ("_base", "_ceiling", "_durable", "_execute", "_last", "_now", "_presence")
 
-    def __init__(self, connection: sqlite3.Connection, presence: Presence, durable: bool) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        presence: Presence,
+        counters: Sequence[int],
+        durable: bool,
+    ) -> None:
         self._execute = connection.execute
         self._presence = presence
+        self._last, self._base, self._ceiling = counters
         self._durable = durable
         self._now = _clock.now()
 
@@ -189,14 +197,13 @@ class SqliteRows:
         return number
 
     def mint(self) -> int:
-        last: int
-        base: int
-        last, base, ceiling = self._execute(_COUNTERS).fetchone()
-        token = max(last + 1, base + boot_microseconds())
-        if token >= ceiling:
+        token = max(self._last + 1, self._base + boot_microseconds())
+        if token >= self._ceiling:
             if not self._durable:
                 raise CeilingReached
-            self._execute("UPDATE store SET ceiling = ?", (token + HEADROOM,))
+            self._ceiling = token + HEADROOM
+            self._execute("UPDATE store SET ceiling = ?", (self._ceiling,))
+        self._last = token
         self._execute(_RAISE, (token,))
         return token
 
@@ -244,6 +251,9 @@ class SqliteRows:
                 entry.owner,
             ),
         )
+
+    def drop_held(self, name: str, owner: str) -> bool:
+        return self._execute(_DROP_HELD, (name, owner, self._now)).rowcount == 1
 
     def drop(self, entry: Entry) -> None:
         self._execute(_DROP, (entry.name, entry.token == 0, entry.seq, entry.owner))

@@ -38,6 +38,7 @@ from .gate import Gate
 from .marks import Tether
 from .presence import Presence
 from .rows import (
+    COUNTERS,
     CeilingReached,
     Mint,
     SqliteRows,
@@ -269,10 +270,10 @@ class Store:
         assert self._presence is not None
         connection.execute("BEGIN IMMEDIATE")
         try:
-            (live,) = connection.execute("SELECT live FROM store").fetchone()
+            live, *counters = connection.execute(COUNTERS).fetchone()
             if live != self._live_id:
                 raise _FolderReplaced
-            rows = SqliteRows(connection, self._presence, durable)
+            rows = SqliteRows(connection, self._presence, counters, durable)
             ledger = Ledger(rows)
             result = step(ledger, rows)
             connection.execute("COMMIT")
