@@ -64,8 +64,8 @@ def check_greeting(replies: list[Any], address: Address) -> None:
     mode = replies[0].get(b"mode", b"standalone")
     if mode != b"standalone":
         raise ConfigError(
-            f"the server at {address} is part of a cluster, or a Sentinel ({mode.decode()}), which this "
-            "release of holdfast does not follow; name a server that stands alone"
+            f"the server at {address} is part of a cluster, or a Sentinel ({mode.decode()}), which "
+            "this release of holdfast does not follow; name a server that stands alone"
         )
     version = replies[0].get(b"version", b"")
     numbers = version.split(b".")

@@ -68,7 +68,7 @@ def test_a_unix_socket(tmp_path: Path) -> None:
 
 
 def test_a_server_of_a_cluster_is_refused() -> None:
-    server = RedisServer("--cluster-enabled", "yes")
+    server = RedisServer("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     try:
         with pytest.raises(holdfast.ConfigError, match="part of a cluster"):
             used(server.url)
