@@ -55,6 +55,8 @@ class Proxy:
             server.close()
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)  # else an accept under way takes one more
         self._server.close()
         self.hang_up()
 

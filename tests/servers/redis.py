@@ -33,7 +33,9 @@ class RedisServer:
 
     def start(self, wait: str = "PONG") -> None:
         """Start it, or start it again on the same port and folder; wait until it answers so."""
-        command = [self._program, "--port", str(self.port), "--bind", "127.0.0.1"]
+        # Killed with the run, too, if that is killed: `setpriv` is part of util-linux.
+        guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        command = [*guard, self._program, "--port", str(self.port), "--bind", "127.0.0.1"]
         command += ["--dir", str(self.folder), "--save", "", "--appendonly", "no", *self.options]
         log = (self.folder / "log").open("ab")
         with log:

@@ -61,6 +61,12 @@ def check_greeting(replies: list[Any], address: Address) -> None:
             if text.startswith("ERR unknown command") or text.startswith("NOPROTO"):
                 raise _too_old(address, "one before 6.0")
             raise refusal(reply, address)
+    mode = replies[0].get(b"mode", b"standalone")
+    if mode != b"standalone":
+        raise ConfigError(
+            f"the server at {address} is part of a cluster, or a Sentinel ({mode.decode()}), which "
+            "this release of holdfast does not follow; name a server that stands alone"
+        )
     version = replies[0].get(b"version", b"")
     numbers = version.split(b".")
     if len(numbers) >= 2 and all(number.isdigit() for number in numbers[:2]):

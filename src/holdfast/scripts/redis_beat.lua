@@ -20,6 +20,13 @@ call('PEXPIRE', mine, waiter.patience)
 call('PEXPIRE', Q, FOREVER + waiter.patience)
 if not v or shared() then settle(owner) end
 token = extend(owner, 0)
+if not token and room(waiter) and not call('LPOS', Q, owner) then
+  -- There is room, and it is not in the queue: that was evicted, or deleted by somebody. Enrol again.
+  call('RPUSH', Q, owner)
+  call('PEXPIRE', Q, FOREVER + waiter.patience)
+  settle(owner)
+  token = extend(owner, 0)
+end
 if token then return { token, waiter.ttl } end
 if waiter.barge and room(waiter) then
   -- Not the first in line, but allowed to overtake: the first was only woken.

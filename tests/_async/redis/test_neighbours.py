@@ -69,6 +69,24 @@ async def test_a_lock_that_they_deleted_is_lost_and_not_re_created(server: Redis
         assert (await locks.semaphore("pool", permits=2).acquire()).token > permit.token
 
 
+async def test_waiters_whose_queue_was_deleted_are_served(server: RedisServer) -> None:
+    async with holdfast.connect(server.url, heartbeat=0.1) as locks:
+        lease = await locks.lock("x").acquire()
+        waiters = [Job(locks.lock("x").acquire) for _ in range(2)]
+
+        async def wait() -> bool:
+            return len((await locks.inspect("x")).waiters) == 2
+
+        await eventually(wait)
+        server("DEL", "holdfast:{x}:q")
+        await lease.release()
+        for _ in range(2):
+            await eventually(lambda: any(job.done() for job in waiters))
+            (done,) = [job for job in waiters if job.done()]
+            waiters.remove(done)
+            assert await (await done.result()).release() is True
+
+
 async def test_the_name_of_the_lock_key_can_be_chosen(server: RedisServer) -> None:
     async with holdfast.connect(server.url, key="lock:*") as locks:
         server("SET", "lock:theirs", "x", "PX", 60_000)

@@ -10,7 +10,7 @@ import pytest
 from holdfast import aio as holdfast
 from holdfast._async import session
 from servers.redis import RedisServer
-from worlds.aio import Job, eventually
+from worlds.aio import Job, eventually, pause
 
 GROUPS = ("string", "list", "hash", "sortedset", "keyspace", "scripting", "pubsub", "connection")
 NEEDED = (*[f"+@{group}" for group in GROUPS], "+time")
@@ -113,12 +113,26 @@ async def test_waiters_outlive_a_restart_without_data(server: RedisServer) -> No
         tokens = [lease.token]
         for _ in waiters:
             await eventually(lambda: any(job.done() for job in waiters))
-            (done,) = [job for job in waiters if job.done()]
-            waiters.remove(done)
-            granted = await done.result()
+            done = [job for job in waiters if job.done()]
+            assert [await job.error() for job in done] == [None]
+            waiters.remove(done[0])
+            granted = await done[0].result()
             tokens.append(granted.token)
             await granted.release()
         assert tokens == sorted(tokens)
+
+
+async def test_a_request_under_way_outlives_a_restart(durable: RedisServer) -> None:
+    async with holdfast.connect(durable.url) as locks:
+        lease = await locks.lock("x", ttl=60.0).acquire()
+        durable.pause()  # the request arrives, and its answer does not
+        asking = Job(locks.lock("x").acquire)
+        await pause(0.05)
+        durable.kill()
+        durable.start()
+        await waits(locks)
+        assert await lease.release() is True
+        assert (await asking.result()).token > lease.token
 
 
 async def test_waiters_outlive_a_restart_with_data(durable: RedisServer) -> None:

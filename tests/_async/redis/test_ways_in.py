@@ -65,6 +65,15 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
         server.stop()
 
 
+async def test_a_server_of_a_cluster_is_refused() -> None:
+    server = RedisServer("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    try:
+        with pytest.raises(holdfast.ConfigError, match="part of a cluster"):
+            await used(server.url)
+    finally:
+        server.stop()
+
+
 async def test_a_password_alone_and_another_database() -> None:
     server = RedisServer()
     try:

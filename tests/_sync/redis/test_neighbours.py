@@ -71,6 +71,24 @@ def test_a_lock_that_they_deleted_is_lost_and_not_re_created(server: RedisServer
         assert locks.semaphore("pool", permits=2).acquire().token > permit.token
 
 
+def test_waiters_whose_queue_was_deleted_are_served(server: RedisServer) -> None:
+    with holdfast.connect(server.url, heartbeat=0.1) as locks:
+        lease = locks.lock("x").acquire()
+        waiters = [Job(locks.lock("x").acquire) for _ in range(2)]
+
+        def wait() -> bool:
+            return len(locks.inspect("x").waiters) == 2
+
+        eventually(wait)
+        server("DEL", "holdfast:{x}:q")
+        lease.release()
+        for _ in range(2):
+            eventually(lambda: any(job.done() for job in waiters))
+            (done,) = [job for job in waiters if job.done()]
+            waiters.remove(done)
+            assert done.result().release() is True
+
+
 def test_the_name_of_the_lock_key_can_be_chosen(server: RedisServer) -> None:
     with holdfast.connect(server.url, key="lock:*") as locks:
         server("SET", "lock:theirs", "x", "PX", 60_000)

@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast._sync import session
 from servers.redis import RedisServer
-from worlds.threads import Job, eventually
+from worlds.threads import Job, eventually, pause
 
 GROUPS = ("string", "list", "hash", "sortedset", "keyspace", "scripting", "pubsub", "connection")
 NEEDED = (*[f"+@{group}" for group in GROUPS], "+time")
@@ -115,12 +115,26 @@ def test_waiters_outlive_a_restart_without_data(server: RedisServer) -> None:
         tokens = [lease.token]
         for _ in waiters:
             eventually(lambda: any(job.done() for job in waiters))
-            (done,) = [job for job in waiters if job.done()]
-            waiters.remove(done)
-            granted = done.result()
+            done = [job for job in waiters if job.done()]
+            assert [job.error() for job in done] == [None]
+            waiters.remove(done[0])
+            granted = done[0].result()
             tokens.append(granted.token)
             granted.release()
         assert tokens == sorted(tokens)
+
+
+def test_a_request_under_way_outlives_a_restart(durable: RedisServer) -> None:
+    with holdfast.connect(durable.url) as locks:
+        lease = locks.lock("x", ttl=60.0).acquire()
+        durable.pause()  # the request arrives, and its answer does not
+        asking = Job(locks.lock("x").acquire)
+        pause(0.05)
+        durable.kill()
+        durable.start()
+        waits(locks)
+        assert lease.release() is True
+        assert asking.result().token > lease.token
 
 
 def test_waiters_outlive_a_restart_with_data(durable: RedisServer) -> None:

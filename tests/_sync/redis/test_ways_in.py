@@ -67,6 +67,15 @@ def test_a_unix_socket(tmp_path: Path) -> None:
         server.stop()
 
 
+def test_a_server_of_a_cluster_is_refused() -> None:
+    server = RedisServer("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    try:
+        with pytest.raises(holdfast.ConfigError, match="part of a cluster"):
+            used(server.url)
+    finally:
+        server.stop()
+
+
 def test_a_password_alone_and_another_database() -> None:
     server = RedisServer()
     try:

@@ -23,6 +23,8 @@ Send = Callable[[], Any]
 
 TRIES = 3
 """How often a command is sent whose connections break under it."""
+RESTART = 2.0
+"""Seconds for which a server may be unreachable after it broke the connection under a command."""
 PAUSE = 0.02
 """Seconds before a server is asked again that was loading its data, or busy."""
 
@@ -83,15 +85,23 @@ class Calls:
         return reply
 
     def again(self, error: Lost, send: Send, by: float) -> Any:
-        """Its connection broke: on a new one, while there is time. What is only late is not asked."""
-        for _ in range(TRIES - 1):
-            if not error.broken or self._clock.now() >= by:
-                break
+        """Its connection broke: on a new one, while there is time. What is only late is not asked.
+
+        A server that broke it by restarting cannot be reached for a moment: that is waited for.
+        """
+        tries = TRIES - 1
+        reason: BackendUnavailable = error
+        until = min(by, self._clock.now() + RESTART)
+        while tries and error.broken and self._clock.now() < until:
             try:
                 return self.settled(send(), send, by)
             except Lost as another:
-                error = another
-        raise error
+                reason = error = another
+                tries -= 1
+            except BackendUnavailable as unreachable:
+                reason = unreachable
+                Signal(self._clock).wait(min(until, self._clock.now() + PAUSE))
+        raise reason
 
     def refused(self, error: Exception) -> BackendUnavailable | ConfigError:
         """What to raise for it."""

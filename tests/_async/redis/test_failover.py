@@ -1,0 +1,65 @@
+"""A failover that forgets: what is declared of it, and what holds all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import aio as holdfast
+from servers.proxy import Proxy
+from servers.redis import RedisServer
+from worlds.aio import eventually
+
+
+class Pair:
+    """A primary, and a replica that follows it through a line which can be cut."""
+
+    def __init__(self) -> None:
+        self.primary = RedisServer("--repl-diskless-sync-delay", "0")
+        self.line = Proxy(self.primary.port)
+        self.replica = RedisServer("--replicaof", "127.0.0.1", str(self.line.port))
+
+    def fail_over(self) -> None:
+        self.primary.kill()
+        self.replica("REPLICAOF", "NO", "ONE")
+
+    def stop(self) -> None:
+        self.replica.stop()
+        self.line.close()
+        self.primary.stop()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.stop()
+
+
+async def test_tokens_rise_across_a_failover_that_forgets(pair: Pair) -> None:
+    async with holdfast.connect(pair.primary.url) as before:
+        kept = await before.lock("kept", ttl=60.0).acquire()
+        await eventually(lambda: pair.replica("EXISTS", "holdfast:{kept}") == 1)
+        pair.line.close()  # from now on nothing is replicated
+        forgotten = await before.lock("forgotten", ttl=60.0).acquire()
+        pair.fail_over()
+        async with holdfast.connect(pair.replica.url) as after:
+            # What was replicated is held, by the same owner and with the same token.
+            assert await after.lock("kept").try_acquire() is None
+            (holder,) = (await after.inspect("kept")).holders
+            assert (holder.owner, holder.token) == (kept.owner, kept.token)
+            # What was not is granted again: declared. The fence tells the two apart.
+            assert "forget" in after.guarantees.consistency
+            second = await after.lock("forgotten").acquire(timeout=5.0)
+            assert second.token > forgotten.token
+
+
+async def test_a_primary_that_became_a_replica_is_left(pair: Pair) -> None:
+    async with holdfast.connect(pair.primary.url) as locks:
+        await (await locks.lock("x").acquire()).release()
+        pair.line.close()
+        pair.replica("REPLICAOF", "NO", "ONE")
+        pair.primary("REPLICAOF", "127.0.0.1", pair.replica.port)
+        with pytest.raises(holdfast.BackendUnavailable, match="read-only replica"):
+            await locks.lock("x").acquire()
