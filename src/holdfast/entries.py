@@ -10,6 +10,8 @@ from typing import NamedTuple, Protocol
 
 from .model import Label
 
+SEPARATOR = "\x1f"
+"""Between the namespace and the name of a lock; neither can hold it."""
 CLAIM_WINDOW = 2.0
 """Seconds for which a lock is handed to a waiter that has not yet answered."""
 HEARTBEAT = 1.0

@@ -58,7 +58,7 @@ class Listeners:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception as error:
+            except BaseException as error:  # also one that exits: it must not take the keeper along
                 report(f"a listener failed on the event {event.kind!r} of {event.name!r}", error)
 
 

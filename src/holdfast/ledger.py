@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .entries import Ask, Claim, Entry, Rows, Wake
+from .entries import SEPARATOR, Ask, Claim, Entry, Rows, Wake
 from .errors import ConfigError
 from .model import (
     GONE,
@@ -74,10 +74,11 @@ class Ledger:
                 return self._repeated(ask, known, standing)
             if present.kind != ask.kind or present.capacity != ask.capacity:
                 raise ConfigError(
-                    f"{ask.name!r} is in use as {kind_in_words(present.kind, present.capacity)}, so it "
-                    f"cannot be asked for as {kind_in_words(ask.kind, ask.capacity)} until it is "
-                    "free; use another name, or the same kind and size everywhere",
-                    name=ask.name,
+                    f"{shown(ask.name)!r} is in use as "
+                    f"{kind_in_words(present.kind, present.capacity)}, so it cannot be asked "
+                    f"for as {kind_in_words(ask.kind, ask.capacity)} until it is free; use another "
+                    "name, or the same kind and size everywhere",
+                    name=shown(ask.name),
                     owner=ask.owner,
                 )
         fits = standing.used + ask.weight <= ask.capacity
@@ -210,9 +211,9 @@ class Ledger:
         """The same request again, because its answer was lost: the same answer again."""
         if (known.weight, known.capacity, known.kind) != (ask.weight, ask.capacity, ask.kind):
             raise ConfigError(
-                f"the owner id {ask.owner!r} is already used for {known.name!r}, by a request for "
-                "something else; every attempt needs an owner id of its own",
-                name=ask.name,
+                f"the owner id {ask.owner!r} is already used for {shown(known.name)!r}, by a request "
+                "for something else; every attempt needs an owner id of its own",
+                name=shown(ask.name),
                 owner=ask.owner,
             )
         now = self._rows.now()
@@ -260,6 +261,11 @@ class Ledger:
         if not holders:
             return 0.0
         return max(0.0, max(entry.expires for entry in holders) - self._rows.now())
+
+
+def shown(name: str) -> str:
+    """A lock's name as its user knows it, without the namespace before it."""
+    return name.rpartition(SEPARATOR)[2]
 
 
 def describe(name: str, entries: Iterable[Entry], now: float, last_token: int) -> LockState:

@@ -39,13 +39,17 @@ class Wheel(Generic[Thing]):
         return slot
 
     def remove(self, thing: Thing) -> bool:
-        slot = self._where.pop(thing, None)
+        # An interrupt may come after any of these: first the slot, then the note of where it is, and
+        # nothing that is missing is an error.
+        slot = self._where.get(thing)
         if slot is None:
             return False
-        things = self._slots[slot]
-        del things[thing]
-        if not things:
-            del self._slots[slot]
+        things = self._slots.get(slot)
+        if things is not None:
+            things.pop(thing, None)
+            if not things:
+                self._slots.pop(slot, None)
+        self._where.pop(thing, None)
         return True
 
     def next_due(self) -> float:
@@ -58,7 +62,7 @@ class Wheel(Generic[Thing]):
         for slot in sorted(slot for slot in self._slots if slot <= now):
             things = self._slots.pop(slot)
             for thing in things:
-                del self._where[thing]
+                self._where.pop(thing, None)
             due.extend(things)
         return due
 

@@ -156,7 +156,9 @@ class Stage:
             # The group of that process, or the one that it led when it was alive.
             with suppress(OSError, ValueError):
                 pid = int(file.read_text())
-                os.killpg(os.getpgid(pid) if lives(pid) else pid, signal.SIGKILL)
+                group = os.getpgid(pid) if lives(pid) else pid
+                if group != os.getpgrp():
+                    os.killpg(group, signal.SIGKILL)
         for process in self._started:
             process.communicate(timeout=LIMIT)
         self.locks.close()

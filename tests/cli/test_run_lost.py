@@ -158,6 +158,19 @@ def test_frozen_past_its_end_it_kills_at_once(stage: Stage) -> None:
     assert lease.release()
 
 
+def test_a_command_that_ended_while_we_were_frozen_past_the_end(stage: Stage) -> None:
+    """It may have ended before the lease did, or after: nobody can tell, so it is lost."""
+    script = "echo $$ > child.pid; until [ -e done ]; do sleep 0.02; done; exit 3"
+    process = stage.start("run", "x", "--ttl", "500ms", "--", "sh", "-c", script)
+    child = stage.pid()
+    process.send_signal(signal.SIGSTOP)
+    with stage.locks.lock("x", timeout=20):
+        (stage.folder / "done").touch()
+        eventually(lambda: not lives(child))
+        process.send_signal(signal.SIGCONT)
+        assert ended(process).status == 76
+
+
 def test_frozen_for_a_while_it_goes_on(stage: Stage) -> None:
     script = "echo $$ > child.pid; until [ -e done ]; do sleep 0.02; done; exit 3"
     process = stage.start("run", "x", "--ttl", "4s", "--", "sh", "-c", script)

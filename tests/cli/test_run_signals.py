@@ -73,6 +73,8 @@ def test_interrupted_while_waiting_it_leaves_the_queue(stage: Stage, name: str) 
         assert answer.status == 128 + number
         assert answer.err == ""
         assert stage.locks.inspect("x").waiters == ()
+        # Left, not merely noticed to be dead: it has closed what it was to be woken by.
+        assert list(stage.path.parent.glob("*-live/*.sock")) == []
     assert stage.free()
     assert not (stage.folder / "ran").exists()
 

@@ -150,10 +150,10 @@ def test_ctrl_z_and_bg_and_fg(stage: Stage, shell: Screen) -> None:
 def test_a_lease_that_ended_while_stopped(stage: Stage, shell: Screen) -> None:
     """On fg the command is not continued: somebody else may have the lock."""
     (stage.folder / "child.py").write_text(
-        "import os, signal, time\n"
+        "import os, signal\n"
         "signal.signal(signal.SIGCONT, lambda number, frame: open('ran-on', 'w'))\n"
         "open('child.pid', 'w').write(f'{os.getpid()}\\n')\n"
-        "while True: time.sleep(1)\n"
+        "while True: signal.pause()\n"
     )
     shell.line(f"{RUN} --ttl 1s -- {sys.executable} child.py")
     child = stage.pid()

@@ -141,8 +141,12 @@ class Lock:
 
     async def __aenter__(self) -> Lease:
         lease = await self.acquire()
-        lease._enter()
-        self._entered.setdefault(current(), []).append(lease)
+        try:
+            lease._enter()
+            self._entered.setdefault(current(), []).append(lease)
+        except BaseException:  # interrupted on the threshold
+            await lease._release_quietly()
+            raise
         return lease
 
     async def __aexit__(

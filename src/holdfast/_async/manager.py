@@ -274,9 +274,9 @@ class Locks:
         return session
 
     async def _open(self) -> Session:
+        self._check_open()
         async with self._opening:
-            if self._closed:
-                raise LockError("this connection is closed; call connect() for a new one")
+            self._check_open()
             session = self._live
             if session is not None:
                 if session.home is here():
@@ -289,6 +289,10 @@ class Locks:
             session = self._live = Session(backend, self._listeners, self._label)
             return session
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LockError("this connection is closed; call connect() for a new one")
+
     def _after_fork(self) -> None:
         """In a forked child, start afresh: what the parent holds and opened stays the parent's."""
         session, self._live = self._live, None
@@ -298,8 +302,9 @@ class Locks:
 
     async def close(self) -> None:
         """Release what is held, end every wait, and let go of the store. May be repeated."""
+        # Before anything is waited for: a callback that uses us now is refused, and not waited for.
+        self._closed = True
         async with self._opening:
-            self._closed = True
             session, self._live = self._live, None
             if session is not None:
                 # To its end, even if we are cancelled: a keeper must not go on renewing.

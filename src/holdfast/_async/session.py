@@ -7,11 +7,11 @@ is never used by a forked child: the manager makes a new one there.
 from __future__ import annotations
 
 import os
-from threading import Lock as PlainLock
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from .. import forks
-from .._runtime.aio import Alarm, finish, here
+from .._runtime.aio import Alarm, Signal, finish, here
 from ..errors import ConfigError, LockError
 from ..events import Event, Listeners
 from ..model import Label
@@ -29,11 +29,13 @@ REMEMBERED_OWNERS = 10_000
 class Session:
     __slots__ = (
         "alarm",
+        "attempts",
         "backend",
         "burned",
         "claim_window",
         "clock",
         "closed",
+        "drained",
         "generation",
         "heartbeat",
         "home",
@@ -55,13 +57,29 @@ class Session:
         self.home = here()
         # Guards the state of every lease here, and is only ever held for a few statements. It is
         # needed in asyncio too: a lease may be asked, and a clock moved, from another thread.
-        self.mutex = PlainLock()
+        # One that may be entered again, because a signal's handler may release a lease.
+        self.mutex = RLock()
         self.leases: dict[str, Lease] = {}
         """By owner: those held, and those asked for."""
         self.burned: dict[str, None] = {}
         self.alarm = Alarm(self.clock)
         self.keeper = Keeper(self)
         self.closed = False
+        self.attempts = 0
+        """How many are under way; `close` waits for them, so that each leaves nothing behind."""
+        self.drained = Signal(self.clock)
+
+    def begin_attempt(self) -> None:
+        with self.mutex:
+            self.check_open()
+            self.attempts += 1
+
+    def end_attempt(self) -> None:
+        with self.mutex:
+            self.attempts -= 1
+            drained = self.closed and self.attempts == 0
+        if drained:
+            self.drained.set()
 
     def enrol(self, lease: Lease) -> None:
         """Before anything is sent for it, so that `close` knows of it."""
@@ -116,6 +134,9 @@ class Session:
             else:
                 await self.clean_up(lease._ticket)
                 lease._ticket.tell()  # it finds the session closed
+        until = self.by()
+        while self.attempts and await self.drained.wait(until):
+            pass
         await self.keeper.close()
         self.alarm.close()
         await self.backend.close()

@@ -43,6 +43,16 @@ async def obtain(
     session: Session, make: Callable[[], Lease], timeout: float | None
 ) -> Lease | None:
     """A lease from `make`, held; or None once `timeout` is over."""
+    session.begin_attempt()
+    try:
+        return await _obtain(session, make, timeout)
+    finally:
+        session.end_attempt()
+
+
+async def _obtain(
+    session: Session, make: Callable[[], Lease], timeout: float | None
+) -> Lease | None:
     clock = session.clock
     started = clock.now()
     give_up = None if timeout is None else started + timeout
@@ -52,14 +62,14 @@ async def obtain(
         lease = make()
         try:
             result = await _attempt(session, lease, give_up)
+            queued = queued or result is _LATE or lease._beat_sent > 0
+            if result is _HELD:
+                _tell(session, lease, started, queued)
+                return lease
         except BaseException:
             lease._abandon()
             await session.clean_up(lease._ticket)
             raise
-        queued = queued or result is _LATE or lease._beat_sent > 0
-        if result is _HELD:
-            _tell(session, lease, started, queued)
-            return lease
         lease._abandon()
         if result is _LATE:
             await session.clean_up(lease._ticket)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
 from threading import get_ident as _thread
@@ -231,22 +232,32 @@ class Interrupt:
 
     works = True
 
-    __slots__ = ("_cancelling", "_fired", "_task")
+    __slots__ = ("_cancelled", "_cancelling", "_fired", "_loop", "_settled", "_task")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
         self._task = task
+        self._loop = asyncio.get_running_loop()
         self._cancelling = task.cancelling() if task is not None else 0
-        self._fired = False
+        self._fired = self._cancelled = self._settled = False
 
     def fire(self) -> None:
-        if self._task is not None and not self._fired and not self._task.done():
+        if not self._fired:
             self._fired = True
+            # Not at once: it may be the body itself that has just noticed, and raises by itself; or
+            # another thread, which may not cancel a task.
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None and not self._settled and not self._task.done():
+            self._cancelled = True
             self._task.cancel("the lease was lost")
 
     def settle(self, error: BaseException | None) -> bool:
         """At the end of the body: was `error` our own doing, and nobody else's?"""
-        if not self._fired or self._task is None:
+        self._settled = True
+        if not self._cancelled or self._task is None:
             return False
         ours = self._task.uncancel() <= self._cancelling
         return ours and isinstance(error, asyncio.CancelledError)

@@ -7,7 +7,8 @@ import select
 from _thread import allocate_lock
 from _thread import get_ident as current
 from collections.abc import Callable
-from threading import Lock, Thread
+from contextlib import suppress
+from threading import Lock, RLock, Thread
 from typing import TypeVar
 
 from ..clock import Clock
@@ -53,7 +54,7 @@ class Signal:
         self._is_set = False
         self._lock = allocate_lock()
         self._lock.acquire()
-        self._mutex = allocate_lock()
+        self._mutex = RLock()  # a signal's handler may come back here
         self.bell: Callable[[], None] | None = None
         """Also called by `set`, for one who waits for more than this."""
 
@@ -68,7 +69,8 @@ class Signal:
         """Wake who waits here, without having set it."""
         with self._mutex:
             if self._lock.locked():
-                self._lock.release()
+                with suppress(RuntimeError):
+                    self._lock.release()
 
     def take(self) -> bool:
         """Whether it was set, which this takes back."""
@@ -149,7 +151,7 @@ class Alarm:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._wheel: Wheel[Callable[[], None]] = Wheel()
-        self._mutex = Lock()
+        self._mutex = RLock()
         self._signal = Signal(clock)
         self._due = 0.0
         self._thread: Thread | None = None
@@ -213,7 +215,7 @@ class Poller:
     """
 
     def __init__(self, name: str) -> None:
-        self._mutex = Lock()
+        self._mutex = RLock()
         self._watched: dict[int, Callable[[], None]] = {}
         self._leading = False
         self._followers: dict[Signal, None] = {}

@@ -114,7 +114,7 @@ class Hold:
         if self._end_at is not None:
             deadline = min(deadline, now + self._end_at)
         with session.mutex:
-            if deadline <= now or self._state != ACQUIRING:
+            if deadline <= now or self._state != ACQUIRING or session.closed:
                 return False
             self._state = lifecycle.after(self._state, lifecycle.GRANTED)
             self.token = token
@@ -278,7 +278,7 @@ class Hold:
     def _call(self, callback: Callable[[Any], object]) -> None:
         try:
             callback(self)
-        except Exception as error:
+        except BaseException as error:  # also one that exits: it must not take the keeper along
             report(f"an on_lost callback of the lease on {self.name!r} failed", error)
 
     def _loss(self) -> LeaseLost:

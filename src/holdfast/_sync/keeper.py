@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from math import inf
-from threading import Lock as PlainLock
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from .._runtime.threads import Routine, Signal
@@ -41,7 +41,7 @@ class Keeper:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._clock = session.clock
-        self._mutex = PlainLock()
+        self._mutex = RLock()
         self._wheel: Wheel[Hold] = Wheel()
         self._newcomers: dict[Hold, float] = {}
         """With when they are due; sorted in by the routine. Most are forgotten before that."""
@@ -78,12 +78,15 @@ class Keeper:
     def close(self) -> None:
         with self._mutex:
             self._closed = True
+            freeing = [one for one in (*self._newcomers, *self._wheel.things()) if one._freeing]
             self._newcomers = {}
             self._wheel = Wheel()
             routine = self._routine
         self._signal.set()
         if routine is not None:
             routine.join()
+        for lease in freeing:
+            self._session.clean_up(lease._ticket)
 
     def _run(self) -> None:
         fresh = True
@@ -155,6 +158,8 @@ class Keeper:
 
     def _apply(self, lease: Hold, outcome: Outcome, sent: float, detail: str) -> float | None:
         """Tell the lease; answers when it is due again."""
+        if not lease._kept:
+            return None  # released while this was under way: whatever was answered, it is no loss
         if isinstance(outcome, Renewed):
             lease._renewed(outcome, sent)
             return lease._due(sent)

@@ -151,9 +151,9 @@ class Lease(Hold):
         session = self._session
         if session.generation != forks.generation:
             self._refuse_fork()
-        session.keeper.forget(self)
         if self._over(session.clock.now()):
-            return False
+            return False  # where `max_hold` ended it, the keeper still has to free it
+        session.keeper.forget(self)
         try:
             freed = session.backend.release(self.name, self.owner, session.by())
         except BackendUnavailable:

@@ -141,8 +141,12 @@ class Lock:
 
     def __enter__(self) -> Lease:
         lease = self.acquire()
-        lease._enter()
-        self._entered.setdefault(current(), []).append(lease)
+        try:
+            lease._enter()
+            self._entered.setdefault(current(), []).append(lease)
+        except BaseException:  # interrupted on the threshold
+            lease._release_quietly()
+            raise
         return lease
 
     def __exit__(

@@ -43,6 +43,14 @@ _HELD, _BUSY, _LATE, _AGAIN = "held", "busy", "late", "again"
 
 def obtain(session: Session, make: Callable[[], Lease], timeout: float | None) -> Lease | None:
     """A lease from `make`, held; or None once `timeout` is over."""
+    session.begin_attempt()
+    try:
+        return _obtain(session, make, timeout)
+    finally:
+        session.end_attempt()
+
+
+def _obtain(session: Session, make: Callable[[], Lease], timeout: float | None) -> Lease | None:
     clock = session.clock
     started = clock.now()
     give_up = None if timeout is None else started + timeout
@@ -52,14 +60,14 @@ def obtain(session: Session, make: Callable[[], Lease], timeout: float | None) -
         lease = make()
         try:
             result = _attempt(session, lease, give_up)
+            queued = queued or result is _LATE or lease._beat_sent > 0
+            if result is _HELD:
+                _tell(session, lease, started, queued)
+                return lease
         except BaseException:
             lease._abandon()
             session.clean_up(lease._ticket)
             raise
-        queued = queued or result is _LATE or lease._beat_sent > 0
-        if result is _HELD:
-            _tell(session, lease, started, queued)
-            return lease
         lease._abandon()
         if result is _LATE:
             session.clean_up(lease._ticket)

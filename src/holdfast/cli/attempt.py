@@ -38,7 +38,7 @@ class Attempt:
         self._wakeups = wakeups
 
     def run(self) -> None:
-        """Raises what the store raises, and `Interrupted` after having left the queue."""
+        """Raises what the store raises, and `Interrupted`, after having left nothing behind."""
         started = now()
         call = Call(self._obtain, self._wakeups.nudge)
         told = not os.isatty(2)
@@ -49,13 +49,13 @@ class Attempt:
                     told = True
                     Call(self._tell, self._wakeups.nudge)
             self._hear(0.0)
-        except Interrupted:
+            if call.error is not None:
+                raise call.error
+        except BaseException:
             leaving = Call(self._locks.close, self._wakeups.nudge)
             self._wakeups.wait_for(leaving.ended, _LEAVING)
             raise
         self.waited = now() - started
-        if call.error is not None:
-            raise call.error
 
     def _obtain(self) -> None:
         if self._wait is None:

@@ -20,6 +20,10 @@ from weakref import WeakSet
 
 from ..clock import BootClock
 
+# Its hooks have to be registered before ours, so that ours come first before a fork: the gate, then
+# the presence, in the same order as a step takes them.
+from . import presence as _presence  # noqa: F401
+
 PATIENCE = 5.0
 """Seconds that a fork waits for steps of other threads to end."""
 

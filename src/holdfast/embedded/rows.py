@@ -40,14 +40,13 @@ _DROP = "DELETE FROM entry WHERE name = ? AND waiting = ? AND seq = ? AND owner 
 
 _GRANT_ALONE = (
     f"INSERT INTO entry ({_COLUMNS}, waiting) "
-    "SELECT ?2, ?1, 0, fresh_token(token, base, ceiling), ?3, ?4, ?5, ?6, ?7, ?8, 1, ?9, ?10, ?11, "
-    "?12, ?13, '', ?14, ?15, ?16, 0 FROM store "
-    "WHERE live = ?17 AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ?1) "
+    "SELECT ?, ?, 0, fresh_token(token, base, ceiling), ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, '', ?, ?, "
+    "?, 0 FROM store WHERE live = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ?) "
     "AND fresh_token(token, base, ceiling) IS NOT NULL"
 )
 _RELEASE_ALONE = (
-    "DELETE FROM entry WHERE name = ?1 AND waiting = 0 AND owner = ?2 AND expires > ?3 "
-    "AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ?1 AND waiting = 1)"
+    "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ? "
+    "AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ? AND waiting = 1)"
 )
 _HELD = (
     "SELECT token FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND confirmed = 1 "
@@ -75,19 +74,30 @@ class Mint:
     too coarse for that, or a burst of grants has run ahead of it, the ledger takes the long way.
     """
 
-    __slots__ = ("_coarse", "token")
+    __slots__ = ("_coarse", "interrupt", "token")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.token: int | None = None
+        self.interrupt: BaseException | None = None
         self._coarse = time.clock_getres(_BOOTTIME) > 1e-6
         connection.create_function("fresh_token", 3, self._fresh)
 
+    def raised(self) -> BaseException:
+        """What interrupted it."""
+        return KeyboardInterrupt() if self.interrupt is None else self.interrupt
+
     def _fresh(self, last: int, base: int, ceiling: int) -> int | None:
         # Called more than once in a statement, perhaps; it has one token all the same.
-        if self.token is None:
-            token = base + boot_microseconds()
-            if last < token < ceiling and not self._coarse:
-                self.token = token
+        try:
+            if self.token is None:
+                token = base + boot_microseconds()
+                if last < token < ceiling and not self._coarse:
+                    self.token = token
+        except (
+            BaseException
+        ) as interrupt:  # a signal's handler; SQLite would swallow what it raised
+            self.interrupt = interrupt
+            raise
         return self.token
 
 
@@ -98,30 +108,37 @@ def grant_alone(
 
     One statement, and so a transaction by itself.
     """
-    mint.token = None
+    mint.token = mint.interrupt = None
     host, pid, text = ask.label
-    done = connection.execute(
-        _GRANT_ALONE,
-        (
-            ask.name,
-            ask.owner,
-            _clock.now() + ask.ttl,
-            ask.ttl,
-            ask.weight,
-            ask.capacity,
-            ask.kind,
-            ask.barge,
-            ask.claim,
-            ask.patience,
-            time.time(),
-            process,
-            address,
-            host,
-            pid,
-            text,
-            live,
-        ),
-    )
+    try:
+        done = connection.execute(
+            _GRANT_ALONE,
+            (
+                ask.owner,
+                ask.name,
+                _clock.now() + ask.ttl,
+                ask.ttl,
+                ask.weight,
+                ask.capacity,
+                ask.kind,
+                ask.barge,
+                ask.claim,
+                ask.patience,
+                time.time(),
+                process,
+                address,
+                host,
+                pid,
+                text,
+                live,
+                ask.name,
+            ),
+        )
+    except sqlite3.OperationalError as error:
+        if "user-defined function" in str(error):
+            # Nothing else makes it fail. At its very entry it could not note what was raised.
+            raise mint.raised() from None
+        raise
     return mint.token if done.rowcount == 1 else None
 
 
@@ -130,7 +147,7 @@ def release_alone(connection: sqlite3.Connection, name: str, owner: str) -> bool
 
     One statement, and so a transaction by itself.
     """
-    return connection.execute(_RELEASE_ALONE, (name, owner, _clock.now())).rowcount == 1
+    return connection.execute(_RELEASE_ALONE, (name, owner, _clock.now(), name)).rowcount == 1
 
 
 class CeilingReached(Exception):

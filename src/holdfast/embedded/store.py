@@ -51,6 +51,8 @@ Result = TypeVar("Result")
 
 TIDY_EVERY = 60.0
 PRESENCE_CHECKED_EVERY = 0.5
+CROWDED_FOLDER = 64
+"""Files of processes, above which whoever opens the store looks which of them are dead."""
 _AUDIT_KEPT = 1000
 _NOBODY: Mapping[str, Sequence[Entry]] = {}
 
@@ -214,7 +216,11 @@ class Store:
             self._tethers.clear()
             self._forget()
         finally:
-            self._leave()
+            try:
+                self._gate.leave()
+            except BaseException:
+                self._gate.leave()
+                raise
             self._gate.close()
 
     # Their frame.
@@ -244,7 +250,12 @@ class Store:
         except sqlite3.Error as error:
             raise unavailable(self.path, error) from error
         finally:
-            self._leave()
+            # Here, and not in a method: an interrupt may come at the very entry of one.
+            try:
+                self._gate.leave()
+            except BaseException:
+                self._gate.leave()
+                raise
         if ledger.wakes:
             self._send(ledger.wakes)
         return result, ledger.blockers
@@ -268,8 +279,8 @@ class Store:
         durable: bool,
     ) -> tuple[Result, Ledger]:
         assert self._presence is not None
-        connection.execute("BEGIN IMMEDIATE")
         try:
+            connection.execute("BEGIN IMMEDIATE")
             live, *counters = connection.execute(COUNTERS).fetchone()
             if live != self._live_id:
                 raise _FolderReplaced
@@ -281,13 +292,6 @@ class Store:
             _roll_back(connection)
             raise
         return result, ledger
-
-    def _leave(self) -> None:
-        try:
-            self._gate.leave()
-        except BaseException:  # interrupted by a signal's handler before it was done
-            self._gate.leave()
-            raise
 
     def _send(self, wakes: Sequence[Wake]) -> None:
         from .mailbox import send  # only when somebody waits
@@ -318,6 +322,8 @@ class Store:
                     f"the embedded store {self.path!r} cannot be reached: {error.strerror}"
                 ) from error
             if status.st_ino == self._inode and status.st_dev == self._device and self._seen():
+                if connection.in_transaction:
+                    _roll_back(connection)  # left open by a step that was interrupted
                 return connection
         return self._reopen()
 
@@ -361,6 +367,8 @@ class Store:
         self._seen_until = 0.0
         self._mint = Mint(connection)
         self._connection = connection
+        if len(os.listdir(self.live)) > CROWDED_FOLDER:
+            self._presence.sweep()
         return connection
 
     def _check_in(self, connection: sqlite3.Connection, former: str) -> None:
@@ -370,8 +378,8 @@ class Store:
         """
         boot, timens = place.clock_identity()
         live = self._live_id = place.identity_of(self.live)
-        connection.execute("BEGIN IMMEDIATE")
         try:
+            connection.execute("BEGIN IMMEDIATE")
             was = connection.execute("SELECT boot, timens, live FROM store").fetchone()
             if was != (boot, timens, live):
                 if was[0] == boot and was[1] != timens:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from threading import Lock as PlainLock
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -18,15 +18,13 @@ from ..._runtime.aio import Poller, Worker
 from ...clock import BootClock
 from ...embedded import place
 from ...embedded.store import Store
-from ...entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, Ask, Claim, Entry
+from ...entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, SEPARATOR, Ask, Claim, Entry
 from ...model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
 from ...urls import Target, merge_options
 from ..contract import Backend, Ticket
 
 if TYPE_CHECKING:
     from ...embedded.mailbox import Mailbox
-
-_SEPARATOR = "\x1f"  # which no name can hold
 
 
 def prepare(
@@ -47,13 +45,13 @@ class SqliteBackend:
 
     def __init__(self, path: str, namespace: str, heartbeat: float, claim_window: float) -> None:
         self._path = path
-        self._prefix = namespace + _SEPARATOR
+        self._prefix = namespace + SEPARATOR
         self.clock = BootClock()
         self.heartbeat = heartbeat
         self.claim_window = claim_window
         self._worker = Worker("holdfast-sqlite")
         self._poller = Poller("holdfast-wakeups")
-        self._mutex = PlainLock()
+        self._mutex = RLock()
         self._mailbox: Mailbox | None = None
         self._tickets: WeakValueDictionary[str, Ticket] = WeakValueDictionary()
         self._watches: dict[str, dict[str, int]] = {}
@@ -107,8 +105,8 @@ class SqliteBackend:
         return outcomes
 
     async def release(self, name: str, owner: str, by: float) -> bool:
-        if self._watches:
-            self._unwatch(owner)
+        if self._mailbox is not None:
+            self._unwatch(owner, forget=True)
         return await self._worker.call(self._store.release, self._prefix + name, owner, by)
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
@@ -177,6 +175,8 @@ class SqliteBackend:
 
     def _watch_one(self, owner: str, ticket: Ticket, process: str) -> None:
         with self._mutex:
+            if self._tickets.get(owner) is not ticket:
+                return  # given up meanwhile
             watched = self._watches.setdefault(owner, {})
             if process not in watched:
                 fd = self._store.watch(process)
@@ -191,8 +191,10 @@ class SqliteBackend:
 
         return ready
 
-    def _unwatch(self, owner: str) -> None:
+    def _unwatch(self, owner: str, forget: bool = False) -> None:
         with self._mutex:
+            if forget:
+                self._tickets.pop(owner, None)
             watched = self._watches.pop(owner, {})
         for fd in watched.values():
             self._poller.unwatch(fd)

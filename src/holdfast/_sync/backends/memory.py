@@ -9,7 +9,7 @@ from typing import Any
 
 from ... import checks, guarantees
 from ...clock import Clock
-from ...entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, Ask, Claim
+from ...entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, SEPARATOR, Ask, Claim
 from ...errors import BackendUnavailable, ConfigError
 from ...memory import MemoryStore, join, leave
 from ...model import Busy, Granted, LockState, Outcome, Queued
@@ -47,7 +47,7 @@ class MemoryBackend:
         claim_window: float,
     ) -> None:
         self._store_name = store_name
-        self._prefix = namespace + "\x1f"  # which no name can hold
+        self._prefix = namespace + SEPARATOR
         self._store: MemoryStore = join(store_name, clock)
         self._closed = False
         self.clock = self._store.clock

@@ -1,0 +1,83 @@
+"""What the supervisor decides, where the outcome of a real run would depend on a race."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from holdfast import LeaseLost
+from holdfast.cli.report import Report
+from holdfast.cli.supervisor import Supervisor
+from holdfast.cli.wakeups import Wakeups
+
+
+class FakeLease:
+    name = "x"
+    ttl = 3.0
+
+    def __init__(self, left: float) -> None:
+        self.left = left
+
+    @property
+    def held(self) -> bool:
+        return self.left > 0
+
+    def remaining(self) -> float:
+        return self.left
+
+    def renew(self) -> None:
+        if not self.left:
+            raise LeaseLost("over")
+
+
+class FakeChild:
+    pid = 0
+    status = None
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def tell(self, number: int) -> bool:
+        self.told.append(number)
+        return True
+
+
+class FakeWakeups:
+    def nudge(self) -> None: ...
+
+    def wait_for(self, happened: Any, seconds: float) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("left", "goes_on"), [(3.0, True), (0.9, False), (0.0, False)])
+def test_it_is_continued_only_under_a_lease_that_will_last(left: float, goes_on: bool) -> None:
+    child = FakeChild()
+    lease: Any = FakeLease(left)
+    wakeups: Any = FakeWakeups()
+    supervisor = Supervisor(lease, child, wakeups, None, Report(None), 5.0)  # type: ignore[arg-type]
+    supervisor._continue()
+    assert child.told == ([signal.SIGCONT] if goes_on else [])
+
+
+def test_signals_are_heard_though_the_time_was_up() -> None:
+    """After a pause, poll answers that its time is over before it looks at what has come."""
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    before = signal.set_wakeup_fd(-1)
+    wakeups = Wakeups()
+    try:
+        signal.raise_signal(signal.SIGUSR1)
+        assert wakeups.wait(0.0) == [signal.SIGUSR1]
+        assert wakeups.wait(0.0) == []
+        signal.raise_signal(signal.SIGUSR2)
+        assert not wakeups.wait_for(lambda: False, 0.01)
+        assert wakeups.wait(10.0) == [signal.SIGUSR2]
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(wakeups._read)
+        os.close(wakeups._write)
+        for number, handler in handlers.items():
+            if handler is not None and handler is not signal.getsignal(number):
+                signal.signal(number, handler)
