@@ -22,11 +22,11 @@ from ...redis.threads import Wire
 Send = Callable[[], Any]
 
 TRIES = 3
-"""How often a command is sent whose connections break under it."""
+"""How often the scripts are brought to a server that forgot them, for one command."""
 RESTART = 2.0
-"""Seconds for which a server may be unreachable after it broke the connection under a command."""
+"""Seconds for which connections may break under a command, or not be had, before that is given up."""
 PAUSE = 0.02
-"""Seconds before a server is asked again that was loading its data, or busy."""
+"""Seconds before a server is asked again that was loading its data, busy, or gone."""
 
 
 class Calls:
@@ -89,18 +89,16 @@ class Calls:
 
         A server that broke it by restarting cannot be reached for a moment: that is waited for.
         """
-        tries = TRIES - 1
         reason: BackendUnavailable = error
         until = min(by, self._clock.now() + RESTART)
-        while tries and error.broken and self._clock.now() < until:
+        while error.broken and self._clock.now() < until:
             try:
                 return self.settled(send(), send, by)
             except Lost as another:
                 reason = error = another
-                tries -= 1
             except BackendUnavailable as unreachable:
                 reason = unreachable
-                Signal(self._clock).wait(min(until, self._clock.now() + PAUSE))
+            Signal(self._clock).wait(min(until, self._clock.now() + PAUSE))
         raise reason
 
     def refused(self, error: Exception) -> BackendUnavailable | ConfigError:
