@@ -115,6 +115,7 @@ class Claim(NamedTuple):
 class Wake(NamedTuple):
     """A message to send once the transaction stands: `token` if it was granted, 0 for a hint."""
 
+    name: str
     owner: str
     process: str
     address: str

@@ -255,7 +255,7 @@ class Ledger:
         entry.since = self._rows.wall()
 
     def _wake(self, entry: Entry, token: int) -> None:
-        self.wakes.append(Wake(entry.owner, entry.process, entry.address, token))
+        self.wakes.append(Wake(entry.name, entry.owner, entry.process, entry.address, token))
 
     def _remaining(self, holders: Sequence[Entry]) -> float:
         if not holders:

@@ -51,6 +51,8 @@ Result = TypeVar("Result")
 
 TIDY_EVERY = 60.0
 PRESENCE_CHECKED_EVERY = 0.5
+CROWDED_FOR = 2.0
+REMEMBERED_CROWDS = 1000
 CROWDED_FOLDER = 64
 """Files of processes, above which whoever opens the store looks which of them are dead."""
 _AUDIT_KEPT = 1000
@@ -82,6 +84,7 @@ class Store:
         self._presence: Presence | None = None
         self._tethers: dict[str, Tether] = {}
         self._tidied = 0.0
+        self._crowded: dict[str, float] = {}
         self._closed = False
         forking.register(self)
 
@@ -121,11 +124,10 @@ class Store:
         return self._step(step, by)
 
     def release(self, name: str, owner: str, by: float) -> bool:
-        released, _ = self._step(
-            lambda ledger, rows: ledger.release(name, owner),
-            by,
-            lambda connection: release_alone(connection, name, owner) or None,
-        )
+        alone: Callable[[sqlite3.Connection], bool | None] | None = None
+        if not self._crowded or self._crowded.get(name, 0.0) < _clock.now():
+            alone = lambda connection: release_alone(connection, name, owner) or None  # noqa: E731
+        released, _ = self._step(lambda ledger, rows: ledger.release(name, owner), by, alone)
         tether = self._tethers.pop(owner, None) if self._tethers else None
         if tether is not None:
             tether.close()
@@ -258,7 +260,15 @@ class Store:
                 raise
         if ledger.wakes:
             self._send(ledger.wakes)
+            self._note_crowd(ledger.wakes)
         return result, ledger.blockers
+
+    def _note_crowd(self, wakes: Sequence[Wake]) -> None:
+        """Others want this lock: for a while, do not first try its release as if nobody did."""
+        if len(self._crowded) > REMEMBERED_CROWDS:
+            self._crowded.clear()
+        for wake in wakes:
+            self._crowded[wake.name] = _clock.now() + CROWDED_FOR
 
     def _transaction(
         self, connection: sqlite3.Connection, step: Callable[[Ledger, SqliteRows], Result]
