@@ -30,7 +30,7 @@ from .calls import Call
 from .child import Child
 from .report import Report, say
 from .terminal import Terminal
-from .wakeups import FORWARDED, Wakeups, now
+from .wakeups import FORWARDED, LONGEST_SLEEP, Wakeups, now
 
 _FOR_TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
 _POLL_GROUP = 0.02
@@ -58,6 +58,8 @@ class Supervisor:
         self._grace = grace
         self._third = lease.ttl / 3
         self._margin = min(0.25, lease.ttl / 10)
+        self._due = 0.0
+        """When we meant to look again, at the latest."""
         self.until = now() + lease.remaining()
         """The lease's end as we last saw it, on our clock."""
         self.lost: str | None = None
@@ -89,7 +91,12 @@ class Supervisor:
     def _goes_on(self) -> bool:
         child = self._child
         stopped = child.poll()
+        looked = now()
         left = self._look()
+        if left < self._third and looked > self._due:
+            # We stood still, with the keeper, or the machine slept: nobody has failed to renew.
+            self._refresh()
+            left = self._look()
         if left <= 0 or (child.status is None and left < self._third):
             self._lose()
             return False
@@ -98,16 +105,13 @@ class Supervisor:
         if stopped is not None:
             self._stopped(stopped)
             return True
-        looked = now()
-        nap = left - self._third
+        nap = min(left - self._third, LONGEST_SLEEP)
+        self._due = looked + nap + self._margin
         for number in self._wakeups.wait(nap):
             if number == signal.SIGCONT:
                 self._continue()
             elif number in FORWARDED or number == signal.SIGTSTP:
                 child.tell(number)
-        if now() > looked + nap + self._margin:
-            # We stood still, with the keeper, or the machine slept: nobody has failed to renew.
-            self._refresh()
         return True
 
     def _look(self) -> float:

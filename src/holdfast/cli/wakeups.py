@@ -21,7 +21,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 FORWARDED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 """Those that the command gets as they come."""
 
-_LONGEST_SLEEP = 1.0
+LONGEST_SLEEP = 1.0
 """A sleep stands still while the machine is suspended; leases do not. So look."""
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
@@ -104,7 +104,7 @@ class Wakeups:
     def _listen(self, seconds: float) -> None:
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
-        poll.poll(min(max(seconds, 0.0), _LONGEST_SLEEP) * 1000)
+        poll.poll(min(max(seconds, 0.0), LONGEST_SLEEP) * 1000)
         # Whatever poll says: interrupted after its time was up, it says that there was nothing.
         with suppress(BlockingIOError):
             self._heard.extend(number for number in os.read(self._read, 4096) if number)
