@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from .cases import BROKEN, LARGE, SMALL, Broken, Size, run
+from .cases import BROKEN, LARGE, SMALL, Broken, Return, Size, run
 from .rules import SHIPPED
 from .search import Found
 from .story import story
@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="say what there is")
     chosen = parser.parse_args()
 
-    sizes: tuple[Size, ...] = SMALL if chosen.small else SMALL + LARGE
+    sizes: tuple[Size | Return, ...] = SMALL if chosen.small else SMALL + LARGE
     broken = tuple(one for one in BROKEN if one.small or not chosen.small)
     if chosen.size is not None:
         sizes, broken = (sizes[chosen.size],), ()
@@ -40,7 +40,7 @@ def main() -> int:
     return 0 if all([*[holds(size) for size in sizes], *[breaks(one) for one in broken]]) else 1
 
 
-def holds(size: Size) -> bool:
+def holds(size: Size | Return) -> bool:
     print(f"Shipped: {size}", flush=True)
     began = time.monotonic()
     found = run(SHIPPED, size)

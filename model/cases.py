@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
+from . import coming_back
+from .packing import Packing, Plain
 from .rules import SHIPPED, Rules
 from .search import Found, World, search
 from .state import State, start
@@ -48,7 +50,10 @@ class Size:
         ways = combinations_with_replacement(range(self.spread + 1), self.nodes)
         return [way for way in ways if way[0] == 0]
 
-    def world(self, rules: Rules) -> World:
+    def packing(self) -> Packing:
+        return Packing(self.nodes, self.attempts)
+
+    def world(self, rules: Rules) -> World[State]:
         if self.ttl:
             return WithClocks(rules, self.nodes, self.ttl, tombstones=self.tombstones)
         return WithoutClocks(rules, self.nodes)
@@ -73,27 +78,56 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Return:
+    """Nodes that start and come back, and nothing else."""
+
+    nodes: int = 3
+    clients: int = 2
+    restarts: int = 1
+    fresh: bool = False
+
+    def starts(self) -> list[coming_back.State]:
+        return [coming_back.beginning(self.nodes, self.clients, self.restarts, fresh=self.fresh)]
+
+    def packing(self) -> Plain:
+        return Plain(self.nodes, self.clients)
+
+    def world(self, rules: Rules) -> World[coming_back.State]:
+        return coming_back.ComingBack(rules, self.nodes)
+
+    def __str__(self) -> str:
+        start = "never used before" if self.fresh else "in use"
+        plural = "s" if self.restarts > 1 else ""
+        return (
+            f"{self.nodes} nodes {start}, {self.clients} clients, {self.restarts} restart{plural}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Broken:
     name: str
     rules: Rules
-    size: Size
+    size: Size | Return
     small: bool = True
     """Quick enough for every run of the tests."""
 
 
-def run(rules: Rules, size: Size) -> Found:
-    return search(size.world(rules), size.starts())
+def run(rules: Rules, size: Size | Return) -> Found:
+    if isinstance(size, Return):
+        return search(size.world(rules), size.packing(), size.starts())
+    return search(size.world(rules), size.packing(), size.starts())
 
 
-SMALL = (
+SMALL: tuple[Size | Return, ...] = (
     Size(repeats=1),
     Size(restarts=1, counters=(0, 0, 1)),
     Size(ttl=1, tombstones=True, counters=(0, 0, 1)),
     Size(ttl=1, restarts=1, counters=(0, 0, 0)),
+    Return(),
 )
 """For every run of the tests."""
 
-LARGE = (
+LARGE: tuple[Size | Return, ...] = (
     Size(repeats=2, spread=2),
     Size(attempts=3, spread=2),
     Size(attempts=3, repeats=1),
@@ -109,6 +143,8 @@ LARGE = (
     Size(ttl=2, restarts=1),
     Size(ttl=1, restarts=2, counters=(0, 0, 1)),
     Size(ttl=2, restarts=1, snapshots=1, counters=(0, 0, 1)),
+    Return(fresh=True),
+    Return(restarts=2),
 )
 """For `python -m model`."""
 
@@ -166,6 +202,16 @@ BROKEN = (
         "a deadline counted from the reply",
         replace(SHIPPED, deadline_from="reply"),
         Size(ttl=2, counters=LEVEL),
+    ),
+    Broken(
+        "each client numbers the new life",
+        replace(SHIPPED, life_from="client"),
+        Return(),
+    ),
+    Broken(
+        "a node noted for a first start starts at once",
+        replace(SHIPPED, noted_may_start=True),
+        Return(fresh=True),
     ),
     Broken(
         "a rejoin that forgets seals",

@@ -7,7 +7,8 @@ have the same future. Any choice among them is sound; the better it is, the fewe
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple, cast
+from collections.abc import Hashable
+from typing import Any, NamedTuple, cast
 
 from .state import NOBODY, Attempt, Cell, Node, State, Vote
 
@@ -15,7 +16,7 @@ Order = tuple[int, ...]
 
 
 class Packed(NamedTuple):
-    key: bytes
+    key: Hashable
     rows: Order
     """Which attempt became the first, the second, ..."""
     columns: Order
@@ -94,6 +95,19 @@ class Packing:
                     number = self._number(turned_cell(thing, turn))
                 self._turned[key] = number
             packed[at] = number
+
+
+class Plain:
+    """For states that are small enough as they are."""
+
+    def __init__(self, size: int, clients: int) -> None:
+        self._names = tuple(range(clients)), tuple(range(size))
+
+    def pack(self, state: Hashable) -> Packed:
+        return Packed(state, *self._names)
+
+    def unpack(self, key: Any) -> Any:
+        return key
 
 
 def renamed(node: Node, place: dict[int, int]) -> Node:

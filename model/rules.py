@@ -59,5 +59,12 @@ class Rules:
     deadline_from: Literal["sending", "reply"] = "sending"
     """What the client's own deadline counts from."""
 
+    life_from: Literal["node", "client"] = "node"
+    """Who numbers the new life of a node that comes back: it is noted on the node, once, before anybody
+    is told; or each client that brings the node back finds a number of its own."""
+
+    noted_may_start: bool = False
+    """A node that was noted for a first start, and finds that others vote, starts at once."""
+
 
 SHIPPED = Rules()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from .packing import Order, Packing
-from .state import State
+from .packing import Order, Packed
+
+S = TypeVar("S")
 
 
 class Event(NamedTuple):
@@ -29,15 +30,25 @@ class Event(NamedTuple):
     granted: bool = False
 
 
-class Step(NamedTuple):
+class Step(NamedTuple, Generic[S]):
     event: Event
-    state: State
+    state: S
     wrong: str
     """What it broke, if anything."""
 
 
-class World(Protocol):
-    def steps(self, state: State) -> Iterator[Step]: ...
+class World(Protocol[S]):
+    """What may happen next."""
+
+    def steps(self, state: S) -> Iterator[Step[S]]: ...
+
+
+class Keys(Protocol[S]):
+    """How states are told apart, and kept."""
+
+    def pack(self, state: S) -> Packed: ...
+
+    def unpack(self, key: Any) -> S: ...
 
 
 class Scene(NamedTuple):
@@ -54,18 +65,16 @@ class Found(NamedTuple):
     states: int
     steps: int
     depth: int
-    start: State | None
+    start: Any
     story: list[Scene]
     """The shortest way from `start` to a broken promise, if there is one."""
     seen: dict[str, int]
     """How many times each kind of event was taken: what never happened was not checked."""
 
 
-def search(world: World, starts: Iterable[State]) -> Found:
+def search(world: World[S], packing: Keys[S], starts: Iterable[S]) -> Found:
     """All of it, or up to the first broken promise, which is then one with the fewest steps."""
-    starts = list(starts)
-    packing = Packing(len(starts[0].nodes), len(starts[0].attempts))
-    parents: dict[bytes, bytes] = {packing.pack(state).key: b"" for state in starts}
+    parents: dict[Hashable, Hashable] = {packing.pack(state).key: None for state in starts}
     layer = list(parents)
     seen: dict[str, int] = {}
     taken = depth = 0
@@ -73,7 +82,7 @@ def search(world: World, starts: Iterable[State]) -> Found:
     try:
         while layer:
             depth += 1
-            following: list[bytes] = []
+            following: list[Hashable] = []
             for key in layer:
                 for event, reached, wrong in world.steps(packing.unpack(key)):
                     taken += 1
@@ -82,7 +91,7 @@ def search(world: World, starts: Iterable[State]) -> Found:
                     after = packing.pack(reached).key
                     if wrong:
                         path = [after, key]
-                        while parents[path[-1]]:
+                        while parents[path[-1]] is not None:
                             path.append(parents[path[-1]])
                         path.reverse()
                         story = list(retold(world, packing, path))
@@ -97,11 +106,10 @@ def search(world: World, starts: Iterable[State]) -> Found:
     return Found(len(parents), taken, depth - 1, None, [], seen)
 
 
-def retold(world: World, packing: Packing, path: list[bytes]) -> Iterator[Scene]:
+def retold(world: World[S], packing: Keys[S], path: list[Hashable]) -> Iterator[Scene]:
     """The steps of a path, with every node and attempt keeping the name that it had at first."""
-    state = packing.unpack(path[0])
-    attempts = tuple(range(len(state.attempts)))
-    nodes = tuple(range(len(state.nodes)))
+    first = packing.pack(packing.unpack(path[0]))
+    attempts, nodes = tuple(sorted(first.rows)), tuple(sorted(first.columns))
     for key, following in pairwise(path):
         for event, reached, wrong in world.steps(packing.unpack(key)):
             packed = packing.pack(reached)

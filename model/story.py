@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .search import Event, Found, Scene
+from .state import State
 
 
 def story(found: Found) -> str:
@@ -12,9 +13,13 @@ def story(found: Found) -> str:
 
 
 def lines(found: Found) -> Iterator[str]:
-    assert found.start is not None
-    counters = ", ".join(str(node.counter) for node in found.start.nodes)
-    yield f"     Nodes 1 to {len(found.start.nodes)} vote; their counters are at {counters}."
+    nodes = found.start.nodes
+    if isinstance(found.start, State):
+        counters = ", ".join(str(node.counter) for node in nodes)
+        yield f"     Nodes 1 to {len(nodes)} vote; their counters are at {counters}."
+    else:
+        how = "vote, in their first life" if nodes[0].marker else "have never been used"
+        yield f"     Nodes 1 to {len(nodes)} {how}."
     names: dict[int, str] = {}
     for number, scene in enumerate(found.story, 1):
         for place in (scene.event.attempt, scene.event.previous):
@@ -101,7 +106,9 @@ class Telling:
 
     def on_restart(self) -> str:
         event = self.event
-        how = f"from its snapshot, counter {event.value}" if event.note else "empty"
+        how = "empty"
+        if event.note:
+            how = f"from its snapshot, counter {event.value}"
         return f"{self.node(event.node).capitalize()} restarts, {how}."
 
     def on_read(self) -> str:
@@ -115,3 +122,54 @@ class Telling:
     def on_rejoin(self) -> str:
         event = self.event
         return f"{self.node(event.node).capitalize()} votes again, counter {event.value}."
+
+    # Coming back, call by call.
+
+    def on_see(self) -> str:
+        event = self.event
+        return f"{self.who(event.attempt)} finds {self.node(event.node)} {event.note}."
+
+    def on_set_out_first(self) -> str:
+        return f"{self.who(self.event.attempt)} found all blank, and begins a first start."
+
+    def on_set_out(self) -> str:
+        return (
+            f"{self.who(self.event.attempt)} sets out to bring {self.node(self.event.node)} back."
+        )
+
+    def on_give_up(self) -> str:
+        return f"{self.who(self.event.attempt)} gets no further, and begins anew."
+
+    def on_note_first(self) -> str:
+        event = self.event
+        return f"{self.who(event.attempt)} notes on {self.node(event.node)} that it is to start."
+
+    def on_note(self) -> str:
+        event = self.event
+        return (
+            f"{self.who(event.attempt)} notes on {self.node(event.node)} that it is to come back."
+        )
+
+    def on_look(self) -> str:
+        event = self.event
+        return (
+            f"{self.who(event.attempt)} asks {self.node(event.other)} which life of "
+            f"{self.node(event.node)} it knows: {event.value or 'none'}."
+        )
+
+    def on_fix(self) -> str:
+        event = self.event
+        return f"{self.who(event.attempt)} has {self.node(event.node)} note life {event.value}."
+
+    def on_seal(self) -> str:
+        event = self.event
+        return (
+            f"{self.who(event.attempt)} reads {self.node(event.other)}, which learns of life "
+            f"{event.value} of {self.node(event.node)}."
+        )
+
+    def on_admit(self) -> str:
+        event = self.event
+        return (
+            f"{self.who(event.attempt)} lets {self.node(event.node)} vote, as life {event.value}."
+        )

@@ -44,7 +44,7 @@ class WithClocks:
         self.majority = size // 2 + 1
         self.reads = self.majority if rules.reads is None else rules.reads
 
-    def steps(self, state: State) -> Iterator[Step]:
+    def steps(self, state: State) -> Iterator[Step[State]]:
         yield from self.tick(state)
         for a, attempt in enumerate(state.attempts):
             if attempt.stage == IDLE:
@@ -63,7 +63,7 @@ class WithClocks:
                 yield from self.restart(state, n)
                 yield from self.rejoin(state, n)
 
-    def tick(self, state: State) -> Iterator[Step]:
+    def tick(self, state: State) -> Iterator[Step[State]]:
         """Time passes for all."""
         nodes = tuple(aged(node) for node in state.nodes)
         attempts = []
@@ -79,12 +79,12 @@ class WithClocks:
 
     # --- clients
 
-    def begin(self, state: State, a: int) -> Iterator[Step]:
+    def begin(self, state: State, a: int) -> Iterator[Step[State]]:
         """A client sends phase 1 to all nodes; its own deadline counts from now."""
         asking = state.attempts[a]._replace(stage=ASKING, left=self.ttl)
         yield Step(Event("begin", a), with_attempt(state, a, asking), "")
 
-    def acquire(self, state: State, a: int, n: int) -> Iterator[Step]:
+    def acquire(self, state: State, a: int, n: int) -> Iterator[Step[State]]:
         """A phase 1 request of attempt `a` arrives at node `n`."""
         attempt, node = state.attempts[a], state.nodes[n]
         cell = attempt.cells[n]
@@ -101,7 +101,9 @@ class WithClocks:
             return
         yield from self.answered(with_node(repeated, n, after), a, n, on.answer(after), event)
 
-    def answered(self, state: State, a: int, n: int, vote: Vote, event: Event) -> Iterator[Step]:
+    def answered(
+        self, state: State, a: int, n: int, vote: Vote, event: Event
+    ) -> Iterator[Step[State]]:
         """Node `n` has answered; the client may now choose, or wait for more."""
         attempt = state.attempts[a]
         cells = list(attempt.cells)
@@ -116,7 +118,7 @@ class WithClocks:
                 choosing = event._replace(token=token, begins=begins)
                 yield Step(choosing, self.tidy(with_attempt(state, a, chosen)), "")
 
-    def phase2(self, state: State, a: int, n: int) -> Iterator[Step]:
+    def phase2(self, state: State, a: int, n: int) -> Iterator[Step[State]]:
         """A phase 2 request of attempt `a` arrives at node `n`."""
         attempt, node = state.attempts[a], state.nodes[n]
         if attempt.stage < CHOSEN:
@@ -128,7 +130,7 @@ class WithClocks:
                 sure = with_attempt(raised, a, confirmed(attempt, n, node))
                 yield Step(event, self.tidy(sure), "")
 
-    def grant(self, state: State, a: int) -> Iterator[Step]:
+    def grant(self, state: State, a: int) -> Iterator[Step[State]]:
         """A client finds that it has a majority, inside its deadline."""
         attempt = state.attempts[a]
         if attempt.stage != CHOSEN or not is_majority(self.rules, attempt, self.majority):
@@ -144,7 +146,7 @@ class WithClocks:
         granted = after._replace(granted=1 << max(token, top))
         yield Step(Event("grant", a, token=token, granted=True), self.tidy(granted), wrong)
 
-    def end(self, state: State, a: int) -> Iterator[Step]:
+    def end(self, state: State, a: int) -> Iterator[Step[State]]:
         """A client gives up, or is done: it sends its release to all nodes."""
         attempt = state.attempts[a]
         if ASKING <= attempt.stage <= GRANTED:
@@ -157,7 +159,7 @@ class WithClocks:
             after = with_attempt(state, a, anew)
             yield Step(Event("use again", a), after._replace(repeats=state.repeats - 1), "")
 
-    def release(self, state: State, a: int, n: int) -> Iterator[Step]:
+    def release(self, state: State, a: int, n: int) -> Iterator[Step[State]]:
         """A release, or a clean-up, of attempt `a` arrives at node `n`."""
         attempt, node = state.attempts[a], state.nodes[n]
         if attempt.stage != ENDED and not attempt.floor:
@@ -174,7 +176,7 @@ class WithClocks:
 
     # --- nodes that forget
 
-    def restart(self, state: State, n: int) -> Iterator[Step]:
+    def restart(self, state: State, n: int) -> Iterator[Step[State]]:
         node = state.nodes[n]
         if not state.restarts:
             return
@@ -187,7 +189,7 @@ class WithClocks:
             down = with_node(state, n, after)._replace(restarts=state.restarts - 1)
             yield Step(event, self.tidy(down), "")
 
-    def rejoin(self, state: State, n: int) -> Iterator[Step]:
+    def rejoin(self, state: State, n: int) -> Iterator[Step[State]]:
         """A client brings node `n` back: it reads another node, or writes what it has read."""
         node, wait = state.nodes[n], self.rules.wait
         if node.marker == node.incarnation or self.rules.restart == "votes":

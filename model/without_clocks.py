@@ -38,7 +38,7 @@ class WithoutClocks:
         self.majority = size // 2 + 1
         self.reads = self.majority if rules.reads is None else rules.reads
 
-    def steps(self, state: State) -> Iterator[Step]:
+    def steps(self, state: State) -> Iterator[Step[State]]:
         for a, attempt in enumerate(state.attempts):
             if attempt.stage == IDLE and a and state.attempts[a - 1].stage == IDLE:
                 continue  # one that has not begun is like another
@@ -55,7 +55,7 @@ class WithoutClocks:
 
     # --- clients
 
-    def acquire(self, state: State, a: int, n: int) -> Iterator[Step]:
+    def acquire(self, state: State, a: int, n: int) -> Iterator[Step[State]]:
         """A phase 1 request of attempt `a` arrives at node `n`."""
         attempt, node = state.attempts[a], state.nodes[n]
         cell = attempt.cells[n]
@@ -72,7 +72,9 @@ class WithoutClocks:
         event = Event("acquire", a, n, previous=node.owner, value=after.begin)
         yield from self.answered(with_node(state, n, after), a, n, on.answer(after), event)
 
-    def answered(self, state: State, a: int, n: int, vote: Vote, event: Event) -> Iterator[Step]:
+    def answered(
+        self, state: State, a: int, n: int, vote: Vote, event: Event
+    ) -> Iterator[Step[State]]:
         """Node `n` has answered; the client may now choose, or wait for more."""
         attempt = state.attempts[a]
         cells = list(attempt.cells)
@@ -92,7 +94,7 @@ class WithoutClocks:
             chosen = event._replace(token=token, begins=begins)
             yield self.settled(state, a, Attempt(CHOSEN, token, floor, 0, row), chosen)
 
-    def phase2(self, state: State, a: int, n: int) -> Iterator[Step]:
+    def phase2(self, state: State, a: int, n: int) -> Iterator[Step[State]]:
         """A phase 2 request of attempt `a` arrives at node `n`."""
         attempt, node = state.attempts[a], state.nodes[n]
         if attempt.stage < CHOSEN:
@@ -103,7 +105,7 @@ class WithoutClocks:
                 event = Event("phase 2", a, n, value=attempt.token)
                 yield self.settled(raised, a, confirmed(attempt, n, node), event)
 
-    def settled(self, state: State, a: int, attempt: Attempt, event: Event) -> Step:
+    def settled(self, state: State, a: int, attempt: Attempt, event: Event) -> Step[State]:
         """The attempt as it now is, granted if it can be. Checks the grant."""
         wrong = ""
         if attempt.stage == CHOSEN and is_majority(self.rules, attempt, self.majority):
@@ -117,7 +119,7 @@ class WithoutClocks:
             attempt = attempt._replace(stage=ENDED)
         return Step(event, self.tidy(with_attempt(state, a, attempt)), wrong)
 
-    def use_again(self, state: State, a: int) -> Iterator[Step]:
+    def use_again(self, state: State, a: int) -> Iterator[Step[State]]:
         """Broken: the client begins its next round, under the owner id of the last one."""
         if state.attempts[a].stage == ENDED and state.repeats:
             cells = (fresh_cell(),) * len(state.nodes)
@@ -127,7 +129,7 @@ class WithoutClocks:
 
     # --- nodes that forget
 
-    def restart(self, state: State, n: int) -> Iterator[Step]:
+    def restart(self, state: State, n: int) -> Iterator[Step[State]]:
         node = state.nodes[n]
         if not state.restarts:
             return
@@ -140,7 +142,7 @@ class WithoutClocks:
             down = with_node(state, n, after)._replace(restarts=state.restarts - 1)
             yield Step(event, self.tidy(down), "")
 
-    def rejoin(self, state: State, n: int) -> Iterator[Step]:
+    def rejoin(self, state: State, n: int) -> Iterator[Step[State]]:
         """A client brings node `n` back: it reads another node, or writes what it has read.
 
         Nothing else concerns a node that is out, so the write comes at once behind the last read.
