@@ -232,3 +232,27 @@ BROKEN = (
         small=False,
     ),
 )
+
+HARMLESS = (
+    Broken(
+        "reading before the wait, with a seal",
+        replace(SHIPPED, wait="after reading"),
+        Size(restarts=1, ttl=1),
+    ),
+    Broken(
+        "phase 2 of an earlier incarnation, where holds end with it",
+        replace(SHIPPED, phase2_tied=False),
+        Size(restarts=1, snapshots=1, counters=APART),
+    ),
+    Broken(
+        "a hold that a snapshot brought back, where nothing is asked for again",
+        replace(SHIPPED, holds_end_with_incarnation=False),
+        Size(restarts=1, snapshots=1, counters=APART),
+    ),
+    Broken(
+        "a rejoin that only raises the counter",
+        replace(SHIPPED, rejoin_counter="raised"),
+        Size(restarts=1, snapshots=1, counters=APART),
+    ),
+)
+"""One rule less, and no harm found."""
