@@ -204,9 +204,15 @@ BROKEN = (
         Size(ttl=2, counters=LEVEL),
     ),
     Broken(
-        "each client numbers the new life",
-        replace(SHIPPED, life_from="client"),
+        "a seal that is a number only",
+        replace(SHIPPED, seal_names_run=False),
         Return(),
+    ),
+    Broken(
+        "a seal from the past",
+        replace(SHIPPED, seal_compares=False),
+        Return(restarts=2),
+        small=False,
     ),
     Broken(
         "a node noted for a first start starts at once",
@@ -216,6 +222,12 @@ BROKEN = (
     Broken(
         "a rejoin that forgets seals",
         replace(SHIPPED, passes_seals_on=False),
+        Size(restarts=2, counters=LEVEL),
+        small=False,
+    ),
+    Broken(
+        "a rejoin that does not note whom it read",
+        replace(SHIPPED, notes_whom_it_read=False),
         Size(restarts=2, counters=LEVEL),
         small=False,
     ),

@@ -7,7 +7,7 @@ node back, from what other nodes know of it. Locks and counters are left out. *C
 
 - a node that had its part in grants does not vote in a new run before others were read and sealed;
 - its new life has a larger number than any in which it had;
-- a node that votes is not known, on another, by a larger number: all its votes would be dropped.
+- a node that votes is not known, on another that votes, as newer: its votes would be dropped.
 
 A client learns the run id of a node with its connection; a request is only obeyed by that run.
 """
@@ -23,6 +23,13 @@ from .search import Event, Step
 UNSEEN, BLANK, VOTES, OUT = range(4)
 
 
+class Known(NamedTuple):
+    """What one node was told of another: the number of a life, and of which run that was."""
+
+    life: int = 0
+    run: int = 0
+
+
 class Node(NamedTuple):
     run: int
     marker: int
@@ -32,9 +39,7 @@ class Node(NamedTuple):
     """The run for which it was noted that it is to start or to come back."""
     first: bool
     """It was noted for a first start."""
-    fixed: int
-    """The number of the new life, noted."""
-    knows: tuple[int, ...]
+    knows: tuple[Known, ...]
     before: int
     """The largest number of a life in which an earlier run had its part in grants."""
 
@@ -55,6 +60,10 @@ class Task(NamedTuple):
     life: int = 0
     done: tuple[int, ...] = ()
     """The other nodes that this call has been made to."""
+    saw: tuple[Known, ...] = ()
+    """What each node was seen to know of this one."""
+    learned: tuple[Known, ...] = ()
+    """What those that were asked know of all nodes, and how they stand themselves."""
 
 
 class Client(NamedTuple):
@@ -73,8 +82,8 @@ NOTHING = Task("")
 
 def beginning(size: int, clients: int, restarts: int, *, fresh: bool) -> State:
     """Nodes that were never used; or that vote in their first life."""
-    nobody = (0,) * size
-    node = Node(1, 0, 0, 0, False, 0, nobody, 0) if fresh else Node(1, 1, 1, 0, False, 0, nobody, 0)
+    nobody = (Known(),) * size
+    node = Node(1, 0, 0, 0, False, nobody, 0) if fresh else Node(1, 1, 1, 0, False, nobody, 0)
     client = Client((View(UNSEEN, 0, 0),) * size, NOTHING)
     return State((node,) * size, (client,) * clients, restarts)
 
@@ -84,6 +93,7 @@ class ComingBack:
         self.rules = rules
         self.size = size
         self.majority = size // 2 + 1
+        self.nothing = (Known(),) * size
 
     def steps(self, state: State) -> Iterator[Step[State]]:
         for n, node in enumerate(state.nodes):
@@ -103,7 +113,7 @@ class ComingBack:
         voting = sum(other.marker == other.run for other in state.nodes)
         granted = node.marker == node.run and voting >= self.majority
         before = max(node.before, node.life if granted else 0)
-        empty = Node(node.run + 1, 0, 0, 0, False, 0, (0,) * self.size, before)
+        empty = Node(node.run + 1, 0, 0, 0, False, (Known(),) * self.size, before)
         kept = node._replace(run=node.run + 1, before=before)
         for after, note in ((empty, ""), (kept, "snapshot")):
             down = with_node(state, n, after)._replace(restarts=state.restarts - 1)
@@ -173,58 +183,75 @@ class ComingBack:
             yield seen(done.state, c, n, view, done.event)
             return
         if node.noted != node.run:
-            node = node._replace(noted=node.run, first=False, fixed=0)
+            node = node._replace(noted=node.run, first=False)
         noted = with_node(state, n, node)
         others_vote = any(view.kind == VOTES for view in client.views)
         if self.rules.noted_may_start and node.first and others_vote:
             yield self.admitted(noted, c, n, 1, NOTHING, "first")
             return
         life = max(client.views[n].life, 1)
-        yield self.did(noted, c, Event("note", c, n), Task("look", n, life))
+        yield self.did(
+            noted, c, Event("note", c, n), Task("look", n, life, (), self.nothing, self.nothing)
+        )
 
     def look(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
         """Ask the others that vote which life of node `n` they know."""
-        for k in self.others(state, client, task):
-            life = max(task.life, state.nodes[k].knows[task.node])
-            done = (*task.done, k)
-            following = Task("look", task.node, life, done)
-            if len(done) >= self.majority:
-                following = Task(
-                    "fix" if self.rules.life_from == "node" else "seal", task.node, life + 1
-                )
-            event = Event("look", c, task.node, k, value=state.nodes[k].knows[task.node])
-            yield self.did(state, c, event, following)
-
-    def fix(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
-        """Note the number of the new life on the node, unless one is there."""
         n = task.node
-        node = state.nodes[n]
-        if node.run != client.views[n].run or node.noted != node.run:
-            return
-        fixed = node._replace(fixed=node.fixed or task.life)
-        event = Event("fix", c, n, value=fixed.fixed)
-        yield self.did(with_node(state, n, fixed), c, event, Task("seal", n, fixed.fixed))
+        for k in self.others(state, client, task):
+            known = state.nodes[k].knows[n]
+            saw = (*task.saw[:k], known, *task.saw[k + 1 :])
+            learned = self.learn(task.learned, state.nodes[k], k)
+            following = Task("look", n, task.life, (*task.done, k), saw, learned)
+            if len(following.done) >= self.majority:
+                newest = max(saw)
+                # Another client may have numbered this run already.
+                same = self.rules.seal_names_run and newest.run == client.views[n].run
+                life = newest.life if same else max(task.life, newest.life) + 1
+                kind = "verify" if self.rules.seal_compares else "seal"
+                following = Task(kind, n, life, (), saw, learned)
+            yield self.did(state, c, Event("look", c, n, k, value=known.life), following)
+
+    def verify(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
+        """Is node `n` still in the run for which this was begun, and still out?"""
+        node = state.nodes[task.node]
+        if node.run == client.views[task.node].run != node.marker:
+            yield self.did(state, c, Event("verify", c, task.node), task._replace(kind="seal"))
 
     def seal(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
         """Read the counters of the others that vote; each learns of the new life."""
         n = task.node
         for k in self.others(state, client, task):
-            knows = list(state.nodes[k].knows)
-            knows[n] = max(knows[n], task.life)
-            after = with_node(state, k, state.nodes[k]._replace(knows=tuple(knows)))
+            known = state.nodes[k].knows[n]
+            stranger = known != task.saw[k] and known.run != client.views[n].run
+            if self.rules.seal_compares and stranger:
+                anew = Task("look", n, 1, (), self.nothing, self.nothing)
+                yield self.did(state, c, Event("refuse", c, n, k, value=known.life), anew)
+                continue
+            if task.life > known.life:
+                known = Known(task.life, client.views[n].run)
+            knows = (*state.nodes[k].knows[:n], known, *state.nodes[k].knows[n + 1 :])
+            after = with_node(state, k, state.nodes[k]._replace(knows=knows))
             done = (*task.done, k)
             kind = "admit" if len(done) >= self.majority else "seal"
-            step = self.did(
-                after, c, Event("seal", c, n, k, value=task.life), Task(kind, n, task.life, done)
-            )
-            yield Step(step.event, step.state, stranded(step.state))
+            event = Event("seal", c, n, k, value=task.life)
+            learned = self.learn(task.learned, state.nodes[k], k)
+            following = task._replace(kind=kind, done=done, learned=learned)
+            step = self.did(after, c, event, following)
+            yield Step(step.event, step.state, self.stranded(step.state))
 
     def admit(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
         if state.nodes[task.node].run == client.views[task.node].run:
-            yield self.admitted(state, c, task.node, task.life, NOTHING, "")
+            yield self.admitted(state, c, task.node, task.life, NOTHING, "", task.learned)
 
     def admitted(
-        self, state: State, c: int, n: int, life: int, following: Task, how: str
+        self,
+        state: State,
+        c: int,
+        n: int,
+        life: int,
+        following: Task,
+        how: str,
+        learned: tuple[Known, ...] = (),
     ) -> Step[State]:
         """The marker, unless it is there already. Checks what comes back."""
         node = state.nodes[n]
@@ -232,13 +259,19 @@ class ComingBack:
         if node.marker != node.run:
             if how and node.before:
                 wrong = "it voted before it restarted, and has read nothing"
-            elif life <= node.before:
+            if not wrong and life <= node.before:
                 wrong = f"it voted before as life {node.before}"
-            node = node._replace(marker=node.run, life=life, noted=0, first=False, fixed=0)
+            knows = learned or self.nothing
+            node = node._replace(marker=node.run, life=life, noted=0, first=False, knows=knows)
         after = self.did(with_node(state, n, node), c, Event("admit", c, n, value=life), following)
         view = View(VOTES, node.run, node.life)
         known = seen(after.state, c, n, view, after.event)
-        return Step(after.event, known.state, wrong or stranded(known.state))
+        return Step(after.event, known.state, wrong or self.stranded(known.state))
+
+    def learn(self, learned: tuple[Known, ...], other: Node, k: int) -> tuple[Known, ...]:
+        knows = list(map(max, learned, other.knows))
+        knows[k] = max(knows[k], Known(other.life, other.run))
+        return tuple(knows)
 
     def others(self, state: State, client: Client, task: Task) -> Iterator[int]:
         """Nodes that vote, and that this client is right to take for voting."""
@@ -247,6 +280,18 @@ class ComingBack:
             votes = view.kind == VOTES and node.run == view.run == node.marker
             if votes and k != task.node and k not in task.done:
                 yield k
+
+    def stranded(self, state: State) -> str:
+        """A node that votes, and whose votes all would be dropped."""
+        for n, node in enumerate(state.nodes):
+            if node.marker != node.run:
+                continue
+            for other in state.nodes:
+                life, run = other.knows[n]
+                older = life > node.life and (run != node.run or not self.rules.seal_names_run)
+                if other.marker == other.run and older:
+                    return f"another knows of life {life} of a node that votes as {node.life}"
+        return ""
 
     def did(self, state: State, c: int, event: Event, task: Task) -> Step[State]:
         clients = list(state.clients)
@@ -265,13 +310,3 @@ def seen(state: State, c: int, n: int, view: View, event: Event) -> Step[State]:
 
 def with_node(state: State, n: int, node: Node) -> State:
     return state._replace(nodes=(*state.nodes[:n], node, *state.nodes[n + 1 :]))
-
-
-def stranded(state: State) -> str:
-    """A node that votes, and whose votes all would be dropped."""
-    for n, node in enumerate(state.nodes):
-        if node.marker == node.run:
-            for other in state.nodes:
-                if other.marker == other.run and other.knows[n] > node.life:
-                    return f"another knows of life {other.knows[n]} of a node that votes as {node.life}"
-    return ""

@@ -93,12 +93,15 @@ def sealed(node: Node, about: int, incarnation: int) -> Node:
     return node._replace(knows=tuple(knows))
 
 
-def having_read(node: Node, number: int, other: Node) -> Node:
+def having_read(rules: Rules, node: Node, number: int, other: Node) -> Node:
     """The rejoin of `node` has read `other`."""
     read = list(node.read)
     read[number] = 1
-    learned = newest(node.learned, other.knows)
-    return node._replace(read=tuple(read), best=max(node.best, other.counter), learned=learned)
+    learned = list(newest(node.learned, other.knows))
+    if rules.notes_whom_it_read:
+        learned[number] = max(learned[number], other.marker)
+    best = max(node.best, other.counter)
+    return node._replace(read=tuple(read), best=best, learned=tuple(learned))
 
 
 def rejoined(rules: Rules, node: Node) -> Node:

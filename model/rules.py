@@ -44,6 +44,9 @@ class Rules:
     passes_seals_on: bool = True
     """A rejoin also takes over the incarnations known to the nodes that it read."""
 
+    notes_whom_it_read: bool = True
+    """... and the incarnations of these nodes themselves."""
+
     rejoin_counter: Literal["set", "raised"] = "set"
     """The last step of a rejoin sets the node's counter to what was read; or only ever raises it."""
 
@@ -59,9 +62,13 @@ class Rules:
     deadline_from: Literal["sending", "reply"] = "sending"
     """What the client's own deadline counts from."""
 
-    life_from: Literal["node", "client"] = "node"
-    """Who numbers the new life of a node that comes back: it is noted on the node, once, before anybody
-    is told; or each client that brings the node back finds a number of its own."""
+    seal_names_run: bool = True
+    """A seal says of which incarnation it speaks: it is no reason to drop a vote of that one, and tells
+    other clients the number that this incarnation has."""
+
+    seal_compares: bool = True
+    """A seal is refused where something else is known of the node than when its number was found; and
+    between the two the node is asked whether it still is in the same incarnation."""
 
     noted_may_start: bool = False
     """A node that was noted for a first start, and finds that others vote, starts at once."""

@@ -207,7 +207,7 @@ class WithClocks:
                 continue
             if self.rules.reads_voting_only and not on.may_vote(self.rules, other):
                 continue
-            told = with_node(state, n, on.having_read(node, k, other))
+            told = with_node(state, n, on.having_read(self.rules, node, k, other))
             if self.rules.seals:
                 told = with_node(told, k, on.sealed(other, n, node.incarnation))
             yield Step(Event("read", node=n, other=k, value=other.counter), self.tidy(told), "")

@@ -160,7 +160,7 @@ class WithoutClocks:
                 continue
             if self.rules.reads_voting_only and not on.may_vote(self.rules, other):
                 continue
-            after = on.having_read(node, k, other)
+            after = on.having_read(self.rules, node, k, other)
             event = Event("read", node=n, other=k, value=other.counter)
             if sum(after.read) >= self.reads:
                 after = on.rejoined(self.rules, after)
