@@ -120,7 +120,7 @@ def run(rules: Rules, size: Size | Return) -> Found:
 
 SMALL: tuple[Size | Return, ...] = (
     Size(repeats=1),
-    Size(restarts=1, counters=(0, 0, 1)),
+    Size(restarts=1, counters=(0, 0, 0)),
     Size(ttl=1, tombstones=True, counters=(0, 0, 1)),
     Size(ttl=1, restarts=1, counters=(0, 0, 0)),
     Return(),
