@@ -86,7 +86,7 @@ class Lock:
         for those who pass on somebody else's request: an id that was never used before.
         """
         limit = self._timeout if isinstance(timeout, _Unset) else checks.timeout(timeout)
-        lease = await self._obtain(limit, owner)
+        lease = await obtain(self, limit, owner)
         if lease is None:
             raise LockTimeout(
                 f"{self.name!r} was not granted within {limit:g} s, because others hold it or "
@@ -97,15 +97,7 @@ class Lock:
 
     async def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
         """A lease that is held; or None if it is not to be had at once, or within `timeout`."""
-        return await self._obtain(checks.timeout(timeout), owner)
-
-    async def _obtain(self, timeout: float | None, owner: str | None) -> Lease | None:
-        if owner is not None:
-            checks.owner(owner)
-        session = await self._locks._session()
-        if owner is not None:
-            session.burn(owner)
-        return await obtain(session, self, timeout, owner)
+        return await obtain(self, checks.timeout(timeout), owner)
 
     def _attempt(self, session: Session, owner: str, queue: bool) -> Lease:
         """A new attempt, known to the session before anything is sent."""

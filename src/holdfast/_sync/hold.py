@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 HOLDING = (HELD, UNCERTAIN)
+_WHEN_GRANTED = after(ACQUIRING, GRANTED)
 SOON = 0.02
 """Seconds after a holder's end at which its waiters ask."""
 
@@ -126,9 +127,9 @@ class Hold:
         if self._end_at is not None:
             deadline = min(deadline, now + self._end_at)
         with session.mutex:
-            if deadline <= now or self._state != ACQUIRING or session.closed:
+            if deadline <= now or self._state is not ACQUIRING or session.closed:
                 return False
-            self._state = after(ACQUIRING, GRANTED)
+            self._state = _WHEN_GRANTED
             self.token = token
             self.ttl = self._ticket.ttl = ttl
             self._deadline = deadline
@@ -144,9 +145,10 @@ class Hold:
         with self._session.mutex:
             self._state = after(self._state, FREED)
 
-    def _take_offer(self) -> Offer | None:
+    def _take_offer(self) -> Offer:
         with self._session.mutex:
             offer, self._offer = self._offer, None
+        assert offer is not None
         return offer
 
     def _interval(self) -> float:

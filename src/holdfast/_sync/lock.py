@@ -88,7 +88,7 @@ class Lock:
         for those who pass on somebody else's request: an id that was never used before.
         """
         limit = self._timeout if isinstance(timeout, _Unset) else checks.timeout(timeout)
-        lease = self._obtain(limit, owner)
+        lease = obtain(self, limit, owner)
         if lease is None:
             raise LockTimeout(
                 f"{self.name!r} was not granted within {limit:g} s, because others hold it or "
@@ -99,15 +99,7 @@ class Lock:
 
     def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
         """A lease that is held; or None if it is not to be had at once, or within `timeout`."""
-        return self._obtain(checks.timeout(timeout), owner)
-
-    def _obtain(self, timeout: float | None, owner: str | None) -> Lease | None:
-        if owner is not None:
-            checks.owner(owner)
-        session = self._locks._session()
-        if owner is not None:
-            session.burn(owner)
-        return obtain(session, self, timeout, owner)
+        return obtain(self, checks.timeout(timeout), owner)
 
     def _attempt(self, session: Session, owner: str, queue: bool) -> Lease:
         """A new attempt, known to the session before anything is sent."""

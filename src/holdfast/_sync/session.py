@@ -69,31 +69,30 @@ class Session:
         self.keeper = Keeper(self)
         self.closed = False
         self.patience = IO_LIMIT
-        self.attempts = 0
-        """How many `close` found under way; it waits for them, so that each leaves nothing behind."""
+        self.attempts: set[str] = set()
+        """Those that `close` found under way; it waits for them, so that each leaves nothing behind."""
         self.drained = Signal(self.clock)
 
     def enrol(self, lease: Lease, owner: str) -> None:
         """Before anything is sent for it, so that `close` knows of it."""
-        with self.mutex:
-            if self.closed:
-                self.check_open()
-            if owner in self.leases:
-                raise _used(owner)
-            self.leases[owner] = lease
+        # No mutex: this first writes and then looks; `close` first says so, and then looks.
+        self.leases[owner] = lease
+        if self.closed:
+            self.leave(owner)
+            self.check_open()
 
     def leave(self, owner: str) -> None:
         """An attempt has ended without a grant, and nothing is left of it."""
         with self.mutex:
-            known = self.leases.pop(owner, None) is not None
-            if self.closed and known:
-                self.attempts -= 1
+            self.leases.pop(owner, None)
+            if owner in self.attempts:
+                self.attempts.remove(owner)
                 self.drained.set()
 
     def burn(self, owner: str) -> None:
         """Remember an owner id that came from outside: it serves for one attempt only."""
         with self.mutex:
-            if owner in self.burned:
+            if owner in self.burned or owner in self.leases:
                 raise _used(owner)
             self.burned[owner] = None
             if len(self.burned) > REMEMBERED_OWNERS:
@@ -129,7 +128,7 @@ class Session:
                 return
             self.closed = True
             leases = list(self.leases.values())
-            self.attempts = sum(1 for lease in leases if not lease.token)
+            self.attempts = {lease.owner for lease in leases if not lease.token}
         for lease in leases:
             if lease.token:
                 lease._release_quietly()

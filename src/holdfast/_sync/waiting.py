@@ -20,7 +20,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .._runtime.threads import Signal
+from .. import checks
+from .._runtime.threads import Signal, here
 from ..entries import Claim
 from ..errors import BackendUnavailable
 from ..lifecycle import drift_margin
@@ -41,13 +42,20 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 _HELD, _BUSY, _LATE, _AGAIN = "held", "busy", "late", "again"
 
 
-def obtain(session: Session, lock: Lock, timeout: float | None, owner: str | None) -> Lease | None:
+def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None:
     """A lease on the lock, held; or None once `timeout` is over.
 
     `owner`, if it is given, serves for one attempt only.
     """
+    if owner is not None:
+        checks.owner(owner)
+    session = lock._locks._live
+    if session is None or session.closed or session.home is not here():
+        session = lock._locks._session()
+    if owner is not None:
+        session.burn(owner)
     now = session.clock.now
-    started = now()
+    started = sent = now()
     give_up = None if timeout is None else started + timeout
     pause = SHORTEST_PAUSE
     queued = False
@@ -55,7 +63,6 @@ def obtain(session: Session, lock: Lock, timeout: float | None, owner: str | Non
         lease = lock._attempt(session, owner or new_owner(), timeout != 0)
         ticket = lease._ticket
         try:
-            sent = now()
             answer = session.backend.acquire(ticket, sent + session.patience)
             if isinstance(answer, Granted):
                 result = _granted(session, lease, answer.token, answer.ttl, sent, give_up)
@@ -64,7 +71,6 @@ def obtain(session: Session, lock: Lock, timeout: float | None, owner: str | Non
             else:
                 queued = True
                 lease._waits(sent, answer.remaining)
-                lease._keep(sent)
                 result = _wait(session, lease, give_up)
             if result is _HELD:
                 if session.listeners:
@@ -95,6 +101,7 @@ def obtain(session: Session, lock: Lock, timeout: float | None, owner: str | Non
             moment = now() + pause * (0.5 + os.urandom(1)[0] / 256)
             Signal(session.clock).wait(moment if give_up is None else min(moment, give_up))
             pause = min(pause * 2, LONGEST_PAUSE)
+        sent = now()
 
 
 def _give_up(session: Session, lease: Lease) -> None:
@@ -128,11 +135,16 @@ def _granted(
 def _wait(session: Session, lease: Lease, give_up: float | None) -> str:
     ticket = lease._ticket
     clock = session.clock
+    # The keeper need not know of those whose turn comes soon.
+    unkept_until = lease._beat_sent + lease._beat_again / 2
     while True:
-        told = session.backend.wait(ticket, give_up)
+        until = give_up
+        if not lease._kept and (until is None or unkept_until < until):
+            until = unkept_until
+        told = session.backend.wait(ticket, until)
         session.check_open()
-        offer = lease._take_offer()
-        if offer is not None:
+        if lease._offer is not None:
+            offer = lease._take_offer()
             return _granted(session, lease, offer.token, offer.ttl, offer.sent, give_up)
         if told is not None:
             window = min(session.claim_window, ticket.ttl)
@@ -146,6 +158,9 @@ def _wait(session: Session, lease: Lease, give_up: float | None) -> str:
             return _AGAIN
         if give_up is not None and clock.now() >= give_up:
             return _LATE
+        if not lease._kept and clock.now() >= unkept_until:
+            session.keeper.keep(lease, clock.now())  # who asks at once, for many in one call
+            continue
         result = _ask(session, lease, give_up)
         if result is not None:
             return result
