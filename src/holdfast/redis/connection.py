@@ -170,7 +170,7 @@ class Connection:
                 return self._greet(command, by)
             sent = self._send(command)
             if sent != len(command):
-                self._socket.sendall(command[sent:])
+                self._send_rest(command, sent)
             try:
                 self._feed(self._receive(CHUNK))
                 reply = self._gets()
@@ -184,9 +184,13 @@ class Connection:
 
     def _greet(self, command: bytes, by: float) -> Any:
         commands, self._greeting = self._greeting, []
-        self._socket.sendall(b"".join(commands) + command)
+        self._send_rest(b"".join(commands) + command, 0)
         check_greeting([self._reply(by, NOTHING) for _ in commands], self.address)
         return self._reply(by, NOTHING)
+
+    def _send_rest(self, data: bytes, sent: int) -> None:
+        while sent < len(data):
+            sent += self._send(data[sent:])
 
     def batch(self, commands: Sequence[bytes], by: float, now: float) -> list[Any]:
         first = self.call(b"".join(commands), by, now)
