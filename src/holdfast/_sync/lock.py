@@ -42,6 +42,7 @@ class Lock:
         "_kind",
         "_locks",
         "_max_hold",
+        "_protects",
         "_renew",
         "_timeout",
         "_ttl",
@@ -59,6 +60,7 @@ class Lock:
         fair: bool | None,
         renew: bool,
         max_hold: float | None,
+        protects: object = None,
         kind: str = "lock",
         weight: int = 1,
         capacity: int = 1,
@@ -71,6 +73,7 @@ class Lock:
         self._barge = fair is False
         self._renew = renew
         self._max_hold = None if max_hold is None else checks.ttl(max_hold, "max_hold")
+        self._protects = protects
         self._locks = locks
         self._kind = kind
         self._weight = weight
@@ -136,6 +139,8 @@ class Lock:
             barge=self._barge,
         )
         lease = Lease(session, ticket, renewing=self._renew, end_at=self._max_hold)
+        if self._protects is not None:
+            lease._protects = self._protects
         session.enrol(lease)
         return lease
 
