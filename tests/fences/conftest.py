@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fences.sites import SITES, Site
+from fences.every import SITES
+from fences.sites import Site
 
 
 @pytest.fixture(params=sorted(SITES))

@@ -1,4 +1,4 @@
-"""The resources that the one suite of fences runs on. A new fence joins by its line in `SITES`.
+"""The resources that the one suite of fences runs on. A new fence joins by its line in `every`.
 
 A site is a place with resources that have a value each, and a fence before them.
 """
@@ -9,10 +9,8 @@ import os
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from holdfast.fences import FileFence, MemoryFence, Token
 
@@ -137,9 +135,3 @@ def die(code: str) -> None:
         check=False,
     )
     assert done.returncode == -9, done.stderr
-
-
-SITES: dict[str, Callable[..., Any]] = {
-    "file": FileSite,
-    "memory": MemorySite,
-}

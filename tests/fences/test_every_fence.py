@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from fences.sites import SITES, Site
+from fences.every import SITES
+from fences.sites import Site
 
 T = 1_800_000_000_000_000
 """A token as most stores make it: a time in µs."""

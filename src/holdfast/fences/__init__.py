@@ -14,5 +14,6 @@ from .fence import BoundFence, Fence
 from .file import FileFence
 from .memory import MemoryFence
 from .rules import Token
+from .sql import SqlFence
 
-__all__ = ["BoundFence", "Fence", "FileFence", "MemoryFence", "Token"]
+__all__ = ["BoundFence", "Fence", "FileFence", "MemoryFence", "SqlFence", "Token"]

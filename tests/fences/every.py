@@ -1,0 +1,14 @@
+"""Every fence that there is, each with the site that it is tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fences.sites import FileSite, MemorySite, Site
+from fences.sql_sites import SQL_SITES
+
+SITES: dict[str, Callable[..., Site]] = {
+    "file": FileSite,
+    "memory": MemorySite,
+    **SQL_SITES,
+}
