@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fences.redis_sites import AsyncRedisSite, RedisSite
 from fences.sites import FileSite, MemorySite, Site
 from fences.sql_sites import SQL_SITES
 
 SITES: dict[str, Callable[..., Site]] = {
     "file": FileSite,
     "memory": MemorySite,
+    "redis": RedisSite,
+    "redis-async": AsyncRedisSite,
     **SQL_SITES,
 }

@@ -13,7 +13,8 @@ a token is taken the lease itself may be given, and brings the identity of its l
 from .fence import BoundFence, Fence
 from .file import FileFence
 from .memory import MemoryFence
+from .redis import RedisFence
 from .rules import Token
 from .sql import SqlFence
 
-__all__ = ["BoundFence", "Fence", "FileFence", "MemoryFence", "SqlFence", "Token"]
+__all__ = ["BoundFence", "Fence", "FileFence", "MemoryFence", "RedisFence", "SqlFence", "Token"]
