@@ -265,7 +265,9 @@ def script_for(body: str) -> Script:
     else:
         text = (
             f"{check}\nlocal function body(KEYS, ARGV)\n{body}\nend\n"
-            "return {1, body({unpack(KEYS, 3)}, {unpack(ARGV, 4)})}"
+            "local answer = body({unpack(KEYS, 3)}, {unpack(ARGV, 4)})\n"
+            "if type(answer) == 'table' and answer.err then return answer end\n"
+            "return {1, answer or false}"
         )
     return Script(text, _sha(text))
 
