@@ -115,6 +115,7 @@ class StaleToken(LockError):
         self.resource = resource
         self.highest = highest
         self.reason = reason
+        self.detail = detail
 
 
 class ConfigError(LockError, ValueError):

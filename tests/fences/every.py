@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fences.http_sites import AsgiSite, WsgiSite
 from fences.redis_sites import AsyncRedisSite, RedisSite
 from fences.sites import FileSite, MemorySite, Site
 from fences.sql_sites import SQL_SITES
 
 SITES: dict[str, Callable[..., Site]] = {
+    "asgi": AsgiSite,
     "file": FileSite,
     "memory": MemorySite,
     "redis": RedisSite,
     "redis-async": AsyncRedisSite,
+    "wsgi": WsgiSite,
     **SQL_SITES,
 }

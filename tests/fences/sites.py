@@ -18,6 +18,8 @@ from holdfast.fences import FileFence, MemoryFence, Token
 class Site(ABC):
     restarts = True
     """Whether its memory outlives the process."""
+    transactions = True
+    """Whether check and write are undone together."""
 
     def __init__(self, folder: Path, single_use: bool = False) -> None:
         self.folder = folder
@@ -57,6 +59,7 @@ class Site(ABC):
 
 class MemorySite(Site):
     restarts = False
+    transactions = False
 
     def __init__(self, folder: Path, single_use: bool = False) -> None:
         super().__init__(folder, single_use)

@@ -12,9 +12,24 @@ a token is taken the lease itself may be given, and brings the identity of its l
 
 from .fence import BoundFence, Fence
 from .file import FileFence
+from .http import fenced, fencing_headers, raise_for_stale, verify_fenced
 from .memory import MemoryFence
+from .middleware import FencingMiddleware
 from .redis import RedisFence
 from .rules import Token
 from .sql import SqlFence
 
-__all__ = ["BoundFence", "Fence", "FileFence", "MemoryFence", "RedisFence", "SqlFence", "Token"]
+__all__ = [
+    "BoundFence",
+    "Fence",
+    "FencingMiddleware",
+    "FileFence",
+    "MemoryFence",
+    "RedisFence",
+    "SqlFence",
+    "Token",
+    "fenced",
+    "fencing_headers",
+    "raise_for_stale",
+    "verify_fenced",
+]
