@@ -67,6 +67,7 @@ class Hold:
         "_lost",
         "_offer",
         "_out",
+        "_protects",
         "_release_doubtful",
         "_renewing",
         "_session",
@@ -76,6 +77,9 @@ class Hold:
         "token",
         "ttl",
     )
+
+    _protects: object
+    """The fence at the resource; set only where the lock was given one."""
 
     def __init__(
         self, session: Session, ticket: Ticket, renewing: bool, end_at: float | None

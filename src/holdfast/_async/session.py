@@ -45,11 +45,15 @@ class Session:
         "leases",
         "listeners",
         "mutex",
+        "namespace",
         "patience",
     )
 
-    def __init__(self, backend: Backend, listeners: Listeners, label: str) -> None:
+    def __init__(
+        self, backend: Backend, listeners: Listeners, label: str, namespace: str = ""
+    ) -> None:
         self.backend = backend
+        self.namespace = namespace
         self.clock = backend.clock
         self.claim_window = backend.claim_window
         self.heartbeat = backend.heartbeat
