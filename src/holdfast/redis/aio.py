@@ -29,7 +29,7 @@ NO_CHANNEL = bulk(b"")
 PATIENCE = 1.0
 """Seconds for which an answer may be overdue before its connection is given up."""
 
-TOGETHER = 64
+TOGETHER = 128
 """Commands that go out in one write. More would leave the server idle while they are collected."""
 TICK = 0.1
 """Seconds between looks at those who listen; most are told before the first one."""
