@@ -12,6 +12,7 @@ from pathlib import Path
 from servers.mariadb import MariaServer
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
+from servers.s3 import S3Server
 
 _numbers = itertools.count(1)
 
@@ -45,6 +46,13 @@ def postgres_server() -> PostgresServer:
 @cache
 def mariadb_server() -> MariaServer:
     server = MariaServer()
+    atexit.register(server.stop)
+    return server
+
+
+@cache
+def s3_server() -> S3Server:
+    server = S3Server()
     atexit.register(server.stop)
     return server
 
