@@ -20,10 +20,10 @@ SCHEMES: dict[str, Scheme] = {
     "redis": Scheme("redis", "redis"),
     "rediss": Scheme("redis", "redis"),
     "redis+unix": Scheme("redis", "redis"),
+    "redis+sentinel": Scheme("redis_sentinel", "redis"),
 }
 
 COMING: tuple[str, ...] = (
-    "redis+sentinel",
     "redis+cluster",
     "redlock",
     "zookeeper",

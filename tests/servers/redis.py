@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ class RedisServer:
     """One server process. Nothing of it is left once `stop` has returned."""
 
     def __init__(self, *options: str, port: int = 0) -> None:
-        program = shutil.which("redis-server")
+        program = shutil.which(os.environ.get("HOLDFAST_TEST_REDIS_SERVER", "redis-server"))
         assert program is not None, "the tests need redis-server: apt-get install redis-server"
         self._program = program
         self.folder = Path(tempfile.mkdtemp(prefix="hf-redis-"))
@@ -35,8 +36,7 @@ class RedisServer:
         """Start it, or start it again on the same port and folder; wait until it answers so."""
         # Killed with the run, too, if that is killed: `setpriv` is part of util-linux.
         guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        command = [*guard, self._program, "--port", str(self.port), "--bind", "127.0.0.1"]
-        command += ["--dir", str(self.folder), "--save", "", "--appendonly", "no", *self.options]
+        command = [*guard, self._program, *self._arguments()]
         log = (self.folder / "log").open("ab")
         with log:
             self._process = subprocess.Popen(
@@ -54,6 +54,10 @@ class RedisServer:
                 assert self._process.poll() is None, f"redis-server did not start:\n{text[-2000:]}"
                 assert time.monotonic() < limit, f"redis-server does not answer:\n{text[-2000:]}"
                 time.sleep(0.01)
+
+    def _arguments(self) -> list[str]:
+        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        return [*where, "--save", "", "--appendonly", "no", *self.options]
 
     def __call__(self, *words: str | bytes | int) -> Any:
         """One command on a connection of its own; an error it answers is an AssertionError."""

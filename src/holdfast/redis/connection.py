@@ -155,6 +155,11 @@ class Connection:
             self._bell.close()
             self._bell = None
 
+    def hang_up(self) -> None:
+        """From any thread: whoever reads from it finds that it has ended."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def is_alive(self) -> bool:
         """Whether the other end has not hung up meanwhile. A late wake-up may have come, too."""
         if self._address.tls is not None:

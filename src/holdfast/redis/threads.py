@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from time import sleep
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..clock import Clock
 from ..errors import BackendUnavailable, LockError
@@ -28,6 +29,20 @@ SUSPECT_AFTER = 0.5
 """Seconds unused after which a connection is looked at before it is trusted."""
 PAUSE = 0.5
 """Seconds between attempts to hear again, while the server is gone."""
+ATTEMPT = 1.0
+"""Seconds for one attempt to reach a server that may not be the primary any more."""
+SHORT_PAUSE = 0.05
+"""Seconds before it is asked again where the primary is."""
+
+
+class Finder(Protocol):
+    """Knows where the primary is."""
+
+    def find(self, by: float) -> Address: ...
+
+    def doubt(self) -> None:
+        """It may be elsewhere by now: ask again next time."""
+        ...
 
 
 class Ear:
@@ -45,14 +60,22 @@ class Ear:
 
 
 class Wire:
-    def __init__(self, address: Address, clock: Clock, channels: bytes) -> None:
+    def __init__(
+        self, address: Address, clock: Clock, channels: bytes, finder: Finder | None = None
+    ) -> None:
         self._address = address
+        self._finder = finder
         self._clock = clock
         self._channels = channels
         self._idle: list[Connection] = []
         self._ears: dict[str, Ear] = {}
         self._mutex = Lock()
         self._closed = False
+
+    @property
+    def address(self) -> Address:
+        """Of the server, or of the one that was the primary last."""
+        return self._address
 
     def open(self, by: float) -> None:
         self._give(self._take(by))
@@ -63,7 +86,7 @@ class Wire:
         try:
             reply = connection.call(command, by)
         except BaseException:
-            connection.close()
+            self._failed(connection)
             raise
         self._give(connection)
         return reply
@@ -74,7 +97,7 @@ class Wire:
         try:
             replies = connection.batch(commands, by)
         except BaseException:
-            connection.close()
+            self._failed(connection)
             raise
         self._give(connection)
         return replies
@@ -93,7 +116,7 @@ class Wire:
                 self._subscribe(connection, by)
                 reply = connection.call(command + connection.channel + owner, by)
         except BaseException:
-            connection.close()
+            self._failed(connection)
             raise
         if type(reply) is list and reply[0] == 0:
             ear = Ear(ticket, connection)
@@ -145,9 +168,15 @@ class Wire:
 
     def turn_away(self) -> None:
         """This is not the server to talk to: next time a new connection may lead to another."""
+        if self._finder is not None:
+            self._finder.doubt()
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+        with self._mutex:
+            ears = list(self._ears.values())
+        for ear in ears:
+            ear.connection.hang_up()  # who waits on it hears again on another
 
     def close(self) -> None:
         with self._mutex:
@@ -167,10 +196,32 @@ class Wire:
             try:
                 connection = self._idle.pop()
             except IndexError:
-                return Connection(self._address, self._clock, by)
+                return self._connected(by)
             if now - connection.used < SUSPECT_AFTER or connection.is_alive():
                 return connection
             connection.close()
+
+    def _connected(self, by: float) -> Connection:
+        if self._finder is None:
+            return Connection(self._address, self._clock, by)
+        while True:
+            # To wherever the primary is: asked, tried, and asked again while there is time.
+            try:
+                self._address = self._finder.find(by)
+                return Connection(
+                    self._address, self._clock, min(by, self._clock.now() + ATTEMPT)
+                )
+            except BackendUnavailable:
+                self._finder.doubt()
+                if self._closed or self._clock.now() + SHORT_PAUSE >= by:
+                    raise
+                sleep(SHORT_PAUSE)
+
+    def _failed(self, connection: Connection) -> None:
+        """It broke, or is overdue. Where the primary may have moved, others to it are as good."""
+        connection.close()
+        if self._finder is not None:
+            self.turn_away()
 
     def _give(self, connection: Connection) -> None:
         connection.used = self._clock.now()
@@ -202,7 +253,7 @@ class Wire:
                 return
             old = ear.connection
             try:
-                fresh = Connection(self._address, self._clock, limit)
+                fresh = self._connected(limit)
                 try:
                     self._subscribe(fresh, limit, old.channel_name)
                 except BaseException:

@@ -28,7 +28,7 @@ from ...model import (
     Waiting,
 )
 from ...redis.address import TLS_OPTIONS, Address, address_of
-from ...redis.aio import Wire
+from ...redis.aio import Finder, Wire
 from ...redis.answers import lock_state
 from ...redis.commands import MARKED, UNMARKED, Commands
 from ...redis.keys import Naming
@@ -48,29 +48,46 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
     """Check everything that can be checked without opening; answers how to open."""
-    known = {"heartbeat": HEARTBEAT, "claim_window": CLAIM_WINDOW, "key": None, "db": 0}
-    settings = merge_options(target, options, {**known, **TLS_OPTIONS})
-    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
-    claim_window = checks.ttl(settings["claim_window"], "claim_window")
+    settings = merge_options(target, options, {**COMMON_OPTIONS, "db": 0})
+    heartbeat, claim_window = rhythm(settings)
     address = address_of(target, settings)
     naming = Naming(namespace, settings["key"])
     require_hiredis()
     return guarantees.REDIS, lambda: RedisBackend(address, naming, heartbeat, claim_window)
 
 
+COMMON_OPTIONS: dict[str, Any] = {
+    "heartbeat": HEARTBEAT,
+    "claim_window": CLAIM_WINDOW,
+    "key": None,
+    **TLS_OPTIONS,
+}
+
+
+def rhythm(settings: dict[str, Any]) -> tuple[float, float]:
+    """Heartbeat and claim window, checked."""
+    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
+    return heartbeat, checks.ttl(settings["claim_window"], "claim_window")
+
+
 class RedisBackend:
     guarantees = guarantees.REDIS
 
     def __init__(
-        self, address: Address, naming: Naming, heartbeat: float, claim_window: float
+        self,
+        address: Address,
+        naming: Naming,
+        heartbeat: float,
+        claim_window: float,
+        finder: Finder | None = None,
     ) -> None:
-        self._address = address
         self.clock = BootClock()
         self.heartbeat = heartbeat
         self.claim_window = claim_window
         self._commands = Commands(naming, heartbeat, claim_window)
-        self._wire = Wire(address, self.clock, naming.channels)
-        self._calls = Calls(self._wire, address, self.clock, self._commands.loads)
+        self._wire = Wire(address, self.clock, naming.channels, finder)
+        follows = finder is not None
+        self._calls = Calls(self._wire, self.clock, self._commands.loads, follows=follows)
         self._doubtful: dict[str, None] = {}
         """Owners whose acquire ended without an answer: it may still arrive."""
         self._special: dict[str, None] = {}

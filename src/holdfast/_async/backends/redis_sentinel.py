@@ -1,0 +1,118 @@
+"""`redis+sentinel://`: one Redis at a time, whichever the sentinels say is the primary.
+
+The sentinels are asked whenever a connection is made, and every connection breaks with a failover. An
+answer counts only from a server that calls itself the primary: one that was demoted, or is not yet
+promoted, is left, and the sentinels are asked again while the call has time. Sentinels may disagree
+for a moment; those with the highest configuration epoch know of the latest failover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ... import guarantees
+from ...clock import BootClock, Clock
+from ...errors import BackendUnavailable, ConfigError
+from ...redis.address import Address
+from ...redis.aio import Wire
+from ...redis.keys import Naming
+from ...redis.protocol import pack, require_hiredis
+from ...redis.sentinel import SENTINEL_OPTIONS, Watched, read_place, watched_of
+from ...urls import Target, merge_options
+from ..contract import Backend
+from .redis import COMMON_OPTIONS, RedisBackend, rhythm
+
+EACH = 0.5
+"""Seconds for one sentinel, so that one that stands still does not use up the time for all."""
+FRESH = 1.0
+"""Seconds for which an answer of the sentinels is used again, unless something speaks against it."""
+
+
+def prepare(
+    target: Target, namespace: str, options: dict[str, Any]
+) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
+    """Check everything that can be checked without opening; answers how to open."""
+    settings = merge_options(target, options, {**COMMON_OPTIONS, **SENTINEL_OPTIONS})
+    heartbeat, claim_window = rhythm(settings)
+    watched = watched_of(target, settings)
+    naming = Naming(namespace, settings["key"])
+    require_hiredis()
+
+    def make() -> Backend:
+        finder = Sentinels(watched, BootClock())
+        return SentinelBackend(watched.primary, naming, heartbeat, claim_window, finder)
+
+    return guarantees.REDIS_SENTINEL, make
+
+
+class SentinelBackend(RedisBackend):
+    guarantees = guarantees.REDIS_SENTINEL
+
+
+class Sentinels:
+    def __init__(self, watched: Watched, clock: Clock) -> None:
+        self._sentinels = list(watched.sentinels)
+        self._service = watched.service
+        self._primary = watched.primary
+        self._clock = clock
+        name = watched.service.encode()
+        self._questions = [
+            pack(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name),
+            pack(b"SENTINEL", b"MASTER", name),
+        ]
+        self._known: tuple[Address, float] | None = None
+
+    def doubt(self) -> None:
+        self._known = None
+
+    async def find(self, by: float) -> Address:
+        known = self._known
+        if known is not None and self._clock.now() - known[1] < FRESH:
+            return known[0]
+        host, port = await self._ask(by)
+        address = self._primary._replace(host=host, port=port)
+        self._known = address, self._clock.now()
+        return address
+
+    async def _ask(self, by: float) -> tuple[str, int]:
+        """Until most of them agree, or all were asked."""
+        votes: dict[tuple[int, str, int], int] = {}
+        reasons: list[Exception] = []
+        strangers = 0
+        for sentinel in list(self._sentinels):
+            try:
+                place = read_place(await self._one(sentinel, by), sentinel)
+            except (BackendUnavailable, ConfigError) as error:
+                reasons.append(error)
+                self._put_last(sentinel)
+                continue
+            if place is None:
+                strangers += 1
+                continue
+            votes[place] = votes.get(place, 0) + 1
+            if votes[place] > len(self._sentinels) // 2:
+                break
+        if votes:
+            _, host, port = max(votes)
+            return host, port
+        if strangers:
+            raise ConfigError(
+                f"the sentinels know no primary called {self._service!r}: check the name in the URL, "
+                "redis+sentinel://host:26379/NAME"
+            )
+        if reasons and isinstance(reasons[0], ConfigError):
+            raise reasons[0]
+        names = ", ".join(map(str, self._sentinels))
+        raise BackendUnavailable(f"no sentinel answers ({names}): {reasons[0]}")
+
+    async def _one(self, sentinel: Address, by: float) -> Sequence[Any]:
+        wire = Wire(sentinel, self._clock, b"")
+        try:
+            return await wire.batch(self._questions, min(by, self._clock.now() + EACH))
+        finally:
+            await wire.close()
+
+    def _put_last(self, sentinel: Address) -> None:
+        """The others are asked before it next time."""
+        self._sentinels = [s for s in self._sentinels if s != sentinel] + [sentinel]
