@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from servers.redis import RedisServer
+from servers.sentinel import Watch
 
 _numbers = itertools.count(1)
 
@@ -40,8 +41,23 @@ def redis(folder: Path) -> Iterator[str]:
     yield server.url
 
 
+@cache
+def redis_watch() -> Watch:
+    watch = Watch()
+    atexit.register(watch.stop)
+    return watch
+
+
+@contextmanager
+def redis_sentinel(folder: Path) -> Iterator[str]:
+    watch = redis_watch()
+    watch.primary("FLUSHALL")
+    yield watch.url
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "memory": memory,
     "redis": redis,
+    "redis+sentinel": redis_sentinel,
     "sqlite": sqlite,
 }

@@ -74,8 +74,8 @@ REDIS = Guarantees(
 REDIS_SENTINEL = REDIS._replace(
     store="redis+sentinel",
     consistency="one server at a time, the primary that the sentinels name: every step is one script "
-    "on it; its replicas follow later, so a failover may forget the latest grants, and a primary that was "
-    "cut off from the sentinels goes on granting to those it can still reach",
+    "on it; its replicas follow later, so a failover may forget the latest grants, and a primary cut "
+    "off from the sentinels goes on granting to those it can still reach",
     survives="the crash of any client; a failover, with all that the new primary had received (tokens "
     "go on rising even if it had received nothing)",
     clock_dependence="the wall clock of the primary, by which it expires keys: a step of it, or a new "

@@ -18,13 +18,14 @@ READY_LIMIT = 20.0
 class RedisServer:
     """One server process. Nothing of it is left once `stop` has returned."""
 
-    def __init__(self, *options: str, port: int = 0) -> None:
+    def __init__(self, *options: str, port: int = 0, password: str = "") -> None:
         program = shutil.which(os.environ.get("HOLDFAST_TEST_REDIS_SERVER", "redis-server"))
         assert program is not None, "the tests need redis-server: apt-get install redis-server"
         self._program = program
         self.folder = Path(tempfile.mkdtemp(prefix="hf-redis-"))
         self.port = port or free_port()
         self.options = options
+        self.password = password
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -57,6 +58,8 @@ class RedisServer:
 
     def _arguments(self) -> list[str]:
         where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        if self.password:
+            where += ["--requirepass", self.password, "--masterauth", self.password]
         return [*where, "--save", "", "--appendonly", "no", *self.options]
 
     def __call__(self, *words: str | bytes | int) -> Any:
@@ -67,14 +70,22 @@ class RedisServer:
         packed = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts)
         reader = Reader(notEnoughData=...)
         with socket.create_connection(("127.0.0.1", self.port), 5.0) as sock:
-            sock.sendall(packed)
-            while (reply := reader.gets()) is ...:
-                data = sock.recv(65536)
-                if not data:
-                    raise ConnectionResetError("redis-server hung up")
-                reader.feed(data)
+            sock.sendall(
+                b"AUTH %b\r\n" % self.password.encode() + packed if self.password else packed
+            )
+            reply: Any = None
+            for _ in range(2 if self.password else 1):
+                while (reply := reader.gets()) is ...:
+                    data = sock.recv(65536)
+                    if not data:
+                        raise ConnectionResetError("redis-server hung up")
+                    reader.feed(data)
         assert not isinstance(reply, Exception), reply
         return reply
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None
 
     def pause(self) -> None:
         assert self._process is not None

@@ -15,21 +15,23 @@ QUICK = {"info_period": 100, "publish_period": 100, "ask_period": 100}
 class Sentinel(RedisServer):
     """Watches what the others of its group watch."""
 
-    def __init__(self, primary: int, *lines: str, down_after: int = 300) -> None:
+    def __init__(self, primary: int, *lines: str, password: str = "") -> None:
         self._lines = [
             "bind 127.0.0.1",
             f"sentinel monitor {NAME} 127.0.0.1 {primary} 2",
-            f"sentinel down-after-milliseconds {NAME} {down_after}",
+            f"sentinel down-after-milliseconds {NAME} 300",
             f"sentinel failover-timeout {NAME} 2000",
             *lines,
         ]
-        super().__init__()
+        super().__init__(password=password)
         self.hurry(**QUICK)
 
     def _arguments(self) -> list[str]:
         config = self.folder / "sentinel.conf"
         if not config.exists():  # it writes into it what it has learned
             where = [f"port {self.port}", f'dir "{self.folder}"']
+            if self.password:
+                where.append(f"requirepass {self.password}")
             config.write_text("\n".join([*where, *self._lines]) + "\n")
         return [str(config), "--sentinel"]
 
@@ -38,23 +40,31 @@ class Sentinel(RedisServer):
         with suppress(AssertionError):  # a server before 7.0 takes its time
             self("SENTINEL", "DEBUG", *words)
 
-    def place(self) -> int:
-        """The port of the primary."""
-        return int(self("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
+    def place(self) -> tuple[int, int]:
+        """The configuration epoch, and the port of the primary."""
+        words = self("SENTINEL", "MASTER", NAME)
+        known = dict(zip(words[::2], words[1::2], strict=True))
+        return int(known[b"config-epoch"]), int(
+            self("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1]
+        )
 
 
 class Watch:
     """A primary, a replica, and three sentinels that know all of them and each other."""
 
-    def __init__(self, *options: str, lines: tuple[str, ...] = ()) -> None:
+    def __init__(self, *, password: str = "", sentinel_password: str = "") -> None:
         self._started: list[RedisServer] = []
         try:
-            quick = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", *options)
-            self.first = self._start(RedisServer(*quick))
+            quick = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+            self.first = self._start(RedisServer(*quick, password=password))
             follow = ("--replicaof", "127.0.0.1", str(self.first.port))
-            self.second = self._start(RedisServer(*quick, *follow))
-            self.sentinels = [Sentinel(self.first.port, *lines) for _ in range(3)]
-            self._started += self.sentinels
+            self.second = self._start(RedisServer(*quick, *follow, password=password))
+            self.sentinels: list[Sentinel] = []
+            lines = (f"sentinel auth-pass {NAME} {password}",) if password else ()
+            for _ in range(3):
+                sentinel = Sentinel(self.first.port, *lines, password=sentinel_password)
+                self.sentinels.append(sentinel)
+                self._started.append(sentinel)
             self.await_(self._complete)
             for sentinel in self.sentinels:
                 # Now that they know each other. Four times this is how long a replica may call
@@ -75,7 +85,8 @@ class Watch:
 
     @property
     def primary(self) -> RedisServer:
-        port = self.sentinels[-1].place()
+        """Which sentinels may learn of one after the other."""
+        _, port = max(sentinel.place() for sentinel in self.sentinels if sentinel.running)
         return self.first if self.first.port == port else self.second
 
     @property
@@ -105,7 +116,12 @@ class Watch:
         before = self.primary
         self.await_(self._complete)
         self.sentinels[0]("SENTINEL", "FAILOVER", NAME)
-        self.await_(lambda: all(sentinel.place() != before.port for sentinel in self.sentinels))
+        self.await_(lambda: self.primary is not before)
+
+    def hurry(self) -> None:
+        """After a failover: an old primary that comes back is told of it soon."""
+        for sentinel in self.sentinels:
+            sentinel.hurry(publish_period=100)
 
     def stop(self) -> None:
         for server in reversed(self._started):

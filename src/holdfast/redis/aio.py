@@ -243,7 +243,11 @@ class Wire:
                 if self._closed:
                     raise BackendUnavailable(f"this connection to {self._address} is closed")
                 if self._connection is None:
-                    self._connection = await (self._found(by) if self._finder else self._greeted(by))
+                    made = await (self._found(by) if self._finder else self._greeted(by))
+                    if self._closed:  # meanwhile
+                        made.abort()
+                        raise BackendUnavailable(f"this connection to {self._address} is closed")
+                    self._connection = made
                 return self._connection
         except TimeoutError:
             raise BackendUnavailable(
@@ -254,8 +258,8 @@ class Wire:
         """To wherever the primary is: asked, tried, and asked again while there is time."""
         assert self._finder is not None
         while True:
+            self._address = await self._finder.find(by)
             try:
-                self._address = await self._finder.find(by)
                 try:
                     async with asyncio.timeout(ATTEMPT):
                         return await self._greeted(by)

@@ -72,7 +72,6 @@ class Connection:
     """Used by one thread at a time. After an error it must be closed: an answer may still come."""
 
     __slots__ = (
-        "_address",
         "_bell",
         "_clock",
         "_greeting",
@@ -81,6 +80,7 @@ class Connection:
         "_reader",
         "_socket",
         "_tick",
+        "address",
         "channel",
         "channel_name",
         "dead",
@@ -90,7 +90,7 @@ class Connection:
     def __init__(self, address: Address, clock: Clock, by: float) -> None:
         from hiredis import PushNotification, Reader
 
-        self._address = address
+        self.address = address
         self._clock = clock
         self._reader = Reader(notEnoughData=NOTHING)
         self._push = PushNotification
@@ -107,7 +107,7 @@ class Connection:
         self._socket = self._connect(by)
 
     def _connect(self, by: float) -> socket.socket:
-        address = self._address
+        address = self.address
         left = by - self._clock.now()
         if left <= 0:
             raise BackendUnavailable(f"no time was left to reach the server at {address}")
@@ -162,7 +162,7 @@ class Connection:
 
     def is_alive(self) -> bool:
         """Whether the other end has not hung up meanwhile. A late wake-up may have come, too."""
-        if self._address.tls is not None:
+        if self.address.tls is not None:
             return True
         try:
             data = self._socket.recv(CHUNK, socket.MSG_DONTWAIT)
@@ -193,7 +193,7 @@ class Connection:
     def _greet(self, command: bytes, by: float) -> None:
         commands, self._greeting = self._greeting, []
         self._socket.sendall(b"".join(commands) + command)
-        check_greeting([self._reply(by) for _ in commands], self._address)
+        check_greeting([self._reply(by) for _ in commands], self.address)
 
     def batch(self, commands: Sequence[bytes], by: float) -> list[Any]:
         first = self.call(b"".join(commands), by)
@@ -226,14 +226,14 @@ class Connection:
         if isinstance(error, BackendUnavailable):
             return error  # the greeting was refused
         if isinstance(error, BlockingIOError | TimeoutError):
-            return Late(f"the server at {self._address} did not answer in time")
-        return Lost(f"the connection to the server at {self._address} broke: {error}")
+            return Late(f"the server at {self.address} did not answer in time")
+        return Lost(f"the connection to the server at {self.address} broke: {error}")
 
     def _set_tick(self, left: float) -> None:
         if left <= 0:
-            raise BackendUnavailable(f"no time was left to ask the server at {self._address}")
+            raise BackendUnavailable(f"no time was left to ask the server at {self.address}")
         self._tick = tick = min(TICK, left)
-        if self._address.tls is not None:
+        if self.address.tls is not None:
             self._socket.settimeout(tick)
             return
         whole = int(tick)
@@ -276,7 +276,7 @@ class Connection:
         """Take in what has come; False if the connection has ended."""
         try:
             data = self._socket.recv(CHUNK)
-            if self._address.tls is not None:
+            if self.address.tls is not None:
                 tls: Any = self._socket
                 while tls.pending():  # decrypted already, so that no poll would tell of it
                     data += tls.recv(CHUNK)

@@ -41,11 +41,11 @@ def watched_of(target: Target, settings: dict[str, Any]) -> Watched:
             "redis+sentinel://host1:26379,host2:26379/mymaster"
         )
     tls = tls_of(wants_tls(settings), settings)
-    theirs = [settings["sentinel_user"] or "", settings["sentinel_password"] or ""]
-    if not all(isinstance(text, str) for text in theirs):
+    name, word = settings["sentinel_user"] or "", settings["sentinel_password"] or ""
+    if not isinstance(name, str) or not isinstance(word, str):
         raise ConfigError("sentinel_user and sentinel_password must be text")
     return Watched(
-        tuple(Address(host, port, "", 0, *theirs, tls, "sentinel") for host, port in hosts),
+        tuple(Address(host, port, "", 0, name, word, tls, "sentinel") for host, port in hosts),
         service,
         Address("", 0, "", database(db or settings["db"]), user, password, tls, "primary"),
     )

@@ -170,6 +170,7 @@ class Wire:
         """This is not the server to talk to: next time a new connection may lead to another."""
         if self._finder is not None:
             self._finder.doubt()
+            self._address = self._address._replace()  # those in use now are not kept, see _give
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
@@ -206,11 +207,12 @@ class Wire:
             return Connection(self._address, self._clock, by)
         while True:
             # To wherever the primary is: asked, tried, and asked again while there is time.
+            found = self._finder.find(by)
+            if found != self._address:
+                self._address = found
             try:
-                self._address = self._finder.find(by)
-                return Connection(
-                    self._address, self._clock, min(by, self._clock.now() + ATTEMPT)
-                )
+                limit = min(by, self._clock.now() + ATTEMPT)
+                return Connection(self._address, self._clock, limit)
             except BackendUnavailable:
                 self._finder.doubt()
                 if self._closed or self._clock.now() + SHORT_PAUSE >= by:
@@ -225,7 +227,12 @@ class Wire:
 
     def _give(self, connection: Connection) -> None:
         connection.used = self._clock.now()
-        if connection.dead or self._closed or len(self._idle) >= KEPT_IDLE:
+        if (
+            connection.dead
+            or self._closed
+            or len(self._idle) >= KEPT_IDLE
+            or connection.address is not self._address
+        ):
             connection.close()
         else:
             self._idle.append(connection)
