@@ -16,7 +16,7 @@ from .. import checks, forks
 from .._runtime.threads import Interrupt, Signal
 from ..entries import Claim
 from ..errors import BackendUnavailable, LeaseLost, LockError
-from ..lifecycle import LOST
+from ..lifecycle import HELD, LOST
 from ..model import Gone, Renewed
 from .hold import HOLDING, Hold
 
@@ -151,11 +151,13 @@ class Lease(Hold):
         session = self._session
         if session.generation != forks.generation:
             self._refuse_fork()
-        if self._over(session.clock.now()):
+        now = session.clock.now()
+        if (self._state != HELD or now >= self._deadline) and self._over(now):
             return False  # where `max_hold` ended it, the keeper still has to free it
         session.keeper.forget(self)
+        ticket = self._ticket
         try:
-            freed = session.backend.release(self.name, self.owner, session.by())
+            freed = session.backend.release(ticket.name, ticket.owner, now + session.patience)
         except BackendUnavailable:
             self._release_doubtful = True
             raise

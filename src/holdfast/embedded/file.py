@@ -36,8 +36,10 @@ def open_store(path: str) -> sqlite3.Connection:
             continue  # removed in this very moment
         try:
             connection.execute("PRAGMA synchronous = NORMAL")
-            # The log is emptied into the file, which waits for the disk, after 8 MB of it.
-            connection.execute("PRAGMA wal_autocheckpoint = 8000")
+            # The log is emptied into the file, which waits for the disk, after 2 MB of it. Not later:
+            # a lock that is taken again and again changes the same page each time, and SQLite looks
+            # through all versions of it in the log (up to 4,096) for each change.
+            connection.execute("PRAGMA wal_autocheckpoint = 2000")
             connection.execute("PRAGMA temp_store = MEMORY")
             return connection
         except sqlite3.Error as error:

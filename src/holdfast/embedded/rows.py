@@ -39,10 +39,10 @@ _DROP = "DELETE FROM entry WHERE name = ? AND waiting = ? AND seq = ? AND owner 
 # Where they answer no row, it is not that case, and the ledger decides.
 
 _GRANT_ALONE = (
-    f"INSERT INTO entry ({_COLUMNS}, waiting) "
+    # OR IGNORE: where there is no fresh token, the row may not be NULL there, and is left out.
+    f"INSERT OR IGNORE INTO entry ({_COLUMNS}, waiting) "
     "SELECT ?, ?, 0, fresh_token(token, base, ceiling), ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, '', ?, ?, "
-    "?, 0 FROM store WHERE live = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ?) "
-    "AND fresh_token(token, base, ceiling) IS NOT NULL"
+    "?, 0 FROM store WHERE live = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ?)"
 )
 _RELEASE_ALONE = (
     "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ? "
@@ -87,12 +87,10 @@ class Mint:
         return KeyboardInterrupt() if self.interrupt is None else self.interrupt
 
     def _fresh(self, last: int, base: int, ceiling: int) -> int | None:
-        # Called more than once in a statement, perhaps; it has one token all the same.
         try:
-            if self.token is None:
-                token = base + boot_microseconds()
-                if last < token < ceiling and not self._coarse:
-                    self.token = token
+            token = base + boot_microseconds()
+            if last < token < ceiling and not self._coarse:
+                self.token = token
         except (
             BaseException
         ) as interrupt:  # a signal's handler; SQLite would swallow what it raised
@@ -142,12 +140,13 @@ def grant_alone(
     return mint.token if done.rowcount == 1 else None
 
 
-def release_alone(connection: sqlite3.Connection, name: str, owner: str) -> bool:
-    """True if a lease that had not ended was freed, and nobody waits for the lock.
+def release_alone(connection: sqlite3.Connection, name: str, owner: str) -> bool | None:
+    """True if a lease that had not ended was freed, and nobody waits for the lock; or else None.
 
     One statement, and so a transaction by itself.
     """
-    return connection.execute(_RELEASE_ALONE, (name, owner, _clock.now(), name)).rowcount == 1
+    done = connection.execute(_RELEASE_ALONE, (name, owner, _clock.now(), name))
+    return True if done.rowcount == 1 else None
 
 
 class CeilingReached(Exception):

@@ -25,7 +25,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from ..clock import BootClock
 from ..entries import Ask, Claim, Entry, Wake
@@ -48,6 +48,7 @@ from .rows import (
 )
 
 Result = TypeVar("Result")
+Args = TypeVarTuple("Args")
 
 TIDY_EVERY = 60.0
 PRESENCE_CHECKED_EVERY = 0.5
@@ -92,21 +93,19 @@ class Store:
 
     def open(self, by: float) -> None:
         """Open the file now, rather than with the first step."""
-        self._step(lambda ledger, rows: None, by)
+        self._step(lambda ledger, rows: None, (), by)
 
     def acquire(
         self, ask: Ask, by: float
     ) -> tuple[Granted | Queued | Busy, Mapping[str, Sequence[Entry]]]:
-        def step(ledger: Ledger, rows: SqliteRows) -> Granted | Queued | Busy:
-            return ledger.acquire(ask, self.process, self.address)
+        return self._step(self._acquire, (ask,), by, self._acquire_alone)
 
-        def alone(connection: sqlite3.Connection) -> Granted | None:
-            token = grant_alone(
-                connection, self._mint, ask, self.process, self.address, self._live_id
-            )
-            return None if token is None else Granted(token, ask.ttl)
+    def _acquire(self, ledger: Ledger, rows: SqliteRows, ask: Ask) -> Granted | Queued | Busy:
+        return ledger.acquire(ask, self.process, self.address)
 
-        return self._step(step, by, alone)
+    def _acquire_alone(self, connection: sqlite3.Connection, ask: Ask) -> Granted | None:
+        token = grant_alone(connection, self._mint, ask, self.process, self.address, self._live_id)
+        return None if token is None else Granted(token, ask.ttl)
 
     def renew(
         self, claims: list[Claim], by: float
@@ -121,20 +120,19 @@ class Store:
                 outcomes.append(ledger.renew(claim) if token is None else Renewed(token, claim.ttl))
             return outcomes
 
-        return self._step(step, by)
+        return self._step(step, (), by)
 
     def release(self, name: str, owner: str, by: float) -> bool:
-        alone: Callable[[sqlite3.Connection], bool | None] | None = None
-        if not self._crowded or self._crowded.get(name, 0.0) < _clock.now():
-            alone = lambda connection: release_alone(connection, name, owner) or None  # noqa: E731
-        released, _ = self._step(lambda ledger, rows: ledger.release(name, owner), by, alone)
+        crowded = self._crowded and self._crowded.get(name, 0.0) > _clock.now()
+        alone = None if crowded else release_alone
+        released, _ = self._step(_release, (name, owner), by, alone)
         tether = self._tethers.pop(owner, None) if self._tethers else None
         if tether is not None:
             tether.close()
         return released
 
     def inspect(self, name: str, by: float) -> LockState:
-        state, _ = self._step(lambda ledger, rows: ledger.state(name, self._last_token()), by)
+        state, _ = self._step(lambda ledger, rows: ledger.state(name, self._last_token()), (), by)
         return state
 
     def list(self, prefix: str, by: float) -> list[LockState]:
@@ -147,7 +145,7 @@ class Store:
             states = [ledger.state(name, self._last_token()) for (name,) in names.fetchall()]
             return [state for state in states if state.holders or state.waiters]
 
-        states, _ = self._step(step, by)
+        states, _ = self._step(step, (), by)
         return states
 
     def force_release(self, name: str, actor: str, by: float) -> bool:
@@ -162,7 +160,7 @@ class Store:
             execute("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (_AUDIT_KEPT,))
             return bool(broken)
 
-        forced, _ = self._step(step, by)
+        forced, _ = self._step(step, (), by)
         return forced
 
     def tether(self, name: str, owner: str, by: float) -> int:
@@ -183,7 +181,7 @@ class Store:
             )
 
         try:
-            changed, _ = self._step(step, by)
+            changed, _ = self._step(step, (), by)
         except BaseException:
             tether.close()
             raise
@@ -229,9 +227,10 @@ class Store:
 
     def _step(
         self,
-        step: Callable[[Ledger, SqliteRows], Result],
+        step: Callable[[Ledger, SqliteRows, *Args], Result],
+        args: tuple[*Args],
         by: float,
-        alone: Callable[[sqlite3.Connection], Result | None] | None = None,
+        alone: Callable[[sqlite3.Connection, *Args], Result | None] | None = None,
     ) -> tuple[Result, Mapping[str, Sequence[Entry]]]:
         """One transaction: everything that `step` does, or nothing of it.
 
@@ -242,13 +241,13 @@ class Store:
         try:
             connection = self._current_connection()
             if alone is not None:
-                quick = alone(connection)
+                quick = alone(connection, *args)
                 if quick is not None:
                     return quick, _NOBODY
             try:
-                result, ledger = self._transaction(connection, step)
+                result, ledger = self._transaction(connection, step, args)
             except _FolderReplaced:
-                result, ledger = self._transaction(self._reopen(), step)
+                result, ledger = self._transaction(self._reopen(), step, args)
         except sqlite3.Error as error:
             raise unavailable(self.path, error) from error
         finally:
@@ -271,21 +270,25 @@ class Store:
             self._crowded[wake.name] = _clock.now() + CROWDED_FOR
 
     def _transaction(
-        self, connection: sqlite3.Connection, step: Callable[[Ledger, SqliteRows], Result]
+        self,
+        connection: sqlite3.Connection,
+        step: Callable[[Ledger, SqliteRows, *Args], Result],
+        args: tuple[*Args],
     ) -> tuple[Result, Ledger]:
         try:
-            return self._attempt(connection, step, durable=False)
+            return self._attempt(connection, step, args, durable=False)
         except CeilingReached:
             connection.execute("PRAGMA synchronous = FULL")
             try:
-                return self._attempt(connection, step, durable=True)
+                return self._attempt(connection, step, args, durable=True)
             finally:
                 connection.execute("PRAGMA synchronous = NORMAL")
 
     def _attempt(
         self,
         connection: sqlite3.Connection,
-        step: Callable[[Ledger, SqliteRows], Result],
+        step: Callable[[Ledger, SqliteRows, *Args], Result],
+        args: tuple[*Args],
         durable: bool,
     ) -> tuple[Result, Ledger]:
         assert self._presence is not None
@@ -296,7 +299,7 @@ class Store:
                 raise _FolderReplaced
             rows = SqliteRows(connection, self._presence, counters, durable)
             ledger = Ledger(rows)
-            result = step(ledger, rows)
+            result = step(ledger, rows, *args)
             connection.execute("COMMIT")
         except BaseException:
             _roll_back(connection)
@@ -331,7 +334,11 @@ class Store:
                 raise BackendUnavailable(
                     f"the embedded store {self.path!r} cannot be reached: {error.strerror}"
                 ) from error
-            if status.st_ino == self._inode and status.st_dev == self._device and self._seen():
+            if (
+                status.st_ino == self._inode
+                and status.st_dev == self._device
+                and (_clock.now() < self._seen_until or self._seen())
+            ):
                 if connection.in_transaction:
                     _roll_back(connection)  # left open by a step that was interrupted
                 return connection
@@ -339,11 +346,9 @@ class Store:
 
     def _seen(self) -> bool:
         """Whether the others can see that we are alive; looked up now and then."""
-        now = _clock.now()
-        if now > self._seen_until:
-            if self._presence is None or not self._presence.intact():
-                return False
-            self._seen_until = now + PRESENCE_CHECKED_EVERY
+        if self._presence is None or not self._presence.intact():
+            return False
+        self._seen_until = _clock.now() + PRESENCE_CHECKED_EVERY
         return True
 
     def before_fork(self, deadline: float) -> bool:
@@ -455,6 +460,10 @@ class Store:
                     if not (tether and presence.is_tethered(tether)):
                         execute("DELETE FROM entry WHERE name = ? AND owner = ?", (name, owner))
         presence.sweep()
+
+
+def _release(ledger: Ledger, rows: SqliteRows, name: str, owner: str) -> bool:
+    return ledger.release(name, owner)
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

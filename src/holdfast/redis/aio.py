@@ -203,7 +203,7 @@ class Wire:
             return await connection.send(command + NO_CHANNEL + owner, by)
         if connection.channel is NO_CHANNEL:
             reply = await connection.send(command + NO_CHANNEL + owner, by)
-            if type(reply) is not list or reply[0] >= 0:
+            if type(reply) is not int or reply >= 0:
                 return reply
             await self._subscribe(connection, by)
         self._tickets[ticket.owner] = ticket
@@ -212,7 +212,7 @@ class Wire:
         except BaseException:
             self.forget(ticket.owner)
             raise
-        if type(reply) is not list:
+        if type(reply) is not int:
             self.forget(ticket.owner)
         return reply
 

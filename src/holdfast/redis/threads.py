@@ -112,13 +112,13 @@ class Wire:
             queue = ticket.queue
             channel = connection.channel if queue else NO_CHANNEL
             reply = connection.call(command + channel + owner, by)
-            if queue and type(reply) is list and reply[0] < 0:
+            if queue and type(reply) is int and reply < 0:
                 self._subscribe(connection, by)
                 reply = connection.call(command + connection.channel + owner, by)
         except BaseException:
             self._failed(connection)
             raise
-        if type(reply) is list and reply[0] == 0:
+        if type(reply) is int and reply >= 0:
             ear = Ear(ticket, connection)
             with self._mutex:
                 old = self._ears.pop(ticket.owner, None)

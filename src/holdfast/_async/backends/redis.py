@@ -30,7 +30,7 @@ from ...model import (
 from ...redis.address import TLS_OPTIONS, Address, address_of
 from ...redis.aio import Finder, Wire
 from ...redis.answers import lock_state
-from ...redis.commands import MARKED, UNMARKED, Commands
+from ...redis.commands import Commands
 from ...redis.keys import Naming
 from ...redis.protocol import Lost, pack, require_hiredis
 from ...urls import Target, merge_options
@@ -108,7 +108,7 @@ class RedisBackend:
         end = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
         try:
             reply = await self._wire.ask(ticket, command, end, by)
-            if type(reply) is not int:
+            if type(reply) is not bytes:
                 reply = await self._calls.settled(reply, self._asking(ticket, command, end, by), by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
@@ -117,20 +117,19 @@ class RedisBackend:
         except BaseException:
             _remember(self._doubtful, owner)
             raise
-        if type(reply) is int:
+        if type(reply) is bytes:
             if ticket.capacity != 1:
                 _remember(self._special, owner)
-            return Granted(reply, ticket.ttl)
+            return Granted(int(reply), ticket.ttl)
         if isinstance(reply, Exception):
             raise self._refused(reply, ticket)
-        place, left = reply
-        if place < 0:
+        if reply < 0:
             if owner in self._doubtful:
                 # An earlier try of it may still arrive, and nobody would release what it gets.
                 await self.release(ticket.name, owner, by)
-            return Busy(left / 1000)
+            return Busy((-1 - reply) / 1000)
         _remember(self._special, owner)
-        return Queued(left / 1000)
+        return Queued(reply / 1000)
 
     async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
         outcomes: list[Outcome] = [UNKNOWN] * len(claims)
@@ -153,8 +152,11 @@ class RedisBackend:
     async def release(self, name: str, owner: str, by: float) -> bool:
         if owner in self._special:
             self._forget(owner)
-        mark = MARKED if owner in self._doubtful else UNMARKED
-        command = self._commands.release(name, owner, mark)
+        doubtful = owner in self._doubtful
+        if doubtful:
+            command = self._commands.release_doubtful(name, owner)
+        else:
+            command = self._commands.release(name, owner)
         try:
             reply = await self._wire.call(command, by)
             if type(reply) is not int:
@@ -166,7 +168,7 @@ class RedisBackend:
                 reply = 1
         if type(reply) is not int:
             raise self._calls.refused(reply)
-        if mark is MARKED:
+        if doubtful:
             self._doubtful.pop(owner, None)
         return reply == 1
 

@@ -86,8 +86,8 @@ class SqliteBackend:
             # The first who has to wait: from now on there is a place to be woken.
             self._open_mailbox()
             self._tickets[ticket.owner] = ticket
-            again = ask._replace(queue=True)
-            answer, blockers = await self._worker.call(self._store.acquire, again, by)
+            ask.queue = True
+            answer, blockers = await self._worker.call(self._store.acquire, ask, by)
         if blockers:
             self._watch(blockers)
         return answer
