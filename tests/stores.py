@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
+from servers.cluster import Cluster
 from servers.redis import RedisServer
 from servers.sentinel import Watch
 
@@ -55,9 +56,24 @@ def redis_sentinel(folder: Path) -> Iterator[str]:
     yield watch.url
 
 
+@cache
+def redis_nodes() -> Cluster:
+    cluster = Cluster()
+    atexit.register(cluster.stop)
+    return cluster
+
+
+@contextmanager
+def redis_cluster(folder: Path) -> Iterator[str]:
+    cluster = redis_nodes()
+    cluster.flush()
+    yield cluster.url
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "memory": memory,
     "redis": redis,
+    "redis+cluster": redis_cluster,
     "redis+sentinel": redis_sentinel,
     "sqlite": sqlite,
 }

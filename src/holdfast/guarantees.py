@@ -81,3 +81,14 @@ REDIS_SENTINEL = REDIS._replace(
     clock_dependence="the wall clock of the primary, by which it expires keys: a step of it, or a new "
     "primary whose clock differs, ends leases early or late",
 )
+
+REDIS_CLUSTER = REDIS._replace(
+    store="redis+cluster",
+    consistency="one server for each lock: every step is one script on it; its replicas follow later, "
+    "so a failover may forget the latest grants, and a server cut off from the others goes on granting "
+    "for as long as cluster-node-timeout says",
+    survives="the crash of any client; the failover of a server, with all that its replica had "
+    "received (tokens go on rising even if that was nothing); the move of a lock to another server",
+    clock_dependence="the wall clock of the server that has the lock, by which it expires keys: a step "
+    "of it, or another server whose clock differs, ends leases early or late",
+)

@@ -21,10 +21,10 @@ SCHEMES: dict[str, Scheme] = {
     "rediss": Scheme("redis", "redis"),
     "redis+unix": Scheme("redis", "redis"),
     "redis+sentinel": Scheme("redis_sentinel", "redis"),
+    "redis+cluster": Scheme("redis_cluster", "redis"),
 }
 
 COMING: tuple[str, ...] = (
-    "redis+cluster",
     "redlock",
     "zookeeper",
     "etcd",

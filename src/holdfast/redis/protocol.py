@@ -107,6 +107,8 @@ _WORDS = {
     "BUSY": "is busy with somebody's long script",
     "CLUSTERDOWN": "belongs to a cluster that is down",
     "MOVED": "belongs to a cluster, where this lock is on another server",
+    "ASK": "belongs to a cluster in which this lock is on the move to another server",
+    "TRYAGAIN": "belongs to a cluster in which this lock is on the move to another server",
     "NOREPLICA": "has no replica",
 }
 PASSING = frozenset({"LOADING", "BUSY", "TRYAGAIN"})
@@ -115,6 +117,8 @@ TURNED = frozenset({"READONLY", "MASTERDOWN"})
 """Refusals after which the connection is not used again: another may lead to the primary."""
 PASSING_OVER = PASSING | TURNED | {"NOREPLICAS"}
 """Refusals that end with a failover, where somebody takes care of that: asked again, too."""
+MOVING = PASSING_OVER | {"MOVED", "ASK", "CLUSTERDOWN"}
+"""The same in a cluster: also those that end when a slot has moved, or is served again."""
 
 
 def code_of(error: Exception) -> str:

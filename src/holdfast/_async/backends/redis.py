@@ -32,10 +32,10 @@ from ...redis.aio import Finder, Wire
 from ...redis.answers import lock_state
 from ...redis.commands import Commands
 from ...redis.keys import Naming
-from ...redis.protocol import Lost, pack, require_hiredis
+from ...redis.protocol import PASSING, Lost, pack, require_hiredis
 from ...urls import Target, merge_options
 from ..contract import Backend, Ticket
-from .redis_calls import Calls
+from .redis_calls import Calls, Link
 
 OPEN_LIMIT = 10.0
 SCAN_COUNT = b"1000"
@@ -72,6 +72,7 @@ def rhythm(settings: dict[str, Any]) -> tuple[float, float]:
 
 class RedisBackend:
     guarantees = guarantees.REDIS
+    passing = PASSING
 
     def __init__(
         self,
@@ -85,13 +86,15 @@ class RedisBackend:
         self.heartbeat = heartbeat
         self.claim_window = claim_window
         self._commands = Commands(naming, heartbeat, claim_window)
-        self._wire = Wire(address, self.clock, naming.channels, finder)
-        follows = finder is not None
-        self._calls = Calls(self._wire, self.clock, self._commands.loads, follows=follows)
+        self._wire = self._link(address, naming, finder)
+        self._calls = Calls(self._wire, self.clock, self._commands.loads, self.passing)
         self._doubtful: dict[str, None] = {}
         """Owners whose acquire ended without an answer: it may still arrive."""
         self._special: dict[str, None] = {}
         """Owners that wait, or share a lock: the renewal of many at once does not know them."""
+
+    def _link(self, address: Address, naming: Naming, finder: Finder | None) -> Link:
+        return Wire(address, self.clock, naming.channels, finder)
 
     async def open(self) -> None:
         by = self.clock.now() + OPEN_LIMIT
@@ -112,14 +115,14 @@ class RedisBackend:
                 reply = await self._calls.settled(reply, self._asking(ticket, command, end, by), by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
-            _remember(self._doubtful, owner)
+            remember(self._doubtful, owner)
             reply = await self._calls.again(error, self._asking(ticket, command, end, by), by)
         except BaseException:
-            _remember(self._doubtful, owner)
+            remember(self._doubtful, owner)
             raise
         if type(reply) is bytes:
             if ticket.capacity != 1:
-                _remember(self._special, owner)
+                remember(self._special, owner)
             return Granted(int(reply), ticket.ttl)
         if isinstance(reply, Exception):
             raise self._refused(reply, ticket)
@@ -128,7 +131,7 @@ class RedisBackend:
                 # An earlier try of it may still arrive, and nobody would release what it gets.
                 await self.release(ticket.name, owner, by)
             return Busy((-1 - reply) / 1000)
-        _remember(self._special, owner)
+        remember(self._special, owner)
         return Queued(reply / 1000)
 
     async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
@@ -184,16 +187,7 @@ class RedisBackend:
         return lock_state(name, await self._calls.call(self._commands.look(name), by))
 
     async def list(self, prefix: str, by: float) -> Sequence[LockState]:
-        naming = self._commands.naming
-        names: set[str] = set()
-        for pattern in naming.patterns(prefix):
-            cursor = b"0"
-            while True:
-                command = pack(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_COUNT)
-                cursor, keys = await self._calls.call(command, by)
-                names.update(filter(None, map(naming.name_of, keys)))
-                if cursor == b"0":
-                    break
+        names = await self._names(prefix, by)
         found = sorted(name for name in names if name.startswith(prefix))
         states: list[LockState] = []
         for start in range(0, len(found), SHOWN_AT_ONCE):
@@ -220,6 +214,23 @@ class RedisBackend:
         self, ticket: Ticket, command: bytes, end: bytes, by: float
     ) -> Callable[[], Awaitable[Any]]:
         return lambda: self._wire.ask(ticket, command, end, by)
+
+    async def _names(self, prefix: str, by: float) -> set[str]:
+        return await self._scanned(prefix, lambda command: self._calls.call(command, by))
+
+    async def _scanned(self, prefix: str, call: Callable[[bytes], Awaitable[Any]]) -> set[str]:
+        """The names of all locks on one server; also some that do not start so."""
+        naming = self._commands.naming
+        names: set[str] = set()
+        for pattern in naming.patterns(prefix):
+            cursor = b"0"
+            while True:
+                command = pack(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_COUNT)
+                cursor, keys = await call(command)
+                names.update(filter(None, map(naming.name_of, keys)))
+                if cursor == b"0":
+                    break
+        return names
 
     def _calling(self, command: bytes, by: float) -> Callable[[], Awaitable[Any]]:
         return lambda: self._wire.call(command, by)
@@ -268,7 +279,7 @@ class RedisBackend:
         self._wire.forget(owner)
 
 
-def _remember(owners: dict[str, None], owner: str) -> None:
+def remember(owners: dict[str, None], owner: str) -> None:
     owners[owner] = None
     if len(owners) > REMEMBERED:
         owners.pop(next(iter(owners)), None)

@@ -8,13 +8,15 @@ them again; one that loads its data is asked until it has.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from ..._runtime.aio import Signal
 from ...clock import Clock
 from ...errors import BackendUnavailable, ConfigError
-from ...redis.aio import Wire
-from ...redis.protocol import PASSING, PASSING_OVER, TURNED, Lost, code_of, refusal
+from ...model import Granted
+from ...redis.address import Address
+from ...redis.protocol import PASSING, TURNED, Lost, code_of, refusal
+from ..contract import Ticket
 
 Send = Callable[[], Awaitable[Any]]
 
@@ -28,16 +30,35 @@ PAUSE = 0.02
 """Seconds before a server is asked again that was loading its data, busy, or gone."""
 
 
+class Link(Protocol):
+    """The way to a server, or to several: a `Wire`, or what looks like one."""
+
+    @property
+    def address(self) -> Address: ...
+    def open(self, by: float) -> Awaitable[None]: ...
+    def call(self, command: bytes, by: float) -> Awaitable[Any]: ...
+    def batch(self, commands: Sequence[bytes], by: float) -> Awaitable[list[Any]]: ...
+    def ask(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Awaitable[Any]: ...
+    def listen(self, ticket: Ticket, until: float | None) -> Awaitable[Granted | None]: ...
+    def forget(self, owner: str) -> None: ...
+    def turn_away(self) -> None: ...
+    def close(self) -> Awaitable[None]: ...
+
+
 class Calls:
     def __init__(
-        self, wire: Wire, clock: Clock, loads: Sequence[bytes], *, follows: bool = False
+        self,
+        wire: Link,
+        clock: Clock,
+        loads: Sequence[bytes],
+        passing: frozenset[str] = PASSING,
     ) -> None:
-        """`follows`: somebody takes care of failovers, and the wire finds who is primary then."""
+        """`passing`: refusals that end by themselves. With more than usual, failovers do, too."""
         self._wire = wire
         self._clock = clock
         self._loads = loads
-        self._passing = PASSING_OVER if follows else PASSING
-        self._restart = FAILOVER if follows else RESTART
+        self._passing = passing
+        self._restart = RESTART if passing is PASSING else FAILOVER
 
     async def call(self, command: bytes, by: float) -> Any:
         """For what may be repeated without harm. Raises for an error that the server answered."""

@@ -19,7 +19,7 @@ from ...errors import BackendUnavailable, ConfigError, LockError
 from ...redis.address import Address
 from ...redis.aio import Wire
 from ...redis.keys import Naming
-from ...redis.protocol import Lost, pack, require_hiredis
+from ...redis.protocol import PASSING_OVER, Lost, pack, require_hiredis
 from ...redis.sentinel import SENTINEL_OPTIONS, Watched, read_place, watched_of
 from ...urls import Target, merge_options
 from ..contract import Backend
@@ -51,6 +51,7 @@ def prepare(
 
 class SentinelBackend(RedisBackend):
     guarantees = guarantees.REDIS_SENTINEL
+    passing = PASSING_OVER
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from ...clock import BootClock, Clock
 from ...errors import BackendUnavailable, ConfigError, LockError
 from ...redis.address import Address
 from ...redis.keys import Naming
-from ...redis.protocol import Lost, pack, require_hiredis
+from ...redis.protocol import PASSING_OVER, Lost, pack, require_hiredis
 from ...redis.sentinel import SENTINEL_OPTIONS, Watched, read_place, watched_of
 from ...redis.threads import Wire
 from ...urls import Target, merge_options
@@ -53,6 +53,7 @@ def prepare(
 
 class SentinelBackend(RedisBackend):
     guarantees = guarantees.REDIS_SENTINEL
+    passing = PASSING_OVER
 
     def __init__(
         self,
