@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ..entries import MISSED_HEARTBEATS, Claim
 from ..model import Label
@@ -30,16 +30,19 @@ class Asked(Protocol):
     barge: bool
 
 
-class Prepared(NamedTuple):
+class Prepared:
     """The beginning of a request for one lock; the channel and the owner follow it."""
 
-    ttl: float
-    kind: str
-    weight: int
-    capacity: int
-    barge: bool
-    label: Label
-    command: bytes
+    __slots__ = ("barge", "capacity", "command", "kind", "label", "ttl", "weight")
+
+    def __init__(self, ticket: Asked, command: bytes) -> None:
+        self.ttl = ticket.ttl
+        self.kind = ticket.kind
+        self.weight = ticket.weight
+        self.capacity = ticket.capacity
+        self.barge = ticket.barge
+        self.label = ticket.label
+        self.command = command
 
 
 class Commands:
@@ -56,7 +59,7 @@ class Commands:
         """They bring every script to the server."""
         return [script.load for script in self._scripts.values()]
 
-    def ask(self, ticket: Asked) -> Prepared:
+    def ask(self, ticket: Asked) -> bytes:
         kept = self._asks.get(ticket.name)
         if (
             kept is None
@@ -68,7 +71,7 @@ class Commands:
             or kept.label is not ticket.label
         ):
             kept = self._prepare(ticket)
-        return kept
+        return kept.command
 
     def _prepare(self, ticket: Asked) -> Prepared:
         asked = request(
@@ -87,15 +90,7 @@ class Commands:
             + bulk(b"%d" % millis(ticket.ttl))
             + bulk(b"%d" % millis(self._patience))
         )
-        made = Prepared(
-            ticket.ttl,
-            ticket.kind,
-            ticket.weight,
-            ticket.capacity,
-            ticket.barge,
-            ticket.label,
-            command,
-        )
+        made = Prepared(ticket, command)
         _keep(self._asks, ticket.name, made)
         return made
 

@@ -82,7 +82,8 @@ def served(waiters: list[Job[holdfast.Lease]]) -> list[int]:
     tokens = []
     while waiters:
         eventually(lambda: any(job.done() for job in waiters))
-        (done,) = [job for job in waiters if job.done()]
+        done, *more = [job for job in waiters if job.done()]
+        assert not more, [job.error() or job.result() for job in [done, *more]]
         waiters.remove(done)
         granted = done.result()
         tokens.append(granted.token)

@@ -9,6 +9,7 @@ arrives after all, it is refused. A command that is only late stays in its place
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ... import checks, guarantees
@@ -106,25 +107,29 @@ class RedisBackend:
             raise
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
-        command = self._commands.ask(ticket).command
         owner = ticket.owner
+        command = self._commands.ask(ticket)
         end = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
         try:
             reply = await self._wire.ask(ticket, command, end, by)
             if type(reply) is not bytes:
-                reply = await self._calls.settled(reply, self._asking(ticket, command, end, by), by)
+                reply = await self._asked(reply, ticket, command, end, by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
             remember(self._doubtful, owner)
-            reply = await self._calls.again(error, self._asking(ticket, command, end, by), by)
+            reply = await self._ask_again(error, ticket, command, end, by)
         except BaseException:
             remember(self._doubtful, owner)
+            self._wire.forget(owner)
             raise
         if type(reply) is bytes:
+            if owner in self._wire.waiting:
+                self._wire.forget(owner)
             if ticket.capacity != 1:
                 remember(self._special, owner)
             return Granted(int(reply), ticket.ttl)
-        if isinstance(reply, Exception):
+        if type(reply) is not int:
+            self._wire.forget(owner)
             raise self._refused(reply, ticket)
         if reply < 0:
             if owner in self._doubtful:
@@ -177,10 +182,8 @@ class RedisBackend:
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         grant = await self._wire.listen(ticket, until)
-        if grant is not None:
-            self._wire.forget(ticket.owner)
-            if ticket.capacity == 1:
-                self._special.pop(ticket.owner, None)
+        if grant is not None and ticket.capacity == 1:
+            self._special.pop(ticket.owner, None)
         return grant
 
     async def inspect(self, name: str, by: float) -> LockState:
@@ -210,10 +213,32 @@ class RedisBackend:
 
     # Their parts.
 
-    def _asking(
-        self, ticket: Ticket, command: bytes, end: bytes, by: float
-    ) -> Callable[[], Awaitable[Any]]:
-        return lambda: self._wire.ask(ticket, command, end, by)
+    async def _ask(self, ticket: Ticket, command: bytes, end: bytes, by: float) -> Any:
+        reply = await self._wire.ask(ticket, command, end, by)
+        if type(reply) is int and reply < 0 and ticket.queue:
+            reply = await self._wire.enqueue(ticket, command, end, by)
+        return reply
+
+    async def _asked(
+        self, reply: Any, ticket: Ticket, command: bytes, end: bytes, by: float
+    ) -> Any:
+        """The first answer was no grant."""
+        if type(reply) is int and reply < 0 and ticket.queue:
+            reply = await self._wire.enqueue(ticket, command, end, by)
+        if isinstance(reply, Exception):
+            send = partial(self._ask, ticket, command, end, by)
+            reply = await self._calls.settled(reply, send, by)
+        return reply
+
+    async def _ask_again(
+        self, error: Lost, ticket: Ticket, command: bytes, end: bytes, by: float
+    ) -> Any:
+        try:
+            send = partial(self._ask, ticket, command, end, by)
+            return await self._calls.again(error, send, by)
+        except BaseException:
+            self._wire.forget(ticket.owner)
+            raise
 
     async def _names(self, prefix: str, by: float) -> set[str]:
         return await self._scanned(prefix, lambda command: self._calls.call(command, by))

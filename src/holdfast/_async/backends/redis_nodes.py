@@ -65,7 +65,7 @@ class Nodes:
         self._stale = True
         self._named: Place | None = None
         """Where we were redirected to: it knows best who serves what."""
-        self._enrolled: dict[str, Enrolled] = {}
+        self.waiting: dict[str, Enrolled] = {}
         self._closed = False
 
     @property
@@ -85,7 +85,7 @@ class Nodes:
 
     async def close(self) -> None:
         self._closed = True
-        self._enrolled.clear()
+        self.waiting.clear()
         nodes, self._nodes = list(self._nodes.values()), {}
         for node in nodes:
             await node.wire.close()
@@ -151,35 +151,55 @@ class Nodes:
 
     async def ask(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any:
         slot = slot_of_command(command)
-        last: list[Node] = []
+        node: Node | None = None
 
-        async def send(node: Node) -> Any:
-            last[:] = [node]
-            return await node.wire.ask(ticket, command, owner, by)
+        async def send(to: Node) -> Any:
+            nonlocal node
+            if node is not None and node is not to:
+                node.wire.forget(ticket.owner)  # redirected
+            node = to
+            reply = await to.wire.ask(ticket, command, owner, by)
+            if type(reply) is int and reply < 0 and ticket.queue:
+                reply = await to.wire.enqueue(ticket, command, owner, by)
+            return reply
 
-        reply = await self._sent(slot, send, by)
+        try:
+            reply = await self._sent(slot, send, by)
+        except BaseException:
+            if node is not None:
+                node.wire.forget(ticket.owner)
+            raise
+        assert node is not None
         if ticket.queue and type(reply) is int and reply >= 0:
-            before = self._enrolled.get(ticket.owner)
-            self._enrolled[ticket.owner] = Enrolled(ticket, slot, last[0], command, owner)
-            if before is not None and before.node is not last[0]:
+            before = self.waiting.get(ticket.owner)
+            self.waiting[ticket.owner] = Enrolled(ticket, slot, node, command, owner)
+            if before is not None and before.node is not node:
                 before.node.wire.forget(ticket.owner)
+        else:
+            node.wire.forget(ticket.owner)
         return reply
 
+    async def enqueue(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any:
+        return await self.ask(ticket, command, owner, by)
+
     async def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
-        entry = self._enrolled.get(ticket.owner)
+        entry = self.waiting.get(ticket.owner)
         if entry is None:
             return await ticket.wait(self._clock, until)
-        return await entry.node.wire.listen(ticket, until)
+        grant = await entry.node.wire.listen(ticket, until)
+        if grant is not None:
+            self.waiting.pop(ticket.owner, None)
+        return grant
 
     def moved(self, ticket: Ticket) -> Enrolled | None:
         """How it was asked for, if its lock has moved to another server since."""
-        entry = self._enrolled.get(ticket.owner)
+        entry = self.waiting.get(ticket.owner)
         if entry is None or self._slots[entry.slot] in (None, entry.node.place):
             return None
         return entry
 
     def forget(self, owner: str) -> None:
-        entry = self._enrolled.pop(owner, None)
+        entry = self.waiting.pop(owner, None)
         if entry is not None:
             entry.node.wire.forget(owner)
 
@@ -228,7 +248,7 @@ class Nodes:
 
     def _set(self, slots: list[Place | None]) -> None:
         self._slots = slots
-        for entry in list(self._enrolled.values()):
+        for entry in list(self.waiting.values()):
             if slots[entry.slot] not in (None, entry.node.place):
                 entry.ticket.tell()  # it asks, and then enrols where its lock lives now
 

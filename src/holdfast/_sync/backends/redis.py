@@ -11,6 +11,7 @@ arrives after all, it is refused. A command that is only late stays in its place
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ... import checks, guarantees
@@ -108,25 +109,29 @@ class RedisBackend:
             raise
 
     def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
-        command = self._commands.ask(ticket).command
         owner = ticket.owner
+        command = self._commands.ask(ticket)
         end = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
         try:
             reply = self._wire.ask(ticket, command, end, by)
             if type(reply) is not bytes:
-                reply = self._calls.settled(reply, self._asking(ticket, command, end, by), by)
+                reply = self._asked(reply, ticket, command, end, by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
             remember(self._doubtful, owner)
-            reply = self._calls.again(error, self._asking(ticket, command, end, by), by)
+            reply = self._ask_again(error, ticket, command, end, by)
         except BaseException:
             remember(self._doubtful, owner)
+            self._wire.forget(owner)
             raise
         if type(reply) is bytes:
+            if owner in self._wire.waiting:
+                self._wire.forget(owner)
             if ticket.capacity != 1:
                 remember(self._special, owner)
             return Granted(int(reply), ticket.ttl)
-        if isinstance(reply, Exception):
+        if type(reply) is not int:
+            self._wire.forget(owner)
             raise self._refused(reply, ticket)
         if reply < 0:
             if owner in self._doubtful:
@@ -179,10 +184,8 @@ class RedisBackend:
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         grant = self._wire.listen(ticket, until)
-        if grant is not None:
-            self._wire.forget(ticket.owner)
-            if ticket.capacity == 1:
-                self._special.pop(ticket.owner, None)
+        if grant is not None and ticket.capacity == 1:
+            self._special.pop(ticket.owner, None)
         return grant
 
     def inspect(self, name: str, by: float) -> LockState:
@@ -212,8 +215,28 @@ class RedisBackend:
 
     # Their parts.
 
-    def _asking(self, ticket: Ticket, command: bytes, end: bytes, by: float) -> Callable[[], Any]:
-        return lambda: self._wire.ask(ticket, command, end, by)
+    def _ask(self, ticket: Ticket, command: bytes, end: bytes, by: float) -> Any:
+        reply = self._wire.ask(ticket, command, end, by)
+        if type(reply) is int and reply < 0 and ticket.queue:
+            reply = self._wire.enqueue(ticket, command, end, by)
+        return reply
+
+    def _asked(self, reply: Any, ticket: Ticket, command: bytes, end: bytes, by: float) -> Any:
+        """The first answer was no grant."""
+        if type(reply) is int and reply < 0 and ticket.queue:
+            reply = self._wire.enqueue(ticket, command, end, by)
+        if isinstance(reply, Exception):
+            send = partial(self._ask, ticket, command, end, by)
+            reply = self._calls.settled(reply, send, by)
+        return reply
+
+    def _ask_again(self, error: Lost, ticket: Ticket, command: bytes, end: bytes, by: float) -> Any:
+        try:
+            send = partial(self._ask, ticket, command, end, by)
+            return self._calls.again(error, send, by)
+        except BaseException:
+            self._wire.forget(ticket.owner)
+            raise
 
     def _names(self, prefix: str, by: float) -> set[str]:
         return self._scanned(prefix, lambda command: self._calls.call(command, by))

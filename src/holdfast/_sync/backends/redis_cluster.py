@@ -103,6 +103,7 @@ class ClusterBackend(RedisBackend):
         except BackendUnavailable:
             return None
         if type(answer) is bytes:
+            self._nodes.forget(ticket.owner)
             return Granted(int(answer), ticket.ttl, handed=True)
         if type(answer) is int and answer >= 0:
             return super().wait(ticket, until)
