@@ -6,6 +6,7 @@ import time
 from binascii import crc_hqx
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 
 from .redis import READY_LIMIT, RedisServer, free_port
 
@@ -32,6 +33,7 @@ class ClusterNode(RedisServer):
 class Cluster:
     def __init__(self) -> None:
         self.nodes: list[ClusterNode] = []
+        self._numbers = count()
         try:
             for _ in range(4):
                 self.nodes.append(ClusterNode())
@@ -80,22 +82,27 @@ class Cluster:
             time.sleep(0.01)
 
     def owner(self, slot: int) -> ClusterNode:
-        """Which node serves it, as most of the living ones say."""
-        votes: dict[int, int] = {}
-        for node in self.nodes:
-            if node.running:
-                for start, end, primary, *_ in node("CLUSTER", "SLOTS"):
-                    if start <= slot <= end:
-                        votes[primary[1]] = votes.get(primary[1], 0) + 1
-        port = max(votes, key=lambda port: votes[port])
-        return next(node for node in self.nodes if node.port == port)
+        """Which node serves it, once all that live agree on that."""
+        ports: set[int] = set()
+
+        def agree() -> bool:
+            ports.clear()
+            for node in self.nodes:
+                if node.running:
+                    for start, end, primary, *_ in node("CLUSTER", "SLOTS"):
+                        if start <= slot <= end:
+                            ports.add(primary[1])
+            return len(ports) == 1
+
+        self.await_(agree)
+        return next(node for node in self.nodes if node.port in ports)
 
     def name_at(self, node: ClusterNode, word: str = "x") -> str:
         """A lock whose keys live there."""
-        for number in range(10_000):
-            if self.owner(slot_of(f"{word}{number}")) is node:
-                return f"{word}{number}"
-        raise AssertionError("no such name")
+        while True:
+            name = f"{word}{next(self._numbers)}"
+            if self.owner(slot_of(name)) is node:
+                return name
 
     def begin_move(self, slot: int, source: ClusterNode, target: ClusterNode) -> None:
         target("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
@@ -110,8 +117,9 @@ class Cluster:
     def end_move(self, slot: int, source: ClusterNode, target: ClusterNode) -> None:
         while self.move_keys(slot, source, target, 100):
             pass
-        for node in [target, source, *self.primaries]:
+        for node in (target, source):
             node("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+        assert self.owner(slot) is target
 
     def heal(self) -> None:
         """The first, which was killed and replaced, comes back as the replica of who replaced it."""

@@ -112,7 +112,14 @@ class Calls:
                 await Signal(self._clock).wait(self._clock.now() + PAUSE)
             else:
                 break
-            reply = await send()
+            try:
+                reply = await send()
+            except Lost:
+                raise
+            except BackendUnavailable:
+                if self._clock.now() + PAUSE < by:
+                    raise
+                break  # the time is over, and the refusal says more
         return reply
 
     async def again(self, error: Lost, send: Send, by: float) -> Any:
