@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ConfigError
@@ -26,6 +27,8 @@ class Address(NamedTuple):
     tls: ssl.SSLContext | None
     expects: str = "standalone"
     """What it has to be: `standalone`, `primary` (of a replicated set), `sentinel`, `cluster`."""
+    login: Callable[[], tuple[str, str]] | None = None
+    """Asked for user and password, for each connection, where they may change."""
 
     def __str__(self) -> str:
         return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"

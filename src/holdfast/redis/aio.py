@@ -23,6 +23,7 @@ from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting, pack,
 if TYPE_CHECKING:
     from .._async.contract import Ticket
 
+ASYNCHRONOUS = True
 NO_CHANNEL = bulk(b"")
 PATIENCE = 1.0
 """Seconds for which an answer may be overdue before its connection is given up."""

@@ -51,8 +51,9 @@ def woken(message: bytes) -> tuple[str, int]:
 def greeting(address: Address) -> list[bytes]:
     """The first commands on a connection: RESP3, which brings wake-ups beside answers; who we are."""
     hello = [b"HELLO", b"3"]
-    if address.password or address.user:
-        hello += [b"AUTH", (address.user or "default").encode(), address.password.encode()]
+    user, password = address.login() if address.login else (address.user, address.password)
+    if password or user:
+        hello += [b"AUTH", (user or "default").encode(), password.encode()]
     commands = [pack(*hello, b"SETNAME", CLIENT_NAME)]
     if address.db:
         commands.append(pack(b"SELECT", b"%d" % address.db))

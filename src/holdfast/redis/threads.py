@@ -23,6 +23,7 @@ from .protocol import bulk, pack
 if TYPE_CHECKING:
     from .._sync.contract import Ticket
 
+ASYNCHRONOUS = False
 NO_CHANNEL = bulk(b"")
 KEPT_IDLE = 32
 """Connections kept for the next caller."""

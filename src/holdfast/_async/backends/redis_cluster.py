@@ -21,6 +21,7 @@ from ..contract import Backend, Ticket
 from .redis import COMMON_OPTIONS, OPEN_LIMIT, RedisBackend, remember, rhythm
 from .redis_calls import Link
 from .redis_nodes import ENROL_LIMIT, Nodes
+from .redis_replicated import replicated
 
 
 def prepare(
@@ -28,11 +29,21 @@ def prepare(
 ) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
     """Check everything that can be checked without opening; answers how to open."""
     settings = merge_options(target, options, {**COMMON_OPTIONS, **CLUSTER_OPTIONS})
-    heartbeat, claim_window = rhythm(settings)
     seeds = seeds_of(target, settings)
-    naming = ClusterNaming(namespace, settings["key"])
     require_hiredis()
-    return guarantees.REDIS_CLUSTER, lambda: ClusterBackend(seeds, naming, heartbeat, claim_window)
+    return made(seeds, namespace, settings)
+
+
+def made(
+    seeds: list[Address], namespace: str, settings: dict[str, Any]
+) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
+    heartbeat, claim_window = rhythm(settings)
+    naming = ClusterNaming(namespace, settings["key"])
+
+    def make() -> RedisBackend:
+        return ClusterBackend(seeds, naming, heartbeat, claim_window)
+
+    return replicated(guarantees.REDIS_CLUSTER, make, settings)
 
 
 class ClusterBackend(RedisBackend):
@@ -44,11 +55,15 @@ class ClusterBackend(RedisBackend):
     ) -> None:
         self._seeds = seeds
         super().__init__(seeds[0], naming, heartbeat, claim_window)
+        assert isinstance(self._wire, Nodes)
+        self._nodes = self._wire
 
     def _link(self, address: Address, naming: Naming, finder: Finder | None) -> Link:
-        loads = self._commands.loads
-        self._nodes = Nodes(self._seeds, self.clock, naming.channels, loads)
-        return self._nodes
+        return Nodes(self._seeds, self.clock, naming.channels, self._commands.loads)
+
+    async def _paired(self, link: Link, command: bytes, then: bytes, by: float) -> Sequence[Any]:
+        assert isinstance(link, Nodes)
+        return await link.paired(command, then, by)
 
     async def open(self) -> None:
         try:

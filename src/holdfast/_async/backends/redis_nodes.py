@@ -105,6 +105,17 @@ class Nodes:
             raise refusal(reply, self._access._replace(host=place.host, port=place.port))
         return reply
 
+    async def paired(self, command: bytes, then: bytes, by: float) -> Sequence[Any]:
+        """Two to one server, on one connection; the second belongs to no slot."""
+        answer: Any = None
+
+        async def send(node: Node) -> Any:
+            nonlocal answer
+            reply, answer = await node.wire.batch([command, then], by)
+            return reply
+
+        return await self._sent(slot_of_command(command), send, by), answer
+
     async def batch(self, commands: Sequence[bytes], by: float) -> list[Any]:
         replies = await self.each(commands, by)
         for reply in replies:

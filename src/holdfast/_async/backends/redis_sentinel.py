@@ -24,6 +24,7 @@ from ...redis.sentinel import SENTINEL_OPTIONS, Watched, read_place, watched_of
 from ...urls import Target, merge_options
 from ..contract import Backend
 from .redis import COMMON_OPTIONS, OPEN_LIMIT, RedisBackend, rhythm
+from .redis_replicated import replicated
 
 EACH = 0.5
 """Seconds for one sentinel, so that one that stands still does not use up the time for all."""
@@ -38,15 +39,21 @@ def prepare(
 ) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
     """Check everything that can be checked without opening; answers how to open."""
     settings = merge_options(target, options, {**COMMON_OPTIONS, **SENTINEL_OPTIONS})
-    heartbeat, claim_window = rhythm(settings)
     watched = watched_of(target, settings)
-    naming = Naming(namespace, settings["key"])
     require_hiredis()
+    return made(watched, namespace, settings)
 
-    def make() -> Backend:
+
+def made(
+    watched: Watched, namespace: str, settings: dict[str, Any]
+) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
+    heartbeat, claim_window = rhythm(settings)
+    naming = Naming(namespace, settings["key"])
+
+    def make() -> RedisBackend:
         return SentinelBackend(watched, naming, heartbeat, claim_window)
 
-    return guarantees.REDIS_SENTINEL, make
+    return replicated(guarantees.REDIS_SENTINEL, make, settings)
 
 
 class SentinelBackend(RedisBackend):
@@ -94,6 +101,8 @@ class SentinelBackend(RedisBackend):
                 continue  # calls that need them say so
             if moved:
                 self._wire.turn_away()
+                if self._behind is not None:
+                    self._behind.turn_away()
 
 
 class Sentinels:

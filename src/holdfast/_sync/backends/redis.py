@@ -39,6 +39,7 @@ from ...redis.threads import Finder, Wire
 from ...urls import Target, merge_options
 from ..contract import Backend, Ticket
 from .redis_calls import Calls, Link
+from .redis_replicated import replicated
 
 OPEN_LIMIT = 10.0
 SCAN_COUNT = b"1000"
@@ -52,17 +53,28 @@ def prepare(
 ) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
     """Check everything that can be checked without opening; answers how to open."""
     settings = merge_options(target, options, {**COMMON_OPTIONS, "db": 0})
-    heartbeat, claim_window = rhythm(settings)
     address = address_of(target, settings)
-    naming = Naming(namespace, settings["key"])
     require_hiredis()
-    return guarantees.REDIS, lambda: RedisBackend(address, naming, heartbeat, claim_window)
+    return made(address, namespace, settings)
+
+
+def made(
+    address: Address, namespace: str, settings: dict[str, Any]
+) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
+    heartbeat, claim_window = rhythm(settings)
+    naming = Naming(namespace, settings["key"])
+
+    def make() -> RedisBackend:
+        return RedisBackend(address, naming, heartbeat, claim_window)
+
+    return replicated(guarantees.REDIS, make, settings)
 
 
 COMMON_OPTIONS: dict[str, Any] = {
     "heartbeat": HEARTBEAT,
     "claim_window": CLAIM_WINDOW,
     "key": None,
+    "min_replicas": 0,
     **TLS_OPTIONS,
 }
 
@@ -89,7 +101,10 @@ class RedisBackend:
         self.heartbeat = heartbeat
         self.claim_window = claim_window
         self._commands = Commands(naming, heartbeat, claim_window)
-        self._wire = self._link(address, naming, finder)
+        self._new_link = partial(self._link, address, naming, finder)
+        self._wire = self._new_link()
+        self._behind: Link | None = None
+        """Of its own, because what is waited for there would hold up all the others."""
         self._calls = Calls(self._wire, self.clock, self._commands.loads, self.passing)
         self._doubtful: dict[str, None] = {}
         """Owners whose acquire ended without an answer: it may still arrive."""
@@ -210,8 +225,25 @@ class RedisBackend:
     def tether(self, name: str, owner: str, by: float) -> int | None:
         return None
 
+    def followed_by(self, claim: Claim, command: bytes, by: float) -> tuple[bool, Any]:
+        """For `redis_replicated`: a renewal, and `command` behind it."""
+        if self._behind is None:
+            self._behind = self._new_link()
+        shared = claim.owner in self._special
+        renewal = self._commands.beat(claim) if shared else self._commands.keep([claim])
+        reply, answer = self._paired(self._behind, renewal, command, by)
+        if isinstance(reply, Exception) or isinstance(answer, Exception):
+            self._behind.turn_away()
+            raise self._calls.refused(reply if isinstance(reply, Exception) else answer)
+        return (reply[0] if type(reply) is list else reply) > 0, answer
+
+    def _paired(self, link: Link, command: bytes, then: bytes, by: float) -> Sequence[Any]:
+        return link.batch([command, then], by)
+
     def close(self) -> None:
         self._wire.close()
+        if self._behind is not None:
+            self._behind.close()
 
     # Their parts.
 

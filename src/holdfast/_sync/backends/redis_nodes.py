@@ -107,6 +107,17 @@ class Nodes:
             raise refusal(reply, self._access._replace(host=place.host, port=place.port))
         return reply
 
+    def paired(self, command: bytes, then: bytes, by: float) -> Sequence[Any]:
+        """Two to one server, on one connection; the second belongs to no slot."""
+        answer: Any = None
+
+        def send(node: Node) -> Any:
+            nonlocal answer
+            reply, answer = node.wire.batch([command, then], by)
+            return reply
+
+        return self._sent(slot_of_command(command), send, by), answer
+
     def batch(self, commands: Sequence[bytes], by: float) -> list[Any]:
         replies = self.each(commands, by)
         for reply in replies:
