@@ -18,7 +18,13 @@ READY_LIMIT = 20.0
 class RedisServer:
     """One server process. Nothing of it is left once `stop` has returned."""
 
-    def __init__(self, *options: str, port: int = 0, password: str = "") -> None:
+    def __init__(
+        self,
+        *options: str,
+        port: int = 0,
+        password: str = "",
+        environment: dict[str, str] | None = None,
+    ) -> None:
         program = shutil.which(os.environ.get("HOLDFAST_TEST_REDIS_SERVER", "redis-server"))
         assert program is not None, "the tests need redis-server: apt-get install redis-server"
         self._program = program
@@ -26,6 +32,7 @@ class RedisServer:
         self.port = port or free_port()
         self.options = options
         self.password = password
+        self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -41,7 +48,12 @@ class RedisServer:
         log = (self.folder / "log").open("ab")
         with log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=self._environment,
             )
         limit = time.monotonic() + READY_LIMIT
         while True:
