@@ -1,6 +1,7 @@
 # Programs that the tests run, as command:package. Missing ones are installed with apt-get. The tests start
 # servers of their own on free ports; a daemon that comes with a package is neither used nor in the way.
 TEST_PROGRAMS = \
+	cc:gcc \
 	mariadbd:mariadb-server \
 	openssl:openssl \
 	pg_ctlcluster:postgresql \
