@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from servers.redis import RedisServer
+from servers.zookeeper import ZooKeeperEnsemble
 
 _numbers = itertools.count(1)
 
@@ -40,8 +41,21 @@ def redis(folder: Path) -> Iterator[str]:
     yield server.url
 
 
+@cache
+def zookeeper_ensemble() -> ZooKeeperEnsemble:
+    ensemble = ZooKeeperEnsemble()
+    atexit.register(ensemble.stop)
+    return ensemble
+
+
+@contextmanager
+def zookeeper(folder: Path) -> Iterator[str]:
+    yield f"{zookeeper_ensemble().url}/conformance-{next(_numbers)}"
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "memory": memory,
     "redis": redis,
     "sqlite": sqlite,
+    "zookeeper": zookeeper,
 }

@@ -20,13 +20,13 @@ SCHEMES: dict[str, Scheme] = {
     "redis": Scheme("redis", "redis"),
     "rediss": Scheme("redis", "redis"),
     "redis+unix": Scheme("redis", "redis"),
+    "zookeeper": Scheme("zookeeper", "zookeeper"),
 }
 
 COMING: tuple[str, ...] = (
     "redis+sentinel",
     "redis+cluster",
     "redlock",
-    "zookeeper",
     "etcd",
     "postgresql",
     "mysql",
