@@ -78,10 +78,10 @@ REDIS = Guarantees(
 ZOOKEEPER = Guarantees(
     store="zookeeper",
     consistency="an ensemble: every step is a write that a majority agreed to",
-    survives="the crash or the cut-off of any minority of its nodes, a change of leader, and a restart of "
-    "all of them; not a restored snapshot, which sets the tokens back",
-    auto_release="at the end of the session, at most the TTL and two ticks after the ensemble last heard "
-    "of the holder",
+    survives="the crash or the cut-off of any minority of its nodes, a change of leader, and a restart "
+    "of all of them; not a restored snapshot, which sets the tokens back",
+    auto_release="at the end of the session, at most the TTL and two ticks after the ensemble last "
+    "heard of the holder",
     clock_dependence="no wall clock; the leader's and the holder's clocks must run at the same speed, "
     "within 1 %",
     token_source="the zxid of the write that makes it the holder",

@@ -1,8 +1,9 @@
 """kazoo, as it is used here: its connection, its session and its codec, without its worker threads.
 
-kazoo hands every answer and every event to worker threads of its own, and each hand-over between threads
-costs as much as the answer took to travel. Here what is to be done with an answer is given along with the
-request, and runs at once in the connection's thread. It must be quick, and must not wait.
+kazoo hands every answer and every event to worker threads of its own, and each hand-over between
+threads costs as much as the answer took to travel. Here what is to be done with an answer is given
+along with the request, and runs at once in the connection's thread. It must be quick, and must not
+wait.
 
 This is the only module that knows kazoo's insides: `_call`, which takes a request and whom to tell, and
 `_invoke`, to learn the session timeout that the server gave.
@@ -11,6 +12,7 @@ This is the only module that knows kazoo's insides: `_call`, which takes a reque
 from __future__ import annotations
 
 import logging
+import os
 import select
 from collections.abc import Callable, Sequence
 from math import ceil
@@ -112,6 +114,31 @@ class _Container(Create2):  # type: ignore[misc]
     type = 19
 
 
+class _Bell:
+    """What wakes the connection's thread: a count of requests that it has still to send.
+
+    Kazoo's own, a pair of sockets, is full after some 270 of them; whoever sends more at once has
+    to wait for that thread, which may be waiting for what the sender has locked.
+    """
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def send(self, data: bytes) -> None:
+        os.eventfd_write(self._fd, len(data))
+
+    def recv(self, size: int) -> None:
+        os.eventfd_read(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """No worker threads: whatever happens is dealt with in the connection's own."""
 
@@ -129,6 +156,10 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
+
+    def create_socket_pair(self) -> tuple[_Bell, _Bell]:
+        bell = _Bell()
+        return bell, bell
 
     def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
         # Kazoo gives a server that does not answer the whole session timeout: then it is over.
@@ -167,8 +198,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
 
 class Client(KazooClient):  # type: ignore[misc]
-    """One session. `on_state` is told by kazoo's words CONNECTED, SUSPENDED and LOST; `on_lost` at the first
-    request that the loss of a connection leaves unanswered."""
+    """One session. `on_state` is told by kazoo's words CONNECTED, SUSPENDED and LOST; `on_lost` at
+    the first request that the loss of a connection leaves unanswered."""
 
     def __init__(
         self,

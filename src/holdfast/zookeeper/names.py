@@ -72,9 +72,7 @@ def written(text: str) -> str:
 read = unquote
 
 
-def entry_name(
-    owner: str, kind: str, capacity: int, weight: int, ttl: float, quoted: bool = True
-) -> str:
+def entry_name(owner: str, kind: str, capacity: int, weight: int, ttl: float) -> str:
     """Without its sequence number, which the server appends."""
     return f"{quote(owner, safe='')},{quote(kind, safe='')},{capacity},{weight},{int(ttl * 1000)},"
 

@@ -2,8 +2,8 @@
 
 """`zookeeper://h1:2181,h2:2181,h3:2181/chroot`: the adapter to a ZooKeeper ensemble.
 
-The store works by itself, in the threads of its connections; a verb here asks it, and waits for the answer
-until its time is over. What was not answered by then goes on: see `holdfast.zookeeper.store`.
+The store works by itself, in the threads of its connections; a verb here asks it, and waits for the
+answer until its time is over. What was not answered by then goes on: see `holdfast.zookeeper.store`.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class ZooKeeperBackend:
         return f"{self._naming.lock(name)}/{entry.name}"
 
     def _line(self, name: str, by: float) -> tuple[Sequence[Entry], int]:
-        """Who is in the queue, and a zxid that no grant before this exceeds, and every later one does."""
+        """Who is in the queue, and a zxid that no past grant exceeds and every later one will."""
         requests = _requests()
         lock = self._naming.lock(name)
         asked = [requests.sync(lock), requests.get_children(lock)]
@@ -195,7 +195,7 @@ class ZooKeeperBackend:
         # Nobody is in it, and perhaps nobody ever was: when did any lock's node last come or go?
         return [], 0 if isinstance(above, Exception) else above[1].pzxid
 
-    def _states(self, lines: dict[str, Sequence[Entry]], by: float) -> list[LockState]:
+    def _states(self, lines: dict[str, Sequence[Entry]], by: float) -> Sequence[LockState]:
         """Locks as people see them; an entry that has gone meanwhile is left out."""
         requests = _requests()
         pairs = [(name, entry) for name, line in lines.items() for entry in line]
