@@ -49,7 +49,7 @@ def zookeeper_ensemble() -> ZooKeeperEnsemble:
 
 
 @contextmanager
-def zookeeper(folder: Path) -> Iterator[str]:
+def zookeeper(folder: Path | None = None) -> Iterator[str]:
     yield f"{zookeeper_ensemble().url}/conformance-{next(_numbers)}"
 
 

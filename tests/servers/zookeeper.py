@@ -8,8 +8,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from servers.redis import free_port
 
@@ -26,14 +28,6 @@ maxClientCnxns=0
 admin.enableServer=false
 4lw.commands.whitelist=*
 """
-LOGGING = """\
-<configuration>
-  <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
-    <encoder><pattern>%d{HH:mm:ss.SSS} %level %logger{0} %msg%n</pattern></encoder>
-  </appender>
-  <root level="WARN"><appender-ref ref="OUT"/></root>
-</configuration>
-"""
 
 
 class Node:
@@ -44,7 +38,6 @@ class Node:
         self.folder = folder / f"node{number}"
         (self.folder / "data").mkdir(parents=True)
         (self.folder / "data" / "myid").write_text(f"{number}\n")
-        (self.folder / "logback.xml").write_text(LOGGING)
         self.port = free_port()
         self.peer = f"127.0.0.1:{free_port()}:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,8 +62,16 @@ class Node:
         small = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         quick = ["-Dznode.container.checkIntervalMs=500", "-Dzookeeper.forceSync=no"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        path = f"{self.folder}:{JAR}"
-        command = [*guard, java, *small, *quick, "-cp", path, main, str(self.folder / "zoo.cfg")]
+        command = [
+            *guard,
+            java,
+            *small,
+            *quick,
+            "-cp",
+            str(JAR),
+            main,
+            str(self.folder / "zoo.cfg"),
+        ]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -120,6 +121,20 @@ class Node:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+@contextmanager
+def raw_client(hosts: str, client_id: Any = None) -> Iterator[Any]:
+    """kazoo as it comes. Leaving closes its session; given another's `client_id`, that one's."""
+    from kazoo.client import KazooClient
+
+    client = KazooClient(hosts, timeout=10.0, client_id=client_id)
+    client.start(timeout=10.0)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
 
 
 class ZooKeeperEnsemble:

@@ -330,7 +330,9 @@ class Queue:
             if self.clock.now() < node.expires:
                 self._alarm.at(node.expires, node.ring)
                 return
+            node.final = False  # its lease has ended: whoever releases it now is told so
             self._leave(node)
+            node.freed = False
             self._tell_of([node.owner])
 
     def _leave(self, node: Node) -> None:
