@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ READY_LIMIT = 40.0
 TICK = 0.5
 """The ensemble's tickTime, in seconds."""
 JAR = Path("/usr/share/java/zookeeper.jar")
+CLASSES = f"{JAR}:/usr/share/java/slf4j-simple.jar"
 OPTIONS = f"""\
 tickTime={int(TICK * 1000)}
 initLimit=10
@@ -33,22 +34,24 @@ admin.enableServer=false
 class Node:
     """One server process of an ensemble."""
 
-    def __init__(self, number: int, folder: Path) -> None:
+    def __init__(self, number: int, folder: Path, host: str, inside: Sequence[str]) -> None:
         self.number = number
+        self.host = host
+        self._inside = inside
         self.folder = folder / f"node{number}"
         (self.folder / "data").mkdir(parents=True)
         (self.folder / "data" / "myid").write_text(f"{number}\n")
         self.port = free_port()
-        self.peer = f"127.0.0.1:{free_port()}:{free_port()}"
+        self.peer = f"{host}:{free_port()}:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def configure(self, nodes: list[Node], options: str) -> None:
         text = OPTIONS + options + f"dataDir={self.folder}/data\nclientPort={self.port}\n"
-        text += "clientPortAddress=127.0.0.1\n"
+        text += f"clientPortAddress={self.host}\n"
         text += "".join(f"server.{node.number}={node.peer}\n" for node in nodes)
         (self.folder / "zoo.cfg").write_text(text)
 
@@ -61,17 +64,10 @@ class Node:
         # Compiled quickly rather than well: these servers live for a minute.
         small = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         quick = ["-Dznode.container.checkIntervalMs=500", "-Dzookeeper.forceSync=no"]
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = [
-            *guard,
-            java,
-            *small,
-            *quick,
-            "-cp",
-            str(JAR),
-            main,
-            str(self.folder / "zoo.cfg"),
-        ]
+        command = [*self._inside, *guard, java, *small, *quick, quiet, "-cp", CLASSES, main]
+        command.append(str(self.folder / "zoo.cfg"))
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -85,7 +81,7 @@ class Node:
     def ask(self, word: str) -> str:
         """The answer to one of the server's four-letter words; empty if there is none."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 2.0) as sock:
+            with socket.create_connection((self.host, self.port), 2.0) as sock:
                 sock.sendall(word.encode())
                 text = b""
                 while data := sock.recv(65536):
@@ -140,9 +136,17 @@ def raw_client(hosts: str, client_id: Any = None) -> Iterator[Any]:
 class ZooKeeperEnsemble:
     """Nothing of it is left once `stop` has returned."""
 
-    def __init__(self, size: int = 3, options: str = "") -> None:
+    def __init__(
+        self,
+        places: Sequence[tuple[str, Sequence[str]]] = (("127.0.0.1", ()),) * 3,
+        options: str = "",
+    ) -> None:
+        """`places` has, for each node, its address and the command to run it inside of."""
         self.folder = Path(tempfile.mkdtemp(prefix="hf-zookeeper-"))
-        self.nodes = [Node(number, self.folder) for number in range(1, size + 1)]
+        self.nodes = [
+            Node(number, self.folder, host, inside)
+            for number, (host, inside) in enumerate(places, 1)
+        ]
         for node in self.nodes:
             node.configure(self.nodes, options)
         for node in self.nodes:
