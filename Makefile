@@ -3,7 +3,9 @@
 TEST_PROGRAMS = \
 	ip:iproute2 \
 	java:default-jre-headless \
+	mariadbd:mariadb-server \
 	openssl:openssl \
+	pg_ctlcluster:postgresql \
 	redis-server:redis-server \
 	strace:strace \
 	unshare:util-linux \
