@@ -64,6 +64,7 @@ class Node:
         # Compiled quickly rather than well: these servers live for a minute.
         small = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         quick = ["-Dznode.container.checkIntervalMs=500", "-Dzookeeper.forceSync=no"]
+        quick.append("-Dzookeeper.preAllocSize=1024")
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = [*self._inside, *guard, java, *small, *quick, quiet, "-cp", CLASSES, main]
@@ -119,6 +120,12 @@ class Node:
             self._process = None
 
 
+def _memory() -> str | None:
+    """Where a busy disk does not hold an ensemble up, if there is room."""
+    place = Path("/dev/shm")
+    return str(place) if place.is_dir() and shutil.disk_usage(place).free > 2**28 else None
+
+
 @contextmanager
 def raw_client(hosts: str, client_id: Any = None) -> Iterator[Any]:
     """kazoo as it comes. Leaving closes its session; given another's `client_id`, that one's."""
@@ -142,7 +149,7 @@ class ZooKeeperEnsemble:
         options: str = "",
     ) -> None:
         """`places` has, for each node, its address and the command to run it inside of."""
-        self.folder = Path(tempfile.mkdtemp(prefix="hf-zookeeper-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="hf-zookeeper-", dir=_memory()))
         self.nodes = [
             Node(number, self.folder, host, inside)
             for number, (host, inside) in enumerate(places, 1)

@@ -125,3 +125,16 @@ def test_a_holder_on_a_node_that_is_cut_off_is_told_before_its_rival_is_granted(
     assert scene["lost"] is not None
     assert 0 < scene["lost"] < scene["granted"]
     assert scene["tokens"][0] < scene["tokens"][1]
+
+
+@pytest.mark.parametrize("world", ["aio", "threads"])
+def test_a_forked_child_holds_nothing_and_starts_afresh(url: str, world: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "zookeeper.forking", url, world],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]

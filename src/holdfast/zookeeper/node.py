@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 ASKING, WAITING, TAKING, HELD = "asking", "waiting", "taking", "held"
 LEAVING, OVER = "leaving", "over"
 
+TAKEN = b"*"
+"""Before the label in a node's data: its token is the zxid of this write. A number there is the token
+itself; nothing says that it is the zxid of the creation, if it holds the lock."""
+
 Done = Callable[[Any], None]
 """Told the result, or the exception to raise."""
 
@@ -33,15 +37,16 @@ class Node:
         "busy",
         "capacity",
         "claim",
-        "data",
         "doubtful",
         "expires",
         "final",
         "freed",
         "going",
         "kind",
+        "label",
         "left",
         "link",
+        "marked",
         "name",
         "owner",
         "parent",
@@ -94,7 +99,7 @@ class Node:
         """The TTL that was asked for."""
         self.renewed = renewed
         self.wait = wait
-        self.data = _data(label)
+        self.label = _written(label)
         self.link = link
         self.tell = tell
         """Wakes whoever waits for it, with the grant if there is one."""
@@ -107,6 +112,8 @@ class Node:
         self.session = 0
         self.zxid = 0
         self.token = 0
+        self.marked = True
+        """Whether the node says which token it has."""
         self.ttl = asked
         self.claim = 0.0
         self.expires = 0.0
@@ -148,15 +155,26 @@ class Node:
         return self.path.rpartition("/")[2]
 
     @property
+    def alone(self) -> bool:
+        """Whether nobody can hold the lock along with it."""
+        return self.weight == self.capacity
+
+    @property
     def shape(self) -> str:
         return f"{self.kind},{self.capacity}"
 
 
-def _data(label: Label) -> bytes:
-    return f"{label.host}\n{label.pid}\n{label.text}".encode()
+def _written(label: Label) -> bytes:
+    return f"\n{label.host}\n{label.pid}\n{label.text}".encode()
 
 
-def label_of(data: bytes) -> Label:
-    host, _, rest = data.decode(errors="replace").partition("\n")
-    pid, _, text = rest.partition("\n")
-    return Label(host, int(pid) if pid.isascii() and pid.isdecimal() else 0, text)
+def read_data(data: bytes, stat: Any) -> tuple[int, Label]:
+    """What the data of a holder's node says: its token, and its label."""
+    token, host, pid, text = (*data.decode(errors="replace").split("\n", 3), "", "", "")[:4]
+    by_write = stat.mzxid if token == TAKEN.decode() else stat.czxid
+    minted = int(token) if _number(token) else by_write
+    return minted, Label(host, int(pid) if _number(pid) else 0, text)
+
+
+def _number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()

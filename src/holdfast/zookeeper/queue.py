@@ -3,11 +3,17 @@
 Every attempt is a node of its own below the lock's, in the order that ZooKeeper gave them; who of
 them may hold the lock is the rule in `lineup`. It stays true whatever is lost on the way:
 
-- *The token is the zxid of the write that makes it the holder.* That is its creation, if it fitted
-  in at that moment: the read that follows shows it admitted, and no child of the lock came or went
-  since (the parent's pzxid is still our czxid). Otherwise it is a write to our own node, on the
-  condition that it is as we left it, once everybody in the way has gone: that also proves that it
-  is still there.
+- *The token is a zxid at which we had become the holder*, and after everybody who could not hold it
+  along with us had gone. That is our creation, if the read that follows shows us admitted and no
+  child of the lock came or went since (the parent's pzxid is still our czxid). Later, for one who
+  holds the lock alone, it is the pzxid of a read that shows us first: at least the deletion that
+  let us in, and below our own deletion, which everybody after us is above. For those who share it
+  that could be the same number twice; they write to their own node, on the condition that it is as
+  they left it, and the zxid of that write is the token.
+- *Somebody else's clock never makes us the holder.* That read may come from a node that was cut
+  off. But it is used only while our last answered *write* still vouches for the session, and so for
+  our node; the engine counts from that. A write to our node follows at once: it shows the token,
+  and would fail.
 - *A node is ours if the session that is alive says so.* A creation whose answer was lost is found again
   by the owner in its name; but a node of an earlier session of ours is dying, and never ours.
 - *Nothing is forgotten.* What was sent and not answered is settled on the next connection: a node
@@ -51,7 +57,7 @@ from .client import (
 )
 from .link import Link
 from .names import Entry, Naming, in_line, sequence_of
-from .node import ASKING, HELD, LEAVING, OVER, TAKING, WAITING, Node
+from .node import ASKING, HELD, LEAVING, OVER, TAKEN, TAKING, WAITING, Node
 
 KNOWN_PARENTS = 10_000
 MOST_TRIES = 5
@@ -115,7 +121,7 @@ class Queue:
                 self._send(node, create(link.client, path, b""), _ignored)
         if node.parent not in self._parents:
             self._send(node, create_container(link.client, node.parent), _ignored)
-        request = create(link.client, node.prefix, node.data, EPHEMERAL | SEQUENTIAL)
+        request = create(link.client, node.prefix, node.label, EPHEMERAL | SEQUENTIAL)
         self._send(node, request, self._created)
         self._send(node, get_children(node.parent), self._listed)
 
@@ -154,8 +160,7 @@ class Queue:
         if node.state != ASKING:
             self._drive(node)
         elif error is None:
-            names, stat = value
-            self._judge(node, names, unchanged=stat.pzxid == node.zxid)
+            self._judge(node, *value)
         else:
             node.state = WAITING
             self._drive(node)
@@ -194,11 +199,11 @@ class Queue:
             node.unsure = False
         self._drive(node)
 
-    def _judge(self, node: Node, names: Sequence[str], unchanged: bool = False) -> None:
+    def _judge(self, node: Node, names: Sequence[str], stat: Any) -> None:
         """These are all who are in the queue: where does that leave us?"""
         first = node.answer is not None
         if len(names) == 1 and names[0] == node.child:
-            self._admit(node, unchanged)
+            self._admit(node, stat.pzxid)
             return
         line = in_line(names)
         mine = next((i for i, one in enumerate(line) if one.name == node.child), None)
@@ -212,7 +217,7 @@ class Queue:
             return
         target = lineup.blocker(places, mine)
         if target is None:
-            self._admit(node, unchanged)
+            self._admit(node, stat.pzxid)
             return
         free = lineup.admitted(places)
         remaining = max((entry.ttl for entry in line[:free]), default=0.0)
@@ -228,12 +233,31 @@ class Queue:
         elif node.stirred:
             self._reconsider(node)
 
-    def _admit(self, node: Node, unchanged: bool) -> None:
-        if unchanged and node.state == ASKING:
-            self._hold(node, node.zxid, node.ttl)
+    def _admit(self, node: Node, pzxid: int) -> None:
+        """We were seen admitted, in a read that showed `pzxid` as the latest change of the line."""
+        if pzxid == node.zxid and node.state == ASKING:
+            self._hold(node, node.zxid, self._first_term(node))
+        elif node.alone:
+            self._hold(node, pzxid, self._first_term(node))
+            self._mark(node)
         else:
             node.state = TAKING
             self._drive(node)
+
+    def _claim(self, node: Node) -> None:
+        """The only one before us has gone: are we still there, and what was the latest change?"""
+        node.busy = True
+        node.stirred = False
+        self._send(node, get_children(node.parent), self._claimed)
+
+    def _claimed(self, node: Node, value: Any, error: Any) -> None:
+        node.busy = False
+        if node.state != WAITING or isinstance(error, Unanswered):
+            self._drive(node)
+        elif error is not None or node.child not in value[0]:
+            self._lose(node)
+        else:
+            self._admit(node, value[1].pzxid)
 
     def _watch(self, node: Node, line: Sequence[Entry], mine: int, target: int) -> None:
         self._unwatch(node)
@@ -260,7 +284,7 @@ class Queue:
         if node.state != WAITING or isinstance(error, Unanswered):
             self._drive(node)
         elif error is not None and node.sole:
-            self._admit(node, False)
+            self._claim(node)
         elif error is not None or node.stirred or (not node.sole and value[1].version > 0):
             # It has gone, or was granted the lock, since we read the line: that may be our turn.
             self._reconsider(node)
@@ -277,14 +301,15 @@ class Queue:
         elif error is not None:
             self._lose(node)
         else:
-            self._judge(node, value[0])
+            self._judge(node, *value)
 
     def _take(self, node: Node) -> None:
         """Become the holder: a write to our own node, if it is as it was when we created it."""
         self._unwatch(node)
         node.busy = True
         sent = self.clock.now()
-        self._send(node, set_data(node.path, node.data, 0), partial(self._taken, sent))
+        data = TAKEN + node.label
+        self._send(node, set_data(node.path, data, 0), partial(self._taken, sent))
 
     def _taken(self, sent: float, node: Node, value: Any, error: Any) -> None:
         node.busy = False
@@ -306,6 +331,17 @@ class Queue:
     def _had_taken(self, sent: float, node: Node, value: Any, error: Any) -> None:
         self._taken(sent, node, value[1] if error is None else None, error)
 
+    def _mark(self, node: Node) -> None:
+        """Let everybody see the token; and whoever is behind us learn that we hold the lock."""
+        data = b"%d" % node.token + node.label
+        self._send(node, set_data(node.path, data, 0), self._marked)
+
+    def _marked(self, node: Node, value: Any, error: Any) -> None:
+        if error is None or isinstance(error, BadVersionError):
+            node.marked = True  # or it was before, and the answer was lost
+        elif not isinstance(error, Unanswered) and node.state == HELD:
+            self._lose(node)
+
     def _first_term(self, node: Node) -> float:
         """Whoever waits is handed it for the claim window, and confirms it by a renewal."""
         return node.ttl if node.answer is not None else node.claim
@@ -313,6 +349,7 @@ class Queue:
     def _hold(self, node: Node, token: int, term: float, sent: float | None = None) -> None:
         node.state = HELD
         node.token = token
+        node.marked = not (node.alone and token != node.zxid)
         node.watched = False
         node.expires = (self.clock.now() if sent is None else sent) + term
         node.ring = partial(self._rang, node)
@@ -448,7 +485,7 @@ class Queue:
     def vanished(self, node: Node) -> None:
         self._lose(node)
 
-    def look_around(self, node: Node, line: Sequence[Entry]) -> float:
+    def look_around(self, node: Node, line: Sequence[Entry], pzxid: int) -> float:
         """How does a waiter stand in this line? Answers what its holders have at the most."""
         places = [entry.place for entry in line]
         mine = next((i for i, one in enumerate(line) if one.name == node.child), None)
@@ -457,7 +494,7 @@ class Queue:
         if mine is None:
             self._lose(node)
         elif lineup.blocker(places, mine) is None:
-            self._admit(node, False)
+            self._admit(node, pzxid)
         elif not (node.busy or node.watching):
             self._reconsider(node)
         return max((entry.ttl for entry in line[: lineup.admitted(places)]), default=0.0)
@@ -477,7 +514,7 @@ class Queue:
         node.watching = node.sole = ""
         if gone and path == sole and not node.busy:
             # It was the only one before us, and nobody ever gets in between.
-            self._admit(node, False)
+            self._claim(node)
         elif node.busy:
             node.stirred = True
         else:
@@ -494,7 +531,9 @@ class Queue:
         """Connected, with the same session or a new one: everything goes on from where it stands."""
         nodes = list(link.nodes.values())
         for node in nodes:
-            if node.state != OVER:
+            if node.state == HELD and not node.marked:
+                self._mark(node)
+            elif node.state != OVER:
                 self._drive(node)
         self._tell_of([node.owner for node in nodes if node.state == HELD])
 

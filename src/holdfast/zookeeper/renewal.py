@@ -71,8 +71,9 @@ class Renewal:
             with self._store.mutex:
                 if proved and not isinstance(error, Unanswered):
                     line = in_line(value[0]) if error is None else []
+                    pzxid = value[1].pzxid if error is None else 0
                     for number, node in some.items():
-                        remaining = self._store.look_around(node, line)
+                        remaining = self._store.look_around(node, line, pzxid)
                         self._note(number, node, remaining)
                 self._answered()
 

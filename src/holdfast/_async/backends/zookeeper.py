@@ -211,7 +211,7 @@ class ZooKeeperBackend:
     def _state(
         self, name: str, line: Sequence[Entry], data: dict[tuple[str, str], Any]
     ) -> LockState:
-        from ...zookeeper.node import label_of
+        from ...zookeeper.node import read_data
 
         free = lineup.admitted([entry.place for entry in line])
         holders: list[Participant] = []
@@ -222,11 +222,12 @@ class ZooKeeperBackend:
                 continue
             value, stat = found
             holds = number < free
+            token, label = read_data(value, stat)
             own = self._store.remaining(entry.owner) if holds else None
             participant = Participant(
                 entry.owner,
-                label_of(value),
-                (stat.mzxid if stat.version else stat.czxid) if holds else 0,
+                label,
+                token if holds else 0,
                 stat.mtime / 1000,
                 entry.ttl if own is None else own,
                 entry.weight,
