@@ -1,12 +1,16 @@
 # Programs that the tests run, as command:package. Missing ones are installed with apt-get. The tests start
 # servers of their own on free ports; a daemon that comes with a package is neither used nor in the way.
 TEST_PROGRAMS = \
+	cc:gcc \
+	ip:iproute2 \
+	java:default-jre-headless \
 	mariadbd:mariadb-server \
 	openssl:openssl \
 	pg_ctlcluster:postgresql \
 	redis-server:redis-server \
 	strace:strace \
-	unshare:util-linux
+	unshare:util-linux \
+	/usr/share/zookeeper/bin/zkServer.sh:zookeeper
 
 BIN = .venv/bin
 
