@@ -201,15 +201,9 @@ BROKEN = (
         Size(ttl=2, counters=LEVEL),
     ),
     Broken(
-        "a seal that is a number only",
-        replace(SHIPPED, seal_names_run=False),
+        "each client numbers the new life",
+        replace(SHIPPED, number_noted=False),
         Return(),
-    ),
-    Broken(
-        "a seal from the past",
-        replace(SHIPPED, seal_compares=False),
-        Return(restarts=2),
-        small=False,
     ),
     Broken(
         "a node noted for a first start starts at once",
