@@ -137,11 +137,9 @@ LARGE: tuple[Size | Return, ...] = (
     Size(nodes=5, counters=(0, 0, 0, 0, 1)),
     Size(nodes=5, restarts=1, counters=(0, 0, 0, 0, 0)),
     Size(ttl=2, repeats=1, tombstones=True),
-    Size(ttl=1, attempts=3),
     Size(ttl=2, restarts=1),
     Size(ttl=1, restarts=2, counters=(0, 0, 1)),
     Return(fresh=True),
-    Return(restarts=2),
 )
 """For `python -m model`."""
 
