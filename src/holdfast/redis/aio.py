@@ -19,7 +19,7 @@ from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
-from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting, pack, woken
+from .protocol import NOTHING, PING, Late, Lost, bulk, check_greeting, greeting, pack, woken
 from .reply import Reply
 
 if TYPE_CHECKING:
@@ -63,6 +63,24 @@ class Ear(Signal):
             self.reply.settle(None)
 
 
+class Nobody(Reply):
+    """Takes the answer to a command that was only sent along."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    def settle(self, value: Any) -> None:
+        pass
+
+    def settle_soon(self, value: Any, error: BaseException | None = None) -> None:
+        pass
+
+
+NOBODY = Nobody()
+
+
 class Connection(asyncio.Protocol):
     def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         from hiredis import PushNotification, Reader
@@ -100,6 +118,14 @@ class Connection(asyncio.Protocol):
         pending.append((reply, by))
         if by < self._timer_due:
             self._arm(by)
+        return reply
+
+    def send_after_ping(self, command: bytes, by: float) -> Reply:
+        """See `PING`. With others' answers under way it would change nothing."""
+        if self._pending or self.dead:
+            return self.send(command, by)
+        reply = self.send(PING + command, by)
+        self._pending.appendleft((NOBODY, by))
         return reply
 
     def _flush(self) -> None:
@@ -206,6 +232,16 @@ class Wire:
         if connection is None:
             return self._connect_and_call(command, by)
         return connection.send(command, by)
+
+    def release(self, command: bytes, by: float) -> Awaitable[Any]:
+        """As `call`, for a command that may wake others."""
+        connection = self._connection
+        if connection is None:
+            return self._connect_and_call(command, by)
+        if connection.channel is NO_CHANNEL:
+            return connection.send(command, by)
+        # Somebody else wanted what we had, and will again.
+        return connection.send_after_ping(command, by)
 
     async def _connect_and_call(self, command: bytes, by: float) -> Any:
         return await (await self._connect(by)).send(command, by)

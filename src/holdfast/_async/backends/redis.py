@@ -92,7 +92,7 @@ class RedisBackend:
         end = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
         try:
             reply = await self._wire.ask(ticket, command, end, by)
-            if type(reply) is not bytes:
+            if type(reply) is not bytes and (type(reply) is not int or reply < 0):
                 reply = await self._asked(reply, ticket, command, end, by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
@@ -146,7 +146,7 @@ class RedisBackend:
         else:
             command = self._commands.release(name, owner)
         try:
-            reply = await self._wire.call(command, by)
+            reply = await self._wire.release(command, by)
             if type(reply) is not int:
                 reply = await self._calls.settled(reply, self._calling(command, by), by)
         except Lost as error:
@@ -211,7 +211,7 @@ class RedisBackend:
     async def _asked(
         self, reply: Any, ticket: Ticket, command: bytes, end: bytes, by: float
     ) -> Any:
-        """The first answer was no grant."""
+        """The first answer was neither a grant nor a place in the queue."""
         if type(reply) is int and reply < 0 and ticket.queue:
             reply = await self._wire.enqueue(ticket, command, end, by)
         if isinstance(reply, Exception):
