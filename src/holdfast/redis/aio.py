@@ -31,6 +31,7 @@ PATIENCE = 1.0
 
 TOGETHER = 128
 """Commands that go out in one write. More would leave the server idle while they are collected."""
+CHUNK = 65536
 TICK = 0.1
 """Seconds between looks at those who listen; most are told before the first one."""
 
@@ -81,14 +82,19 @@ class Nobody(Reply):
 NOBODY = Nobody()
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         from hiredis import PushNotification, Reader
 
         self._wire = wire
         self._loop = loop
         self._now = clock.now
-        self._reader = Reader(notEnoughData=NOTHING)
+        reader = Reader(notEnoughData=NOTHING)
+        self._feed: Callable[[bytearray, int, int], None] = reader.feed
+        self._gets = reader.gets
+        # Read into, again and again: for each read the loop would otherwise get a quarter of a
+        # megabyte from the system, and give it back.
+        self._buffer = bytearray(CHUNK)
         self._push = PushNotification
         self._pending: deque[tuple[Reply, float]] = deque()
         self._unsent: list[bytes] = []
@@ -147,9 +153,15 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._write = transport.write
 
-    def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
-        gets, push, pending = self._reader.gets, self._push, self._pending
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._feed(self._buffer, 0, nbytes)
+        self._answer()
+
+    def _answer(self) -> None:
+        gets, push, pending = self._gets, self._push, self._pending
         try:
             while (answer := gets()) is not NOTHING:
                 if type(answer) is push and answer[0] != b"subscribe":
@@ -159,7 +171,7 @@ class Connection(asyncio.Protocol):
                     pending.popleft()[0].settle(answer)
         except BaseException:
             # A task raised what ends the event loop. If that goes on, so does the rest.
-            self._loop.call_soon(self.data_received, b"")
+            self._loop.call_soon(self._answer)
             raise
 
     def connection_lost(self, error: Exception | None) -> None:
