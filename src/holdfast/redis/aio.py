@@ -90,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = loop
         self._now = clock.now
         reader = Reader(notEnoughData=NOTHING)
-        self._feed: Callable[[bytearray, int, int], None] = reader.feed
+        self._feed: Callable[..., None] = reader.feed
         self._gets = reader.gets
         # Read into, again and again: for each read the loop would otherwise get a quarter of a
         # megabyte from the system, and give it back.
