@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .._runtime.aio import Signal
 from ..clock import Clock
@@ -25,10 +25,15 @@ from .reply import Reply
 if TYPE_CHECKING:
     from .._async.contract import Ticket
 
+ASYNCHRONOUS = True
 NO_CHANNEL = bulk(b"")
 PATIENCE = 1.0
 """Seconds for which an answer may be overdue before its connection is given up."""
 
+ATTEMPT = 1.0
+"""Seconds for one attempt to reach a server that may not be the primary any more."""
+PAUSE = 0.05
+"""Seconds before it is asked again where the primary is."""
 TOGETHER = 128
 """Commands that go out in one write. More would leave the server idle while they are collected."""
 CHUNK = 65536
@@ -62,6 +67,16 @@ class Ear(Signal):
         self.timer = None
         if self.reply is not None:
             self.reply.settle(None)
+
+
+class Finder(Protocol):
+    """Knows where the primary is."""
+
+    async def find(self, by: float) -> Address: ...
+
+    def doubt(self) -> None:
+        """It may be elsewhere by now: ask again next time."""
+        ...
 
 
 class Nobody(Reply):
@@ -221,8 +236,11 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class Wire:
-    def __init__(self, address: Address, clock: Clock, channels: bytes) -> None:
+    def __init__(
+        self, address: Address, clock: Clock, channels: bytes, finder: Finder | None = None
+    ) -> None:
         self._address = address
+        self._finder = finder
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._channel_name = channels + os.urandom(9).hex().encode()
@@ -234,6 +252,11 @@ class Wire:
         self.waiting: dict[str, Ear] = {}
         """By owner: who may be told something. Whoever asked has to `forget` it, unless it waits."""
         self._closed = False
+
+    @property
+    def address(self) -> Address:
+        """Of the server, or of the one that was the primary last."""
+        return self._address
 
     async def open(self, by: float) -> None:
         await self._connect(by)
@@ -370,12 +393,35 @@ class Wire:
                 if self._closed:
                     raise BackendUnavailable(f"this connection to {self._address} is closed")
                 if self._connection is None:
-                    self._connection = await self._greeted(by)
+                    made = await (self._found(by) if self._finder else self._greeted(by))
+                    if self._closed:  # meanwhile
+                        made.abort()
+                        raise BackendUnavailable(f"this connection to {self._address} is closed")
+                    self._connection = made
                 return self._connection
         except TimeoutError:
             raise BackendUnavailable(
                 f"cannot reach the server at {self._address}: it did not answer in time"
             ) from None
+
+    async def _found(self, by: float) -> Connection:
+        """To wherever the primary is: asked, tried, and asked again while there is time."""
+        assert self._finder is not None
+        while True:
+            self._address = await self._finder.find(by)
+            try:
+                try:
+                    async with asyncio.timeout(ATTEMPT):
+                        return await self._greeted(by)
+                except TimeoutError:
+                    raise BackendUnavailable(
+                        f"cannot reach the server at {self._address}: it did not answer in time"
+                    ) from None
+            except BackendUnavailable:
+                self._finder.doubt()
+                if self._clock.now() + PAUSE >= by:
+                    raise
+                await asyncio.sleep(PAUSE)
 
     async def _greeted(self, by: float) -> Connection:
         connection = await self._reach()
@@ -435,6 +481,8 @@ class Wire:
     def lost(self, connection: Connection) -> None:
         if self._connection is connection:
             self._connection = None
+            if self._finder is not None:
+                self._finder.doubt()
             if not self._closed:
                 # Wake-ups may be lost meanwhile: let everybody ask, which also connects again.
                 for ear in list(self.waiting.values()):
