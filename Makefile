@@ -2,12 +2,15 @@
 # servers of their own on free ports; a daemon that comes with a package is neither used nor in the way.
 TEST_PROGRAMS = \
 	cc:gcc \
+	ip:iproute2 \
+	java:default-jre-headless \
 	mariadbd:mariadb-server \
 	openssl:openssl \
 	pg_ctlcluster:postgresql \
 	redis-server:redis-server \
 	strace:strace \
-	unshare:util-linux
+	unshare:util-linux \
+	/usr/share/zookeeper/bin/zkServer.sh:zookeeper
 
 BIN = .venv/bin
 

@@ -15,6 +15,7 @@ from servers.postgres import PostgresServer
 from servers.redis import RedisServer
 from servers.s3 import S3Server
 from servers.sentinel import Watch
+from servers.zookeeper import ZooKeeperEnsemble
 
 _numbers = itertools.count(1)
 
@@ -94,10 +95,23 @@ def redis_cluster(folder: Path) -> Iterator[str]:
     yield cluster.url
 
 
+@cache
+def zookeeper_ensemble() -> ZooKeeperEnsemble:
+    ensemble = ZooKeeperEnsemble()
+    atexit.register(ensemble.stop)
+    return ensemble
+
+
+@contextmanager
+def zookeeper(folder: Path | None = None) -> Iterator[str]:
+    yield f"{zookeeper_ensemble().url}/conformance-{next(_numbers)}"
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "memory": memory,
     "redis": redis,
     "redis+cluster": redis_cluster,
     "redis+sentinel": redis_sentinel,
     "sqlite": sqlite,
+    "zookeeper": zookeeper,
 }

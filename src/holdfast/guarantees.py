@@ -96,3 +96,20 @@ REDIS_CLUSTER = REDIS._replace(
     clock_dependence="the wall clock of the server that has the lock, by which it expires keys: a step "
     "of it, or another server whose clock differs, ends leases early or late",
 )
+
+ZOOKEEPER = Guarantees(
+    store="zookeeper",
+    consistency="an ensemble: every step is a write that a majority agreed to",
+    survives="the crash or the cut-off of any minority of its nodes, a change of leader, and a restart "
+    "of all of them; not a restored snapshot, which sets the tokens back",
+    auto_release="at the end of the session, at most the TTL and two ticks after the ensemble last "
+    "heard of the holder",
+    clock_dependence="no wall clock; the leader's and the holder's clocks must run at the same speed, "
+    "within 1 %",
+    token_source="the zxid of the write that makes it the holder",
+    fair=True,
+    wakeup="a watch on the one before it in the queue",
+    safe_for=("efficiency", "correctness"),
+    barging=False,
+    renew_ttl=False,
+)
