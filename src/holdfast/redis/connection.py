@@ -195,8 +195,12 @@ class Connection:
 
     def batch(self, commands: Sequence[bytes], by: float, now: float) -> list[Any]:
         first = self.call(b"".join(commands), by, now)
+        return [first, *[self.next(by) for _ in range(len(commands) - 1)]]
+
+    def next(self, by: float) -> Any:
+        """The answer behind the first one, where several commands were sent together."""
         try:
-            return [first, *[self._reply(by, NOTHING) for _ in range(len(commands) - 1)]]
+            return self._reply(by, NOTHING)
         except OSError as error:
             raise self._lost(error) from error
 
@@ -242,13 +246,12 @@ class Connection:
 
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
         """Wait for this ticket's wake-up, for `interrupt`, or for the end of the connection."""
-        owner = ticket.owner
         while True:
             # What came together with an earlier answer is in the parser already.
             while (reply := self._gets()) is not NOTHING:
                 if type(reply) is self._push and reply[0] == b"message":
-                    who, token = woken(reply[2])
-                    if who == owner:
+                    owner, token = woken(reply[2])
+                    if owner == ticket.owner:
                         return Granted(token, ticket.ttl, True) if token else None
             if until is not None:
                 left = until - self._now()

@@ -98,6 +98,10 @@ class Nodes:
     async def call(self, command: bytes, by: float) -> Any:
         return await self._sent(slot_of_command(command), lambda n: n.wire.call(command, by), by)
 
+    async def release(self, command: bytes, by: float) -> Any:
+        """For a command that may wake others."""
+        return await self._sent(slot_of_command(command), lambda n: n.wire.release(command, by), by)
+
     async def call_at(self, place: Place, command: bytes, by: float) -> Any:
         """One that belongs to no slot."""
         reply = await self._node(place).wire.call(command, by)

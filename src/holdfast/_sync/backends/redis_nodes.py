@@ -100,6 +100,10 @@ class Nodes:
     def call(self, command: bytes, by: float) -> Any:
         return self._sent(slot_of_command(command), lambda n: n.wire.call(command, by), by)
 
+    def release(self, command: bytes, by: float) -> Any:
+        """For a command that may wake others."""
+        return self._sent(slot_of_command(command), lambda n: n.wire.release(command, by), by)
+
     def call_at(self, place: Place, command: bytes, by: float) -> Any:
         """One that belongs to no slot."""
         reply = self._node(place).wire.call(command, by)
