@@ -2,7 +2,9 @@
 # servers of their own on free ports; a daemon that comes with a package is neither used nor in the way.
 TEST_PROGRAMS = \
 	cc:gcc \
+	mariadbd:mariadb-server \
 	openssl:openssl \
+	pg_ctlcluster:postgresql \
 	redis-server:redis-server \
 	strace:strace \
 	unshare:util-linux

@@ -69,6 +69,7 @@ class Hold:
         "_lost",
         "_offer",
         "_out",
+        "_protects",
         "_release_doubtful",
         "_renewing",
         "_session",
@@ -78,6 +79,9 @@ class Hold:
         "token",
         "ttl",
     )
+
+    _protects: object
+    """The fence at the resource; set only where the lock was given one."""
 
     def __init__(
         self, session: Session, ticket: Ticket, renewing: bool, end_at: float | None
@@ -206,6 +210,10 @@ class Hold:
             self._beat_sent = sent
             # A holder that lets its lease run out wakes nobody: ask when its time is over.
             self._beat_again = min(self._session.heartbeat, max(remaining, 0.0) + SOON)
+
+    def _waiting(self) -> bool:
+        """Whether it is in the queue, as far as we know."""
+        return self._state == ACQUIRING and self._beat_sent > 0
 
     def _gone(self) -> None:
         """The store knows nothing of it."""

@@ -41,6 +41,7 @@ class Lock:
         "_kind",
         "_locks",
         "_max_hold",
+        "_protects",
         "_renew",
         "_timeout",
         "_ttl",
@@ -58,6 +59,7 @@ class Lock:
         fair: bool | None,
         renew: bool,
         max_hold: float | None,
+        protects: object = None,
         kind: str = "lock",
         weight: int = 1,
         capacity: int = 1,
@@ -70,6 +72,7 @@ class Lock:
         self._barge = fair is False
         self._renew = renew
         self._max_hold = None if max_hold is None else checks.ttl(max_hold, "max_hold")
+        self._protects = protects
         self._locks = locks
         self._kind = kind
         self._weight = weight
@@ -113,8 +116,11 @@ class Lock:
             self._kind,
             queue,
             self._barge,
+            self._renew,
         )
         lease = Lease(session, ticket, self._renew, self._max_hold)
+        if self._protects is not None:
+            lease._protects = self._protects
         session.enrol(lease, owner)
         return lease
 

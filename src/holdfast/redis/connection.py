@@ -97,6 +97,7 @@ class Connection:
         self._send: Callable[[bytes], int] = self._socket.send
         self._receive: Callable[[int], bytes] = self._socket.recv
         if address.tls is None:
+            self._socket.settimeout(None)  # that of connecting; `_set_tick` sets another kind
             # The same system calls, with less of Python around them.
             self._send = partial(os.write, self._socket.fileno())
             self._receive = partial(os.read, self._socket.fileno())
@@ -170,7 +171,7 @@ class Connection:
                 return self._greet(command, by)
             sent = self._send(command)
             if sent != len(command):
-                self._socket.sendall(command[sent:])
+                self._send_rest(command, sent)
             try:
                 self._feed(self._receive(CHUNK))
                 reply = self._gets()
@@ -184,9 +185,13 @@ class Connection:
 
     def _greet(self, command: bytes, by: float) -> Any:
         commands, self._greeting = self._greeting, []
-        self._socket.sendall(b"".join(commands) + command)
+        self._send_rest(b"".join(commands) + command, 0)
         check_greeting([self._reply(by, NOTHING) for _ in commands], self.address)
         return self._reply(by, NOTHING)
+
+    def _send_rest(self, data: bytes, sent: int) -> None:
+        while sent < len(data):
+            sent += self._send(data[sent:])
 
     def batch(self, commands: Sequence[bytes], by: float, now: float) -> list[Any]:
         first = self.call(b"".join(commands), by, now)
@@ -230,7 +235,6 @@ class Connection:
             return
         whole = int(tick)
         value = struct.pack("ll", whole, max(1, int((tick - whole) * 1_000_000)))
-        self._socket.settimeout(None)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
 
