@@ -30,6 +30,8 @@ NO_CHANNEL = bulk(b"")
 PATIENCE = 1.0
 """Seconds for which an answer may be overdue before its connection is given up."""
 
+EYEBALLS = 0.25
+"""Seconds until another place of a server is tried beside the first."""
 ATTEMPT = 1.0
 """Seconds for one attempt to reach a server that may not be the primary any more."""
 PAUSE = 0.05
@@ -398,8 +400,15 @@ class Wire:
         try:
             if address.path:
                 return (await loop.create_unix_connection(make, address.path))[1]
-            tls = address.tls
-            return (await loop.create_connection(make, address.host, address.port, ssl=tls))[1]
+            made = await loop.create_connection(
+                make,
+                address.host,
+                address.port,
+                ssl=address.tls,
+                # Of several places that a name stands for, a silent one must not use up the time.
+                happy_eyeballs_delay=EYEBALLS,
+            )
+            return made[1]
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise
