@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
@@ -30,8 +31,6 @@ NO_CHANNEL = bulk(b"")
 PATIENCE = 1.0
 """Seconds for which an answer may be overdue before its connection is given up."""
 
-EYEBALLS = 0.25
-"""Seconds until another place of a server is tried beside the first."""
 ATTEMPT = 1.0
 """Seconds for one attempt to reach a server that may not be the primary any more."""
 PAUSE = 0.05
@@ -378,7 +377,7 @@ class Wire:
                 await asyncio.sleep(PAUSE)
 
     async def _greeted(self, by: float) -> Connection:
-        connection = await self._reach()
+        connection = await self._reach(by)
         try:
             hello = [connection.send(command, by) for command in greeting(self._address)]
             if self._listens:
@@ -391,7 +390,7 @@ class Wire:
             raise self.broken()
         return connection
 
-    async def _reach(self) -> Connection:
+    async def _reach(self, by: float) -> Connection:
         address, loop = self._address, self._loop
 
         def make() -> Connection:
@@ -400,19 +399,35 @@ class Wire:
         try:
             if address.path:
                 return (await loop.create_unix_connection(make, address.path))[1]
-            made = await loop.create_connection(
-                make,
-                address.host,
-                address.port,
-                ssl=address.tls,
-                # Of several places that a name stands for, a silent one must not use up the time.
-                happy_eyeballs_delay=EYEBALLS,
-            )
-            return made[1]
+            host = address.host
+            if ":" in host or host.replace(".", "").isdecimal():
+                return (await loop.create_connection(make, host, address.port, ssl=address.tls))[1]
+            return await self._first_to_answer(make, by)
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise
             raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
+
+    async def _first_to_answer(self, make: Callable[[], Connection], by: float) -> Connection:
+        """A name may stand for several places: each has its share of the time, not all of it."""
+        host, port, tls = self._address.host, self._address.port, self._address.tls
+        places = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        reason: OSError = OSError("its name stands for nothing")
+        for left, (family, _, _, _, place) in zip(range(len(places), 0, -1), places, strict=True):
+            try:
+                async with asyncio.timeout((by - self._clock.now()) / left):
+                    made = await self._loop.create_connection(
+                        make,
+                        str(place[0]),
+                        int(place[1]),
+                        family=family,
+                        ssl=tls,
+                        server_hostname=host if tls is not None else None,
+                    )
+                return made[1]
+            except OSError as error:
+                reason = error
+        raise reason
 
     async def _subscribe(self, connection: Connection, by: float) -> None:
         if connection.channel != NO_CHANNEL:

@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async.backends import redis as redis_backend
+from servers.cluster import port_with_bus
 from servers.redis import RedisServer, free_port
 from worlds.aio import Job, eventually
 
@@ -100,7 +101,7 @@ async def test_a_place_that_does_not_answer_does_not_use_up_the_time(
 
 
 async def test_a_server_of_a_cluster_is_refused() -> None:
-    server = RedisServer("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    server = RedisServer("--cluster-enabled", "yes", port=port_with_bus())
     try:
         with pytest.raises(holdfast.ConfigError, match="part of a cluster"):
             await used(server.url)

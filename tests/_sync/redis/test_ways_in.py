@@ -15,6 +15,7 @@ import pytest
 
 import holdfast
 from holdfast._sync.backends import redis as redis_backend
+from servers.cluster import port_with_bus
 from servers.redis import RedisServer, free_port
 from worlds.threads import Job, eventually
 
@@ -102,7 +103,7 @@ def test_a_place_that_does_not_answer_does_not_use_up_the_time(
 
 
 def test_a_server_of_a_cluster_is_refused() -> None:
-    server = RedisServer("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    server = RedisServer("--cluster-enabled", "yes", port=port_with_bus())
     try:
         with pytest.raises(holdfast.ConfigError, match="part of a cluster"):
             used(server.url)
