@@ -166,6 +166,12 @@ class Store(Queue):
                 return node.claim
             return max(0.0, node.expires - self.clock.now())
 
+    def overdue(self) -> None:
+        """An answer did not come in time: perhaps another node of the ensemble has one."""
+        with self.mutex:
+            for link in self._links.values():
+                link.overdue()
+
     def close(self) -> list[Link]:
         """No more of anything; answers the sessions, which are still to be ended."""
         with self.mutex:

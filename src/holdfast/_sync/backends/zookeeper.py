@@ -162,6 +162,7 @@ class ZooKeeperBackend:
         verb(*args, done)
         while not told:
             if not signal.wait(by):
+                self._store.overdue()
                 raise BackendUnavailable(
                     f"ZooKeeper at {self._address} did not answer in time; what was asked of it may "
                     "still happen"
