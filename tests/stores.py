@@ -9,9 +9,12 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
+from servers.cluster import Cluster
 from servers.mariadb import MariaServer
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
+from servers.s3 import S3Server
+from servers.sentinel import Watch
 from servers.zookeeper import ZooKeeperEnsemble
 
 _numbers = itertools.count(1)
@@ -50,11 +53,46 @@ def mariadb_server() -> MariaServer:
     return server
 
 
+@cache
+def s3_server() -> S3Server:
+    server = S3Server()
+    atexit.register(server.stop)
+    return server
+
+
 @contextmanager
 def redis(folder: Path) -> Iterator[str]:
     server = redis_server()
     server("FLUSHALL")
     yield server.url
+
+
+@cache
+def redis_watch() -> Watch:
+    watch = Watch()
+    atexit.register(watch.stop)
+    return watch
+
+
+@contextmanager
+def redis_sentinel(folder: Path) -> Iterator[str]:
+    watch = redis_watch()
+    watch.primary("FLUSHALL")
+    yield watch.url
+
+
+@cache
+def redis_nodes() -> Cluster:
+    cluster = Cluster()
+    atexit.register(cluster.stop)
+    return cluster
+
+
+@contextmanager
+def redis_cluster(folder: Path) -> Iterator[str]:
+    cluster = redis_nodes()
+    cluster.flush()
+    yield cluster.url
 
 
 @cache
@@ -72,6 +110,8 @@ def zookeeper(folder: Path | None = None) -> Iterator[str]:
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "memory": memory,
     "redis": redis,
+    "redis+cluster": redis_cluster,
+    "redis+sentinel": redis_sentinel,
     "sqlite": sqlite,
     "zookeeper": zookeeper,
 }

@@ -75,6 +75,28 @@ REDIS = Guarantees(
     safe_for=("efficiency", "correctness"),
 )
 
+REDIS_SENTINEL = REDIS._replace(
+    store="redis+sentinel",
+    consistency="one server at a time, the primary that the sentinels name: every step is one script "
+    "on it; its replicas follow later, so a failover may forget the latest grants, and a primary cut "
+    "off from the sentinels goes on granting to those it can still reach",
+    survives="the crash of any client; a failover, with all that the new primary had received (tokens "
+    "go on rising even if it had received nothing)",
+    clock_dependence="the wall clock of the primary, by which it expires keys: a step of it, or a new "
+    "primary whose clock differs, ends leases early or late",
+)
+
+REDIS_CLUSTER = REDIS._replace(
+    store="redis+cluster",
+    consistency="one server for each lock: every step is one script on it; its replicas follow later, "
+    "so a failover may forget the latest grants, and a server cut off from the others goes on granting "
+    "for as long as cluster-node-timeout says",
+    survives="the crash of any client; the failover of a server, with all that its replica had "
+    "received (tokens go on rising even if that was nothing); the move of a lock to another server",
+    clock_dependence="the wall clock of the server that has the lock, by which it expires keys: a step "
+    "of it, or another server whose clock differs, ends leases early or late",
+)
+
 ZOOKEEPER = Guarantees(
     store="zookeeper",
     consistency="an ensemble: every step is a write that a majority agreed to",

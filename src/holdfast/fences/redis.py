@@ -221,12 +221,16 @@ class RedisFence(Fence):
             call = next(steps)
             while True:
                 try:
-                    answer = self._execute(*call.words)
+                    try:
+                        answer = self._execute(*call.words)
+                    except Exception as error:
+                        if not _unknown_script(error, call):
+                            raise
+                        answer = self._execute("EVAL", call.text, *call.words[2:])
                 except Exception as error:
-                    if not _unknown_script(error, call):
-                        raise
-                    answer = self._execute("EVAL", call.text, *call.words[2:])
-                call = steps.send(answer)
+                    call = steps.throw(error)  # for what they have to clean up
+                else:
+                    call = steps.send(answer)
         except StopIteration as stop:
             return stop.value
 
@@ -235,12 +239,16 @@ class RedisFence(Fence):
             call = next(steps)
             while True:
                 try:
-                    answer = await self._execute(*call.words)
+                    try:
+                        answer = await self._execute(*call.words)
+                    except Exception as error:
+                        if not _unknown_script(error, call):
+                            raise
+                        answer = await self._execute("EVAL", call.text, *call.words[2:])
                 except Exception as error:
-                    if not _unknown_script(error, call):
-                        raise
-                    answer = await self._execute("EVAL", call.text, *call.words[2:])
-                call = steps.send(answer)
+                    call = steps.throw(error)  # for what they have to clean up
+                else:
+                    call = steps.send(answer)
         except StopIteration as stop:
             return stop.value
 

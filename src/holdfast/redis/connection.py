@@ -97,6 +97,7 @@ class Connection:
         self._send: Callable[[bytes], int] = self._socket.send
         self._receive: Callable[[int], bytes] = self._socket.recv
         if address.tls is None:
+            self._socket.settimeout(None)  # that of connecting; `_set_tick` sets another kind
             # The same system calls, with less of Python around them.
             self._send = partial(os.write, self._socket.fileno())
             self._receive = partial(os.read, self._socket.fileno())
@@ -234,7 +235,6 @@ class Connection:
             return
         whole = int(tick)
         value = struct.pack("ll", whole, max(1, int((tick - whole) * 1_000_000)))
-        self._socket.settimeout(None)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
 
