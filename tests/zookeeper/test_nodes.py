@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,14 @@ class Watched:
         self.leases = [self.locks.lock(name, ttl=20.0).acquire() for name in self.names]
         self.rivals = [Job(self.others.lock(name).acquire) for name in self.names]
         for name in self.names:
-            eventually(lambda name=name: len(self.others.inspect(name).waiters) == 1)
+            eventually(partial(self._waited_for, name))
 
     def check(self) -> None:
         """Still held, by the same ones, and the ensemble says so too."""
         for lease in self.leases:
-            eventually(lambda lease=lease: self._renewed(lease))
+            eventually(partial(self._renewed, lease))
             assert lease.held
-            eventually(lambda lease=lease: self._holder(lease) == (lease.owner, lease.token))
+            eventually(partial(self._holds, lease))
         assert "lost" not in [event.kind for event in self.events]
         assert not any(rival.done() for rival in self.rivals)
 
@@ -61,12 +62,15 @@ class Watched:
             return False  # a connection has just been lost
         return True
 
-    def _holder(self, lease: holdfast.Lease) -> tuple[str, int] | None:
+    def _holds(self, lease: holdfast.Lease) -> bool:
         try:
             (holder,) = self.others.inspect(lease.name).holders
         except holdfast.BackendUnavailable:
-            return None
-        return holder.owner, holder.token
+            return False
+        return (holder.owner, holder.token) == (lease.owner, lease.token)
+
+    def _waited_for(self, name: str) -> bool:
+        return len(self.others.inspect(name).waiters) == 1
 
     def end(self) -> None:
         for lease, rival in zip(self.leases, self.rivals, strict=True):
