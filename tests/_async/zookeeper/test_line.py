@@ -89,8 +89,13 @@ async def test_a_grant_whose_answer_was_lost_is_found_again(
         await first.release()
         second = await waiter.result()
         assert second.token > first.token
-        (holder,) = (await others.inspect("x")).holders
-        assert (holder.owner, holder.token) == (second.owner, second.token)
+
+        async def shown() -> bool:
+            # Its node says so a moment after it has been told.
+            (holder,) = (await others.inspect("x")).holders
+            return (holder.owner, holder.token) == (second.owner, second.token)
+
+        await eventually(shown)
 
 
 async def test_a_release_whose_answer_was_lost_frees_what_is_ours_alone(

@@ -91,6 +91,8 @@ async def test_a_waiter_whose_node_was_removed_enrols_again(url: str, raw: Any) 
         await lease.release()
         second = await waiter.result()
         (holder,) = (await others.inspect("x")).holders
+        assert holder.owner == second.owner
+        (holder,) = (await locks.inspect("x")).holders
         assert (holder.owner, holder.token) == (second.owner, second.token)
 
 

@@ -89,8 +89,13 @@ def test_a_grant_whose_answer_was_lost_is_found_again(url: str, through: str, pr
         first.release()
         second = waiter.result()
         assert second.token > first.token
-        (holder,) = others.inspect("x").holders
-        assert (holder.owner, holder.token) == (second.owner, second.token)
+
+        def shown() -> bool:
+            # Its node says so a moment after it has been told.
+            (holder,) = others.inspect("x").holders
+            return (holder.owner, holder.token) == (second.owner, second.token)
+
+        eventually(shown)
 
 
 def test_a_release_whose_answer_was_lost_frees_what_is_ours_alone(

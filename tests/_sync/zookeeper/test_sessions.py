@@ -93,6 +93,8 @@ def test_a_waiter_whose_node_was_removed_enrols_again(url: str, raw: Any) -> Non
         lease.release()
         second = waiter.result()
         (holder,) = others.inspect("x").holders
+        assert holder.owner == second.owner
+        (holder,) = locks.inspect("x").holders
         assert (holder.owner, holder.token) == (second.owner, second.token)
 
 
