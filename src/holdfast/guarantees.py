@@ -106,7 +106,7 @@ ZOOKEEPER = Guarantees(
     "heard of the holder",
     clock_dependence="no wall clock; the leader's and the holder's clocks must run at the same speed, "
     "within 1 %",
-    token_source="the zxid of the write that makes it the holder",
+    token_source="a zxid: of its creation, or of the change in the queue that made it the holder",
     fair=True,
     wakeup="a watch on the one before it in the queue",
     safe_for=("efficiency", "correctness"),
