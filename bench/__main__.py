@@ -27,6 +27,7 @@ FIGURES = {
     "redis_handoff": "Redis: 8 and 32 processes and one lock",
     "redis_wakeup": "Redis: from the release in one process to the grant in another",
     "redis_keeper": "Redis: ten thousand leases, renewed",
+    "fences": "a fenced write beside the same write without a fence",
 }
 
 _MEMORY = ("tmpfs", "ramfs")
