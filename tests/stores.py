@@ -9,10 +9,13 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
+from servers.cluster import Cluster
 from servers.mariadb import MariaServer
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
 from servers.s3 import S3Server
+from servers.sentinel import Watch
+from servers.zookeeper import ZooKeeperEnsemble
 
 _numbers = itertools.count(1)
 
@@ -64,8 +67,51 @@ def redis(folder: Path) -> Iterator[str]:
     yield server.url
 
 
+@cache
+def redis_watch() -> Watch:
+    watch = Watch()
+    atexit.register(watch.stop)
+    return watch
+
+
+@contextmanager
+def redis_sentinel(folder: Path) -> Iterator[str]:
+    watch = redis_watch()
+    watch.primary("FLUSHALL")
+    yield watch.url
+
+
+@cache
+def redis_nodes() -> Cluster:
+    cluster = Cluster()
+    atexit.register(cluster.stop)
+    return cluster
+
+
+@contextmanager
+def redis_cluster(folder: Path) -> Iterator[str]:
+    cluster = redis_nodes()
+    cluster.flush()
+    yield cluster.url
+
+
+@cache
+def zookeeper_ensemble() -> ZooKeeperEnsemble:
+    ensemble = ZooKeeperEnsemble()
+    atexit.register(ensemble.stop)
+    return ensemble
+
+
+@contextmanager
+def zookeeper(folder: Path | None = None) -> Iterator[str]:
+    yield f"{zookeeper_ensemble().url}/conformance-{next(_numbers)}"
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "memory": memory,
     "redis": redis,
+    "redis+cluster": redis_cluster,
+    "redis+sentinel": redis_sentinel,
     "sqlite": sqlite,
+    "zookeeper": zookeeper,
 }

@@ -48,7 +48,8 @@ class LockState(NamedTuple):
         return bool(self.holders)
 
 
-# The answers of a store to a request. What each one means is said in the backend contract.
+# The answers of a store to a request. What each one means is said in the backend contract. `since` is
+# when, on the backend's clock, that request was sent which renewed what the store will expire; 0: this.
 
 
 class Granted(NamedTuple):
@@ -57,12 +58,14 @@ class Granted(NamedTuple):
     token: int
     ttl: float
     handed: bool = False
+    since: float = 0.0
 
 
 class Queued(NamedTuple):
     """Somebody is before you; you are in the queue on the store."""
 
     remaining: float
+    since: float = 0.0
 
 
 class Busy(NamedTuple):
@@ -76,12 +79,14 @@ class Renewed(NamedTuple):
 
     token: int
     ttl: float
+    since: float = 0.0
 
 
 class Waiting(NamedTuple):
     """You are still in the queue; the present holders have `remaining` seconds at the most."""
 
     remaining: float
+    since: float = 0.0
 
 
 class Gone(NamedTuple):
@@ -104,7 +109,8 @@ def lock_realm(store: str, namespace: str) -> str:
         from urllib.parse import quote  # slow to import, and seldom needed
 
         namespace = quote(namespace, safe="")
-    return f"{store}:{namespace}"
+    # The same Redis is the same, whether Sentinel led to it or not.
+    return f"{store.partition('+')[0]}:{namespace}"
 
 
 def new_owner() -> str:

@@ -114,6 +114,7 @@ class Lock:
             self._kind,
             queue,
             self._barge,
+            self._renew,
         )
         lease = Lease(session, ticket, self._renew, self._max_hold)
         if self._protects is not None:

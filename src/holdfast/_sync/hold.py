@@ -211,6 +211,10 @@ class Hold:
             # A holder that lets its lease run out wakes nobody: ask when its time is over.
             self._beat_again = min(self._session.heartbeat, max(remaining, 0.0) + SOON)
 
+    def _waiting(self) -> bool:
+        """Whether it is in the queue, as far as we know."""
+        return self._state == ACQUIRING and self._beat_sent > 0
+
     def _gone(self) -> None:
         """The store knows nothing of it."""
         if self._state == ACQUIRING:

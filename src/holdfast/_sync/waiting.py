@@ -65,12 +65,13 @@ def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None
         try:
             answer = session.backend.acquire(ticket, sent + session.patience)
             if isinstance(answer, Granted):
+                sent = answer.since or sent
                 result = _granted(session, lease, answer.token, answer.ttl, sent, give_up)
             elif isinstance(answer, Busy):
                 result = _BUSY
             else:
                 queued = True
-                lease._waits(sent, answer.remaining)
+                lease._waits(answer.since or sent, answer.remaining)
                 result = _wait(session, lease, give_up)
             if result is _HELD:
                 if session.listeners:
@@ -175,9 +176,10 @@ def _ask(session: Session, lease: Lease, give_up: float | None) -> str | None:
     except BackendUnavailable:
         return None  # the keeper goes on asking
     if isinstance(outcome, Renewed):
+        sent = outcome.since or sent
         return _granted(session, lease, outcome.token, outcome.ttl, sent, give_up)
     if isinstance(outcome, Waiting):
-        lease._waits(sent, outcome.remaining)
+        lease._waits(outcome.since or sent, outcome.remaining)
     elif isinstance(outcome, Gone):
         return _AGAIN
     return None

@@ -16,7 +16,7 @@ from ..errors import BackendUnavailable, ConfigError
 from . import place
 
 APPLICATION_ID = 0x48464C4B  # "HFLK"
-FORMAT = 1
+FORMAT = 2
 
 _SCHEMA = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts", "sqlite_schema.sql")
 _BUSY_SECONDS = 2.0

@@ -35,6 +35,7 @@ from ..model import Busy, Granted, LockState, Outcome, Queued, Renewed
 from . import forking, place
 from .file import open_store, unavailable
 from .gate import Gate
+from .mailbox import GONE, send
 from .marks import Tether
 from .presence import Presence
 from .rows import (
@@ -44,6 +45,7 @@ from .rows import (
     SqliteRows,
     boot_microseconds,
     grant_alone,
+    hand_over,
     release_alone,
 )
 
@@ -124,12 +126,26 @@ class Store:
 
     def release(self, name: str, owner: str, by: float) -> bool:
         crowded = self._crowded and self._crowded.get(name, 0.0) > _clock.now()
-        alone = None if crowded else release_alone
-        released, _ = self._step(_release, (name, owner), by, alone)
+        if crowded:
+            released, _ = self._step(_release, (name, owner), by, self._hand_over, eager=True)
+        else:
+            released, _ = self._step(_release, (name, owner), by, release_alone)
         tether = self._tethers.pop(owner, None) if self._tethers else None
         if tether is not None:
             tether.close()
         return released
+
+    def _hand_over(self, connection: sqlite3.Connection, name: str, owner: str) -> bool | None:
+        wake = hand_over(connection, self._mint, name, owner)
+        if wake is None:
+            return None
+        self._crowded[name] = _clock.now() + CROWDED_FOR
+        assert self._presence is not None
+        if self._send(wake) == GONE and not self._presence.is_alive(wake.process):
+            # It was given to the dead. Give it back in their name, and the next one has it.
+            _, ledger = self._transaction(connection, _release, (name, wake.owner))
+            self._wake(ledger.wakes)
+        return True
 
     def inspect(self, name: str, by: float) -> LockState:
         state, _ = self._step(lambda ledger, rows: ledger.state(name, self._last_token()), (), by)
@@ -230,18 +246,27 @@ class Store:
         step: Callable[[Ledger, SqliteRows, *Args], Result],
         args: tuple[*Args],
         by: float,
-        alone: Callable[[sqlite3.Connection, *Args], Result | None] | None = None,
+        quickly: Callable[[sqlite3.Connection, *Args], Result | None] | None = None,
+        eager: bool = False,
     ) -> tuple[Result, Mapping[str, Sequence[Entry]]]:
         """One transaction: everything that `step` does, or nothing of it.
 
-        `alone` is tried before it: the same step for the common case that nobody else is there, in
-        as few statements as can be. It answers None, and has done nothing, if that is not the case.
+        `quickly` is tried before it: the same step for the common case, in as few statements as can
+        be. It answers None, and has done nothing, if that is not the case. If it is `eager`, whether
+        the file is still the right one is looked up behind it: it does no harm to another one.
         """
         self._gate.enter(by)
         try:
-            connection = self._current_connection()
-            if alone is not None:
-                quick = alone(connection, *args)
+            connection = self._connection
+            if not eager or connection is None or connection.in_transaction:
+                eager = False
+                connection = self._current_connection()
+            if quickly is not None:
+                quick = quickly(connection, *args)
+                if eager:
+                    connection, used = self._current_connection(), connection
+                    if connection is not used:
+                        quick = None
                 if quick is not None:
                     return quick, _NOBODY
             try:
@@ -258,16 +283,21 @@ class Store:
                 self._gate.leave()
                 raise
         if ledger.wakes:
-            self._send(ledger.wakes)
-            self._note_crowd(ledger.wakes)
+            self._wake(ledger.wakes)
         return result, ledger.blockers
 
-    def _note_crowd(self, wakes: Sequence[Wake]) -> None:
-        """Others want this lock: for a while, do not first try its release as if nobody did."""
+    def _wake(self, wakes: Sequence[Wake]) -> None:
         if len(self._crowded) > REMEMBERED_CROWDS:
             self._crowded.clear()
         for wake in wakes:
+            # Others want this lock: for a while, do not first try its release as if nobody did.
             self._crowded[wake.name] = _clock.now() + CROWDED_FOR
+            self._send(wake)
+
+    def _send(self, wake: Wake) -> str | None:
+        if not wake.address:
+            return None
+        return send(self.live, wake.address, b"%s %d" % (wake.owner.encode(), wake.token))
 
     def _transaction(
         self,
@@ -297,6 +327,7 @@ class Store:
             live, *counters = connection.execute(COUNTERS).fetchone()
             if live != self._live_id:
                 raise _FolderReplaced
+            self._mint.note(*counters[1:])
             rows = SqliteRows(connection, self._presence, counters, durable)
             ledger = Ledger(rows)
             result = step(ledger, rows, *args)
@@ -305,13 +336,6 @@ class Store:
             _roll_back(connection)
             raise
         return result, ledger
-
-    def _send(self, wakes: Sequence[Wake]) -> None:
-        from .mailbox import send  # only when somebody waits
-
-        for wake in wakes:
-            if wake.address:
-                send(self.live, wake.address, f"{wake.owner} {wake.token}".encode())
 
     # The file.
 
