@@ -29,6 +29,7 @@ FIGURES = {
     "redis_keeper": "Redis: ten thousand leases, renewed",
     "zookeeper_uncontended": "ZooKeeper: acquire and release, the same name and fresh ones",
     "zookeeper_wakeup": "ZooKeeper: from the release in one process to the grant in another",
+    "fences": "a fenced write beside the same write without a fence",
 }
 
 _MEMORY = ("tmpfs", "ramfs")
