@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from ... import checks, guarantees
-from ...clock import BootClock
+from ...clock import system_clock
 from ...entries import CLAIM_WINDOW, HEARTBEAT, Claim
 from ...errors import BackendUnavailable, ConfigError
 from ...ledger import kind_in_words
@@ -65,7 +65,7 @@ class RedisBackend:
         self, address: Address, naming: Naming, heartbeat: float, claim_window: float
     ) -> None:
         self._address = address
-        self.clock = BootClock()
+        self.clock = system_clock()
         self.heartbeat = heartbeat
         self.claim_window = claim_window
         self._commands = Commands(naming, heartbeat, claim_window)
