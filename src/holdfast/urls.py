@@ -20,12 +20,12 @@ SCHEMES: dict[str, Scheme] = {
     "redis": Scheme("redis", "redis"),
     "rediss": Scheme("redis", "redis"),
     "redis+unix": Scheme("redis", "redis"),
+    "redlock": Scheme("redlock", "redis"),
 }
 
 COMING: tuple[str, ...] = (
     "redis+sentinel",
     "redis+cluster",
-    "redlock",
     "zookeeper",
     "etcd",
     "postgresql",

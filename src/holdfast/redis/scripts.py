@@ -10,6 +10,19 @@ from typing import NamedTuple
 from .protocol import bulk, pack
 
 NAMES = ("acquire", "release", "keep", "beat", "look", "force")
+REDLOCK = (
+    "take",
+    "raise",
+    "free",
+    "keep",
+    "wait",
+    "leave",
+    "look",
+    "force",
+    "begin",
+    "seal",
+    "admit",
+)
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts")
 _INCLUDE = "--@include "
 
@@ -28,6 +41,11 @@ class Script(NamedTuple):
 @cache
 def scripts() -> dict[str, Script]:
     return {name: _script(f"redis_{name}.lua") for name in NAMES}
+
+
+@cache
+def redlock_scripts() -> dict[str, Script]:
+    return {name: _script(f"redlock_{name}.lua") for name in REDLOCK}
 
 
 def _script(file_name: str) -> Script:

@@ -71,6 +71,8 @@ class Process:
         self.paused = False
         self.dead = False
         self.steps = 0
+        self.stop_at = -1
+        """After so many callbacks the loop's `on_stop` is called."""
         self.buried: list[Handle] = []
         self.context = Context()
         self.context.run(PROCESS.set, self)
@@ -138,8 +140,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         self._timers: list[tuple[float, int, Handle]] = []
         self._sequence = 0
         self._running = self._closed = False
-        self.on_step: Callable[[Process], None] | None = None
-        """Called after each callback of a process."""
+        self.on_stop: Callable[[Process], None] = lambda process: None
 
     # What asyncio's own classes call.
 
@@ -222,10 +223,12 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         asyncio._set_running_loop(self)
         self._running = True
         timers, runnable, random = self._timers, self.runnable, self.random.random
+        enqueue, pop = self.enqueue, heapq.heappop
+        steps = 0
         try:
             while not main.done():
                 while timers and timers[0][0] <= self.now:
-                    self.enqueue(heapq.heappop(timers)[2])
+                    enqueue(pop(timers)[2])
                 if not runnable:
                     if not timers:
                         raise Stuck("nothing is left that could happen")
@@ -248,11 +251,12 @@ class VirtualLoop(_Base):  # type: ignore[misc]
                 except Exception as error:
                     self.unhandled.append(error)
                 process.steps += 1
-                self.steps += 1
-                if self.on_step is not None:
-                    self.on_step(process)
-                if self.steps > most_steps:
+                if process.steps == process.stop_at:
+                    self.on_stop(process)
+                steps += 1
+                if steps > most_steps:
                     raise Stuck(f"it took more than {most_steps} steps")
         finally:
+            self.steps = steps
             self._running = False
             asyncio._set_running_loop(None)

@@ -40,13 +40,14 @@ class Lua:
 
     def __init__(self) -> None:
         try:
-            from lupa.lua51 import LuaRuntime, lua_type
+            from lupa.lua51 import LuaError, LuaRuntime, lua_type
         except ImportError:
             raise ConfigError(
                 "the simulator runs our scripts in Lua, which is missing: pip install 'holdfast[sim]'"
             ) from None
         self._runtime = LuaRuntime(encoding=None, unpack_returned_tuples=True)
         self._type = lua_type
+        self._error = LuaError
         self._compiled: dict[bytes, Any] = {}
         self._server: RedisNode | None = None
         self._runtime.execute(_PREAMBLE, self._call)
@@ -60,12 +61,10 @@ class Lua:
         return function
 
     def run(self, server: RedisNode, function: Any, keys: list[bytes], args: list[bytes]) -> Any:
-        from lupa.lua51 import LuaError
-
         self._server = server
         try:
             return self._python(function(self._table(keys), self._table(args)))
-        except LuaError as error:
+        except self._error as error:
             text = error.args[0] if error.args else b""
             if isinstance(text, bytes):
                 text = text.decode("utf-8", "replace")
@@ -92,12 +91,15 @@ class Lua:
         return value
 
     def _python(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is bytes or kind is int:
+            return value
+        if kind is float:
+            return int(value)
         if value is None or value is False:
             return None
         if value is True:
             return 1
-        if type(value) is float:
-            return int(value)
         if self._type(value) == "table":
             if value[b"err"] is not None:
                 raise Refusal(value[b"err"].decode())

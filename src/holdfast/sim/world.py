@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from random import Random
 from typing import Any, Protocol
 
@@ -17,8 +18,8 @@ from .network import Network, Server
 from .story import Story
 
 CLIENTS = 3
-TURNS = 5
-TROUBLE = 6.0
+TURNS = 3
+TROUBLE = 4.0
 """Seconds in which faults happen."""
 MOST_STEPS = 200_000
 LONGEST = 300.0
@@ -54,6 +55,11 @@ class Plan(Protocol):
     """Clients that do not look whether they still hold the lock, and a resource without a fence."""
 
     def start(self, world: World) -> list[SimServer]: ...
+    def may_crash(self, servers: Sequence[Any], server: Any) -> bool: ...
+    def altered(self) -> AbstractContextManager[object]:
+        """For a variant: the code is changed while this is entered."""
+        ...
+
     def leftovers(self, servers: Sequence[Any]) -> list[str]: ...
     def describe(self, data: bytes) -> object: ...
 
@@ -90,10 +96,11 @@ class World:
         # Owner ids and the lengths of pauses come from here: a run must be the same each time.
         os.urandom = Random(~self.seed).randbytes
         try:
-            self.loop.on_step = self._on_step
+            self.loop.on_stop = self._on_stop
             main = self.director.spawn(self._main())
             try:
-                self.loop.run(main, MOST_STEPS, LONGEST)
+                with self.plan.altered():
+                    self.loop.run(main, MOST_STEPS, LONGEST)
                 main.result()
             except Stuck as error:
                 self.checker.broken(f"the run did not end: {error}")
@@ -114,16 +121,19 @@ class World:
             self.checker.ordered = False
 
     def pause_at(self, process: Process, step: int, length: float) -> None:
-        self._pauses.setdefault(process, []).append((step, length))
+        """After so many callbacks from now."""
+        planned = self._pauses.setdefault(process, [])
+        planned.append((process.steps + step + 1, length))
+        planned.sort(reverse=True)
+        process.stop_at = planned[-1][0]
 
-    def _on_step(self, process: Process) -> None:
-        planned = self._pauses.get(process)
-        if planned and not self._healed:
-            for one in planned:
-                if process.steps >= one[0]:
-                    planned.remove(one)
-                    self.stand_still(process, one[1])
-                    break
+    def _on_stop(self, process: Process) -> None:
+        planned = self._pauses[process]
+        _, length = planned.pop()
+        while planned and planned[-1][0] <= process.steps:
+            planned.pop()
+        process.stop_at = planned[-1][0] if planned else -1
+        self.stand_still(process, length)
 
     def stand_still(self, process: Process, length: float) -> None:
         if not self._healed and not process.paused and not process.dead:
@@ -137,7 +147,7 @@ class World:
             process.resume()
 
     def crash(self, server: Any, memory: str, length: float) -> None:
-        if server.up and not self._healed:
+        if server.up and not self._healed and self.plan.may_crash(self.servers, server):
             self.story.tell(server.process.name, "crashes, for %.3f s", length)
             server.crash()
             self.loop.after(length, self.director, self._restart, server, memory)

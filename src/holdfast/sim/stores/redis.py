@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import faults
@@ -36,18 +37,28 @@ class RedisPlan:
         world.network.listen("sim:6379", node)
         return [node]
 
+    def may_crash(self, servers: Sequence[RedisNode], server: RedisNode) -> bool:
+        return True
+
+    def altered(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
     def leftovers(self, servers: Sequence[RedisNode]) -> list[str]:
-        left: list[str] = []
-        for server in servers:
-            server.data.tick()
-            for key in list(server.data.values):
-                # The list of a queue whose waiters are all gone ends by itself, after an hour.
-                if b"{" in key and not key.endswith(b":q") and server.data.has(key):
-                    left.append(f"{key.decode()} on {server.process.name}")
-        return left
+        return leftovers(servers)
 
     def describe(self, data: bytes) -> object:
         return Described(data)
+
+
+def leftovers(servers: Sequence[RedisNode]) -> list[str]:
+    left: list[str] = []
+    for server in servers:
+        server.data.tick()
+        for key in list(server.data.values):
+            # The list of a queue whose waiters are all gone ends by itself, after an hour.
+            if b"{" in key and not key.endswith(b":q") and server.data.has(key):
+                left.append(f"{key.decode()} on {server.process.name}")
+    return left
 
 
 class Heedless(RedisPlan):
