@@ -30,6 +30,7 @@ _INCLUDE = "--@include "
 class Script(NamedTuple):
     load: bytes
     """The command that brings it to the server."""
+    digest: bytes
     call: bytes
     """The first two parts of the command that runs it, without the count of parts."""
 
@@ -51,7 +52,7 @@ def redlock_scripts() -> dict[str, Script]:
 def _script(file_name: str) -> Script:
     text = "\n".join(_lines(file_name)).encode()
     sha = sha1(text, usedforsecurity=False).hexdigest().encode()
-    return Script(pack(b"SCRIPT", b"LOAD", text), bulk(b"EVALSHA") + bulk(sha))
+    return Script(pack(b"SCRIPT", b"LOAD", text), sha, bulk(b"EVALSHA") + bulk(sha))
 
 
 def _lines(file_name: str) -> list[str]:

@@ -39,9 +39,9 @@ class Link:
         try:
             hello = [connection.send(command, by) for command in greeting(self._address)]
             futures = [connection.send(command, by) for command in self._fan.first]
-            replies = await asyncio.gather(*hello, *futures, return_exceptions=True)
-            check_greeting(_answers(replies[: len(hello)]), self._address)
-            answers = _answers(replies[len(hello) :])
+            replies = await _all([*hello, *futures])
+            check_greeting(replies[: len(hello)], self._address)
+            answers = replies[len(hello) :]
         except BaseException:
             connection.abort()
             raise
@@ -168,8 +168,7 @@ class Fan:
         connection = self._links[index].connection
         if connection is None:
             raise self._links[index].broken()
-        futures = [connection.send(command, by) for command in commands]
-        return _answers(await asyncio.gather(*futures, return_exceptions=True))
+        return await _all([connection.send(command, by) for command in commands])
 
     def run_id(self, index: int) -> bytes:
         return self._links[index].run_id
@@ -191,8 +190,11 @@ def _seen(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-def _answers(replies: list[Any]) -> list[Any]:
-    for reply in replies:
-        if isinstance(reply, Lost):
-            raise reply
-    return replies
+async def _all(futures: list[asyncio.Future[Any]]) -> list[Any]:
+    """The answers of one connection, which come in their order: this waits for few of them."""
+    try:
+        return [await future for future in futures]
+    except BaseException:
+        for future in futures:
+            future.add_done_callback(_seen)
+        raise

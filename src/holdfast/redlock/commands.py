@@ -65,8 +65,13 @@ class Commands:
 
     @property
     def questions(self) -> list[bytes]:
-        """What a node is asked first: in which life it is, and in which it votes."""
-        return [pack(b"INFO", b"server"), pack(b"GET", self.marker_key)]
+        """What a node is asked first: in which life it is, in which it votes, and what it lacks."""
+        digests = [script.digest for script in self._scripts.values()]
+        return [
+            pack(b"INFO", b"server"),
+            pack(b"GET", self.marker_key),
+            pack(b"SCRIPT", b"EXISTS", *digests),
+        ]
 
     @property
     def loads(self) -> list[bytes]:

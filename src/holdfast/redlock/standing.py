@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from ..clock import Clock
 from ..redis.protocol import bulk
+from .members import Settings
 
 US = b"\x1f"
-NO_SCRIPT = "it has forgotten our scripts"
 
 
 class Marker(NamedTuple):
@@ -95,11 +95,13 @@ class Seat:
 class Board:
     """All nodes."""
 
-    def __init__(self, members: tuple[str, ...], quorum: int, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock) -> None:
         self.clock = clock
-        self.quorum = quorum
+        self.quorum = settings.quorum
+        self.node_timeout = settings.node_timeout
+        self.durable = settings.durable
         now = clock.now()
-        self.seats = [Seat(self, index, name, now) for index, name in enumerate(members)]
+        self.seats = [Seat(self, index, name, now) for index, name in enumerate(settings.members)]
         self.on_out: Callable[[], None] = lambda: None
         """Called when a node has gone out, so that somebody looks after it."""
         self._compared: dict[bytes, list[tuple[int, int]]] = {}
@@ -136,7 +138,7 @@ def why(error: Exception) -> str:
     if text.startswith("HFLEFT"):
         return ""
     if text.startswith("NOSCRIPT"):
-        return NO_SCRIPT
+        return "it has forgotten our scripts"
     if text.startswith("HFOUT"):
         return "it does not vote any more, or in another life"
     return text[:200]

@@ -103,6 +103,10 @@ def get(data: Data, key: bytes) -> Any:
 
 def set_(data: Data, key: bytes, value: bytes, *options: bytes) -> Any:
     end = None
+    if len(options) == 2 and options[0] == b"PX":  # by far the most common
+        data.values[key] = value
+        data.ends[key] = data.now + integer(options[1])
+        return OK
     keep = only_new = only_old = give_old = False
     words = iter(options)
     for word in words:

@@ -252,6 +252,8 @@ class RedisNode:
         return b"+PONG\r\n"
 
     def _do_script(self, words: list[bytes], session: Session) -> bytes:
+        if words[1] == b"EXISTS":
+            return _packed([int(digest in self._scripts) for digest in words[2:]])
         sha = sha1(words[2], usedforsecurity=False).hexdigest().encode()
         self._scripts[sha] = self._lua.compiled(self._altered.get(words[2], words[2]))
         return _packed(sha)

@@ -79,7 +79,7 @@ class RedlockBackend:
         self._settings = settings
         self._quorum = settings.quorum
         self._commands = Commands(namespace, settings.heartbeat)
-        self._board = Board(settings.members, settings.quorum, self.clock)
+        self._board = Board(settings, self.clock)
         self._fan = Fan(settings.addresses, self._board, self.clock, self._commands.questions)
         self._nodes = Nodes(settings, self._board, self._fan, self._commands, self.clock)
         self._bells = Bells(settings, self._board, self._commands, self.clock)

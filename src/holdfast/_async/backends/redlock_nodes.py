@@ -24,7 +24,7 @@ from ...errors import BackendUnavailable, ConfigError, LockError
 from ...redlock.aio import Fan
 from ...redlock.commands import Commands, members_text
 from ...redlock.members import Settings
-from ...redlock.standing import NO_SCRIPT, Board, Marker, Seat, merge_known, read_marker, run_id_of
+from ...redlock.standing import Board, Marker, Seat, merge_known, read_marker, run_id_of
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 PATIENCE = 4
@@ -47,8 +47,6 @@ class Nodes:
         self._routines: dict[int, Routine] = {}
         self._run_ids: list[bytes] = [b""] * len(board.seats)
         """Of those that were reached and have no marker at all."""
-        self._loaded: list[bytes] = [b""] * len(board.seats)
-        """In which life each node was brought the scripts."""
         self._owed: list[dict[bytes, float]] = [{} for _ in board.seats]
         """What a node that was out has still to be told, and until when that matters."""
         self._refusal: ConfigError | None = None
@@ -114,8 +112,6 @@ class Nodes:
 
     async def _tend(self, seat: Seat) -> None:
         pause = SHORTEST_PAUSE
-        if seat.out == NO_SCRIPT:
-            self._loaded[seat.index] = b""
         while not self._closed:
             until: float | None = None
             before = (seat.vote, self._run_ids[seat.index])
@@ -126,7 +122,7 @@ class Nodes:
                 self._refusal = error
             except LockError as error:
                 seat.is_out(str(error))
-                self._run_ids[seat.index] = self._loaded[seat.index] = b""
+                self._run_ids[seat.index] = b""
             self._opened.set()
             if before != (seat.vote, self._run_ids[seat.index]):
                 for other in list(self._signals.values()):
@@ -150,14 +146,13 @@ class Nodes:
 
     async def _bring_back(self, seat: Seat) -> float | None:
         """One step; answers when the next one is due, where that is known."""
-        info, text = await self._fan.reach(seat.index, self._by())
-        _check_answers([info, text])
+        info, text, scripts = await self._fan.reach(seat.index, self._by())
+        _check_answers([info, text, scripts])
         run_id = run_id_of(info)
         if not run_id:
             raise BackendUnavailable("it does not say its run_id (INFO server)")
-        if self._loaded[seat.index] != run_id:
+        if not all(scripts):
             _check_answers(await self._fan.batch(seat.index, self._commands.loads, self._by()))
-            self._loaded[seat.index] = run_id
         marker = None if text is None else read_marker(text)
         if marker is not None:
             self._check_marker(marker)
