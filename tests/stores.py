@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from servers.redis import RedisServer
+from servers.redlock import RedlockNodes
 
 _numbers = itertools.count(1)
 
@@ -40,8 +41,26 @@ def redis(folder: Path) -> Iterator[str]:
     yield server.url
 
 
+@cache
+def redlock_servers() -> RedlockNodes:
+    nodes = RedlockNodes()
+    atexit.register(nodes.stop)
+    return nodes
+
+
+@contextmanager
+def redlock(folder: Path) -> Iterator[str]:
+    nodes = redlock_servers()
+    nodes.flush()
+    yield nodes.url
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "memory": memory,
     "redis": redis,
+    "redlock": redlock,
     "sqlite": sqlite,
 }
+
+UNFAIR = ("redlock",)
+"""Those whose guarantees say so: no queue, no hand-over, and a lock has one holder."""

@@ -80,7 +80,7 @@ REDLOCK = Guarantees(
     auto_release="at the end of the TTL",
     clock_dependence="exclusion: the nodes' wall clocks, by which they expire keys, for a majority of "
     "them; the order of tokens: none",
-    token_source="the highest counter of a majority, to which that majority is raised while it is held; "
+    token_source="the highest counter of a majority, to which that majority is raised while held; "
     "no clock, no pause and no restart of nodes lowers it, unless a majority of the nodes "
     "loses its data at once and their clocks are set back",
     fair=False,

@@ -1,5 +1,5 @@
-"""Several independent Redis nodes as one store: who they are, how they stand, and how votes are counted.
+"""Several independent Redis nodes as one store: who they are, how they stand, how votes are counted.
 
-What differs between asyncio and threads is in `aio` and `threads`; the rest knows neither. The algorithm
-and the argument for it are in docs/redlock.md.
+What differs between asyncio and threads is in `aio` and `threads`; the rest knows neither. The
+algorithm and the argument for it are in docs/redlock.md.
 """

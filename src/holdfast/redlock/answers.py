@@ -28,7 +28,9 @@ def lock_state(
     holders: list[Participant] = []
     for owner, found in held.items():
         if len(found) >= quorum:
-            token = max(one[0] for one in found)
+            # A majority has the grant's own token; a node that answered it too late may have another.
+            tokens = [one[0] for one in found]
+            token = max(tokens, key=lambda value: (tokens.count(value), value))
             left = sorted(one[1] for one in found)[-quorum]
             _, _, text = found[0]
             if text:

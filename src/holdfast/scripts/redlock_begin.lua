@@ -2,7 +2,8 @@
 --
 -- KEYS: 1 the marker · 2 the beginning
 -- ARGV: 1 the server's run_id · 2 a new incarnation, which starts with that · 3 "first" or "again"
--- Answers {1, marker}: it votes already; or {0, incarnation, ms since this began, "first" or "again"}.
+-- Answers {1, marker}: it votes already; or {0, incarnation, ms since this began, "first" or "again", µs of
+-- its clock}.
 
 local id = ARGV[1]
 local m = redis.call('GET', KEYS[1])
@@ -15,4 +16,4 @@ if not inc or string.sub(inc, 1, #id) ~= id then
 end
 if ARGV[3] == 'first' then how = 'first' end
 redis.call('SET', KEYS[2], inc .. '\031' .. started .. '\031' .. how)
-return { 0, inc, now - tonumber(started), how }
+return { 0, inc, now - tonumber(started), how, time[1] * 1000000 + time[2] }

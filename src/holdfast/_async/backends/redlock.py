@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any
 
 from ... import guarantees
-from ..._runtime.aio import Signal
+from ..._runtime.aio import Signal, finish
 from ...clock import system_clock
 from ...entries import Claim
 from ...errors import BackendUnavailable, ConfigError, GuaranteeError
@@ -91,7 +91,7 @@ class RedlockBackend:
         try:
             await self._nodes.open(self.clock.now() + OPEN_LIMIT)
         except BaseException:
-            await self.close()
+            await finish(self.close, grace=OPEN_LIMIT)
             raise
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
@@ -264,7 +264,7 @@ class RedlockBackend:
             states += await self._look(found[start : start + SHOWN_AT_ONCE], by)
         return [state for state in states if state.holders or state.waiters]
 
-    async def _look(self, names: Sequence[str], by: float) -> list[LockState]:
+    async def _look(self, names: Sequence[str], by: float) -> Sequence[LockState]:
         await self._majority(by)
         seats = self._board.seats
         answers: list[Any] = []
@@ -369,7 +369,7 @@ class RedlockBackend:
         return ballot
 
     async def _raise(
-        self, ballot: Ballot, below: list[int], words: Words, end: bytes, by: float
+        self, ballot: Ballot, below: Sequence[int], words: Words, end: bytes, by: float
     ) -> None:
         seats = self._board.seats
         token = bulk(b"%d" % ballot.token)
@@ -460,7 +460,7 @@ class RedlockBackend:
     def _check_ttl(self, name: str, ttl: float) -> None:
         if ttl > self._settings.max_ttl:
             raise ConfigError(
-                f"a ttl of {ttl:g} s for {name!r} is longer than max_ttl, {self._settings.max_ttl:g} s: "
+                f"a ttl of {ttl:g} s for {name!r} is longer than max_ttl, {self._settings.max_ttl:g}: "
                 "for so long a node that restarted stays out; give connect() a larger max_ttl, the "
                 "same for all clients",
                 name=name,

@@ -1,8 +1,8 @@
 """Who waits for a lock, and the node that wakes it.
 
-All clients prefer the same node, the first that votes: its list of waiters is then in the order of their
-arrival, and one of them is woken at a time. If that node goes out, they move on to the next. A wake-up
-is a hint; the heartbeat finds a lock that is free without one.
+All clients prefer the same node, the first that votes: its list of waiters is then in the order of
+their arrival, and one of them is woken at a time. If that node goes out, they move on to the next. A
+wake-up is a hint; the heartbeat finds a lock that is free without one.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from ... import guarantees
-from ..._runtime.threads import Signal
+from ..._runtime.threads import Signal, finish
 from ...clock import system_clock
 from ...entries import Claim
 from ...errors import BackendUnavailable, ConfigError, GuaranteeError
@@ -93,7 +93,7 @@ class RedlockBackend:
         try:
             self._nodes.open(self.clock.now() + OPEN_LIMIT)
         except BaseException:
-            self.close()
+            finish(self.close, grace=OPEN_LIMIT)
             raise
 
     def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
@@ -266,7 +266,7 @@ class RedlockBackend:
             states += self._look(found[start : start + SHOWN_AT_ONCE], by)
         return [state for state in states if state.holders or state.waiters]
 
-    def _look(self, names: Sequence[str], by: float) -> list[LockState]:
+    def _look(self, names: Sequence[str], by: float) -> Sequence[LockState]:
         self._majority(by)
         seats = self._board.seats
         answers: list[Any] = []
@@ -370,7 +370,9 @@ class RedlockBackend:
                 self._give_back(words, round_id, asked, ballot.begins)
         return ballot
 
-    def _raise(self, ballot: Ballot, below: list[int], words: Words, end: bytes, by: float) -> None:
+    def _raise(
+        self, ballot: Ballot, below: Sequence[int], words: Words, end: bytes, by: float
+    ) -> None:
         seats = self._board.seats
         token = bulk(b"%d" % ballot.token)
         commands: list[bytes | None] = [None] * len(seats)
@@ -460,7 +462,7 @@ class RedlockBackend:
     def _check_ttl(self, name: str, ttl: float) -> None:
         if ttl > self._settings.max_ttl:
             raise ConfigError(
-                f"a ttl of {ttl:g} s for {name!r} is longer than max_ttl, {self._settings.max_ttl:g} s: "
+                f"a ttl of {ttl:g} s for {name!r} is longer than max_ttl, {self._settings.max_ttl:g}: "
                 "for so long a node that restarted stays out; give connect() a larger max_ttl, the "
                 "same for all clients",
                 name=name,

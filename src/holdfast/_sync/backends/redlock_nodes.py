@@ -5,13 +5,14 @@
 A node that has restarted has forgotten holds, or counters, or both. It comes back in these steps:
 
 1. wait `max_ttl`, timed on the node: every hold that it may have forgotten is over;
-2. *then* read the highest counter of a majority of N other nodes that vote, each of which learns in the
-   same step that this one has a new life (the seal): whoever still counts a vote of the old one is told;
+2. *then* read the highest counter of a majority of N other nodes that vote, each of which learns in
+   the same step that this one has a new life (the seal): whoever still counts a vote of the old one is
+   told so;
 3. start its counters there, and write the marker, if it is still in the same life.
 
-The wait protects exclusion, the seal the order of tokens, without any clock. Nodes of which none was ever
-used before start at once, once all of them answer: first each notes that it is to begin, then each begins.
-A start that was interrupted in between is completed by whoever comes next.
+The wait protects exclusion, the seal the order of tokens, without any clock. Nodes of which none was
+ever used before start at once, once all of them answer: first each notes that it is to begin, then each
+begins. A start that was interrupted in between is completed by whoever comes next.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ class Nodes:
         if state == 1:
             self._votes(seat, read_marker(rest[0]))
             return None
-        incarnation, elapsed, how = rest
+        incarnation, elapsed, how, _ = rest
         others = [other for other in self._board.seats if other.vote and other is not seat]
         if how == b"first" and others:
             # It noted that it was to begin, as all did, and has never voted.
@@ -238,8 +239,8 @@ class Nodes:
         if len(replies) < quorum:
             raise BackendUnavailable(
                 f"it has restarted, and can only come back when {quorum} others vote; {len(replies)} "
-                "do. If they have restarted, too, the order of tokens cannot be had from them: stop "
-                f"all clients and delete {self._commands.marker_key.decode()} on all nodes to start anew"
+                "do. If they have restarted, too, the order of tokens cannot be had from them: to start "
+                f"anew, stop all clients and delete {self._commands.marker_key.decode()} on all nodes"
             )
         return replies
 
@@ -275,8 +276,10 @@ class Nodes:
                 for other in seats:
                     other.is_out("the nodes are used for the first time, with fresh='wait'", until)
                 return until
+        # All counters start at the same number, by the clock that is furthest ahead.
+        base = max(reply[4] for reply in began)
         for other, reply in zip(seats, began, strict=True):
-            self._admit(other, run_ids[other.index], reply[1], 1, 0, b"")
+            self._admit(other, run_ids[other.index], reply[1], 1, base, b"")
         return None
 
 

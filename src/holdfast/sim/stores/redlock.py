@@ -1,4 +1,4 @@
-"""Redlock on three or five simulated nodes, which crash and come back with all, some or none of their data."""
+"""Redlock on three or five simulated nodes, which crash and come back with or without their data."""
 
 from __future__ import annotations
 
