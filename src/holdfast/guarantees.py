@@ -84,6 +84,6 @@ REDLOCK = Guarantees(
     "no clock, no pause and no restart of nodes lowers it, unless a majority of the nodes "
     "loses its data at once and their clocks are set back",
     fair=False,
-    wakeup="by a message from a node on which the lock was given back; there is no queue and no hand-over",
+    wakeup="by a message from a node on which the lock was given back; nothing is handed over",
     safe_for=("efficiency", "correctness"),
 )

@@ -49,8 +49,13 @@ def redlock_scripts() -> dict[str, Script]:
     return {name: _script(f"redlock_{name}.lua") for name in REDLOCK}
 
 
+def text_of(file_name: str) -> bytes:
+    """As it is sent."""
+    return "\n".join(_lines(file_name)).encode()
+
+
 def _script(file_name: str) -> Script:
-    text = "\n".join(_lines(file_name)).encode()
+    text = text_of(file_name)
     sha = sha1(text, usedforsecurity=False).hexdigest().encode()
     return Script(pack(b"SCRIPT", b"LOAD", text), sha, bulk(b"EVALSHA") + bulk(sha))
 

@@ -1,7 +1,7 @@
 """Asking all nodes at once, in blocking code: a set of connections for each thread that is asking.
 
-A *lane* has one connection to each node. A command is written to all of them, then whatever comes first is
-read. What was not waited for is read when the lane is next used: each connection knows who asked what.
+A *lane* has one connection to each node. A command is written to all of them, then whatever comes first
+is read. What was not waited for is read when the lane is next used: each connection knows who asked.
 The twin is `aio`: the same names and meanings.
 """
 

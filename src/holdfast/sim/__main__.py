@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import sys
 import time
 from importlib import import_module
@@ -57,7 +58,9 @@ def simulate(make: Maker, seed: int) -> Result:
         return World(make(), seed).run()
     finally:
         if seed % COLLECT_EVERY == 0:
+            logging.disable()
             gc.collect()
+            logging.disable(logging.NOTSET)
         sys.unraisablehook = hook
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .loop import Process
     from .world import World
 
-NETWORK, CUT, PAUSE, STALL, CRASH, KILL, DRIFT, STEP = KINDS = (
+NETWORK, CUT, PAUSE, STALL, CRASH, KILL, DRIFT, STEP, RACE = KINDS = (
     "network",
     "cut",
     "pause",
@@ -21,9 +21,11 @@ NETWORK, CUT, PAUSE, STALL, CRASH, KILL, DRIFT, STEP = KINDS = (
     "kill",
     "drift",
     "step",
+    "race",
 )
 """Requests and connections; ways cut; clients paused at an await; servers that stand still; servers
-that crash and restart; clients killed; clocks that run fast or slow; wall clocks that are stepped."""
+that crash and restart; clients killed; clocks that run fast or slow; wall clocks that are stepped;
+servers on whose clocks every lease is soon over."""
 PAUSES = (0.02, 0.3, 1.5, 4.0)
 
 
@@ -33,7 +35,7 @@ class Faults:
         self._random: Random = world.loop.random
         self._seconds = seconds
         # Some runs have many kinds of trouble, some only one: each hides what the others show.
-        some = [kind for kind in kinds if self._random.random() < 0.45]
+        some = [kind for kind in kinds if self._random.random() < (0.15 if kind == RACE else 0.45)]
         self.kinds = some or [self._random.choice(list(kinds))]
 
     def begin(self) -> None:
@@ -125,6 +127,14 @@ class Faults:
         for at in self._moments(2):
             server = self._random.choice(self._world.servers)
             self._later(at, self._step_one, server.process)
+
+    def _race(self) -> None:
+        """All servers' clocks run many times too fast: clients believe in leases that are long over."""
+        self._world.fault("clock")
+        for server in self._world.servers:
+            rate = self._random.choice((5.0, 30.0, 100.0))
+            self._tell(server.process.name, "its clock runs %g times as fast", rate)
+            server.process.clock.run_at(rate)
 
     def _step_one(self, process: Process) -> None:
         self._world.fault("clock")

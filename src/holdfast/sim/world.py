@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -92,6 +93,8 @@ class World:
 
     def run(self) -> Result:
         source, urandom = clock.source, os.urandom
+        log = logging.getLogger("holdfast")
+        log.addFilter(self._logged)
         clock.source = lambda: PROCESS.get().clock
         # Owner ids and the lengths of pauses come from here: a run must be the same each time.
         os.urandom = Random(~self.seed).randbytes
@@ -109,8 +112,16 @@ class World:
             self.checker.judge()
         finally:
             clock.source, os.urandom = source, urandom
+            log.removeFilter(self._logged)
             self.loop.close()
         return Result(self.seed, self.checker, self.story, self.loop)
+
+    def _logged(self, record: logging.LogRecord) -> bool:
+        """What the engine would complain of, it must not have to complain of."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, GeneratorExit):
+            self.checker.broken(f"logged: {record.getMessage()}: {error!r}")
+        return False
 
     # The faults, as `faults` asks for them.
 

@@ -207,7 +207,7 @@ class Nodes:
             return None
         wait = self._settings.max_ttl * DRIFT - elapsed / 1000
         if wait > 0:
-            until = self._clock.now() + wait
+            until: float = self._clock.now() + wait
             seat.is_out("it has restarted, and may have forgotten locks that are still held", until)
             return until
         life = marker.life if marker is not None else 1
@@ -270,7 +270,7 @@ class Nodes:
         if self._settings.wait_when_fresh:
             wait = self._settings.max_ttl * DRIFT - min(reply[2] for reply in began) / 1000
             if wait > 0:
-                until = self._clock.now() + wait
+                until: float = self._clock.now() + wait
                 for other in seats:
                     other.is_out("the nodes are used for the first time, with fresh='wait'", until)
                 return until

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from ..._async.backends import redlock_nodes as redlock_nodes_module
+from ..._async.backends.redlock_bells import Waiter
+from ..._async.backends.redlock_nodes import Nodes
+from ...redis.scripts import text_of
 from ...redlock.standing import read_marker
+from ...redlock.votes import Ballot
 from .. import faults
 from ..loop import Process
 from ..redis_server import RedisNode
@@ -68,4 +73,139 @@ def plan() -> RedlockPlan:
     return RedlockPlan()
 
 
-VARIANTS: dict[str, Any] = {}
+# Known to be bad: each leaves one rule of the protocol out, and must be caught.
+
+
+def changed(script: str, old: bytes, new: bytes) -> dict[bytes, bytes]:
+    """A script in which a passage was replaced."""
+    text = text_of(f"redlock_{script}.lua")
+    assert text.count(old) == 1, f"the passage to replace in redlock_{script}.lua is gone"
+    return {text: text.replace(old, new)}
+
+
+@contextmanager
+def replaced(owner: object, name: str, member: object) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, member)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+class Heedless(RedlockPlan):
+    """A plain lock: nobody looks whether it is still held, and the resource has no fence."""
+
+    faults = (faults.PAUSE,)
+    heedless = True
+
+
+class Unconditional(RedlockPlan):
+    """Phase 2 raises the counter and counts the node, whoever holds the lock there by then."""
+
+    faults = (faults.NETWORK, faults.PAUSE, faults.RACE)
+
+    def scripts(self) -> dict[bytes, bytes]:
+        text = text_of("redlock_raise.lua")
+        cut = text.index(b"local v =")
+        raising = b"""
+if tonumber(redis.call('HGET', KEYS[2], ARGV[3]) or 0) < tonumber(ARGV[1]) then
+  redis.call('HSET', KEYS[2], ARGV[3], ARGV[1])
+end
+return 1"""
+        return {text: text[:cut] + raising}
+
+
+class OwnerOnly(RedlockPlan):
+    """Phase 2 asks who holds the lock, and not whether it is the same hold."""
+
+    faults = (faults.NETWORK, faults.PAUSE, faults.RACE)
+
+    def scripts(self) -> dict[bytes, bytes]:
+        old = b"local start = 'rl1\\031' .. ARGV[5] .. '\\031' .. ARGV[2] .. '\\031'"
+        new = b"""local start = 'rl1\\031' .. ARGV[5] .. '\\031'
+local now = string.match(redis.call('GET', K) or '', '^rl1\\031[^\\031]*\\031(%d+)\\031')
+if now then start = start .. now .. '\\031' end"""
+        return changed("raise", old, new)
+
+
+class LateReply(RedlockPlan):
+    """Answers that come after the token was chosen are counted."""
+
+    faults = (faults.NETWORK, faults.PAUSE, faults.RACE)
+
+    def altered(self) -> AbstractContextManager[object]:
+        def stands(ballot: Ballot) -> bool:
+            ballot.raising = False
+            ballot.counted = list(ballot.begins)
+            return len(ballot.counted) >= ballot._board.quorum
+
+        return replaced(Ballot, "stands", stands)
+
+
+class OwnerAgain(RedlockPlan):
+    """All rounds of an attempt have the same owner id."""
+
+    faults = (faults.NETWORK, faults.CUT, faults.PAUSE)
+
+    def altered(self) -> AbstractContextManager[object]:
+        return replaced(Waiter, "next_round", lambda waiter: waiter.ticket.owner)
+
+
+class Restarts(RedlockPlan):
+    faults = (faults.CRASH, faults.PAUSE)
+    crashes = 6
+
+
+class AtOnce(Restarts):
+    """A node that has restarted votes at once."""
+
+    def altered(self) -> AbstractContextManager[object]:
+        async def rejoin(nodes: Nodes, seat: Any, run_id: bytes, marker: Any) -> None:
+            reply = await nodes._begin(seat, run_id, b"again")
+            if reply[0] == 1:
+                nodes._votes(seat, read_marker(reply[1]))
+            else:
+                await nodes._admit(seat, run_id, reply[1], 2, 1, b"")
+
+        return replaced(Nodes, "_rejoin", rejoin)
+
+
+class WaitsOnly(Restarts):
+    """It waits, but does not ask the others for their counters."""
+
+    def altered(self) -> AbstractContextManager[object]:
+        async def seal(nodes: Nodes, seat: Any, others: Any, life: int) -> list[Any]:
+            return [[1, 0, b""]]
+
+        return replaced(Nodes, "_seal", seal)
+
+
+class ReadsOnly(Restarts):
+    """It asks the others, but does not wait."""
+
+    def altered(self) -> AbstractContextManager[object]:
+        return replaced(redlock_nodes_module, "DRIFT", 0.0)
+
+
+class SnapshotForNone(Restarts):
+    """A restart from a snapshot is taken for none."""
+
+    memories = ("snapshot",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options["appendfsync"] = "always"
+
+
+VARIANTS: dict[str, Callable[[], RedlockPlan]] = {
+    "heedless": Heedless,
+    "unconditional-phase-2": Unconditional,
+    "owner-only-phase-2": OwnerOnly,
+    "late-reply-counted": LateReply,
+    "owner-used-again": OwnerAgain,
+    "votes-at-once": AtOnce,
+    "waits-only": WaitsOnly,
+    "reads-only": ReadsOnly,
+    "snapshot-taken-for-none": SnapshotForNone,
+}
