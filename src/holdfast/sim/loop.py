@@ -207,11 +207,13 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         if not process.paused:
             self.runnable[process] = None
 
-    def after(self, delay: float, process: Process, callback: Any, *args: Any) -> Handle:
+    def after(self, delay: float, process: Process, callback: Any, *args: Any) -> None:
         """Call it in so many seconds, as that process."""
-        handle = Handle(callback, args, process.context, process)
-        self._at(self.now + delay, handle)
-        return handle
+        self._at(self.now + delay, Handle(callback, args, process.context, process))
+
+    def at(self, when: float, process: Process, callback: Any, *args: Any) -> None:
+        """Call it then: behind what was scheduled earlier for the same moment."""
+        self._at(when, Handle(callback, args, process.context, process))
 
     def _at(self, when: float, handle: Handle) -> None:
         self._sequence += 1

@@ -22,6 +22,7 @@ from typing import Any
 from ..._runtime.aio import Routine, Signal
 from ...clock import Clock
 from ...errors import BackendUnavailable, ConfigError, LockError
+from ...events import report
 from ...redlock.aio import Fan
 from ...redlock.commands import Commands, members_text
 from ...redlock.members import Settings
@@ -124,6 +125,10 @@ class Nodes:
             except LockError as error:
                 seat.is_out(str(error))
                 self._run_ids[seat.index] = b""
+            except Exception as error:
+                # Whatever it was, this has to go on: without it the node would never vote again.
+                seat.is_out(repr(error))
+                report(f"looking after the node {seat.name} failed", error)
             self._opened.set()
             if before != (seat.vote, self._run_ids[seat.index]):
                 for other in list(self._signals.values()):
@@ -237,8 +242,8 @@ class Nodes:
         if len(replies) < quorum:
             raise BackendUnavailable(
                 f"it has restarted, and can only come back when {quorum} others vote; {len(replies)} "
-                "do. If they have restarted, too, the order of tokens cannot be had from them: to start "
-                f"anew, stop all clients and delete {self._commands.marker_key.decode()} on all nodes"
+                "do. If they have restarted, too, the order of tokens cannot be had from them; to start "
+                f"anew stop all clients and delete {self._commands.marker_key.decode()} on all nodes"
             )
         return replies
 

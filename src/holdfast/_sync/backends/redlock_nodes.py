@@ -24,6 +24,7 @@ from typing import Any
 from ..._runtime.threads import Routine, Signal
 from ...clock import Clock
 from ...errors import BackendUnavailable, ConfigError, LockError
+from ...events import report
 from ...redlock.commands import Commands, members_text
 from ...redlock.members import Settings
 from ...redlock.standing import Board, Marker, Seat, merge_known, read_marker, run_id_of
@@ -126,6 +127,10 @@ class Nodes:
             except LockError as error:
                 seat.is_out(str(error))
                 self._run_ids[seat.index] = b""
+            except Exception as error:
+                # Whatever it was, this has to go on: without it the node would never vote again.
+                seat.is_out(repr(error))
+                report(f"looking after the node {seat.name} failed", error)
             self._opened.set()
             if before != (seat.vote, self._run_ids[seat.index]):
                 for other in list(self._signals.values()):
@@ -209,7 +214,7 @@ class Nodes:
             return None
         wait = self._settings.max_ttl * DRIFT - elapsed / 1000
         if wait > 0:
-            until = self._clock.now() + wait
+            until: float = self._clock.now() + wait
             seat.is_out("it has restarted, and may have forgotten locks that are still held", until)
             return until
         life = marker.life if marker is not None else 1
@@ -239,8 +244,8 @@ class Nodes:
         if len(replies) < quorum:
             raise BackendUnavailable(
                 f"it has restarted, and can only come back when {quorum} others vote; {len(replies)} "
-                "do. If they have restarted, too, the order of tokens cannot be had from them: to start "
-                f"anew, stop all clients and delete {self._commands.marker_key.decode()} on all nodes"
+                "do. If they have restarted, too, the order of tokens cannot be had from them; to start "
+                f"anew stop all clients and delete {self._commands.marker_key.decode()} on all nodes"
             )
         return replies
 
@@ -272,7 +277,7 @@ class Nodes:
         if self._settings.wait_when_fresh:
             wait = self._settings.max_ttl * DRIFT - min(reply[2] for reply in began) / 1000
             if wait > 0:
-                until = self._clock.now() + wait
+                until: float = self._clock.now() + wait
                 for other in seats:
                     other.is_out("the nodes are used for the first time, with fresh='wait'", until)
                 return until
