@@ -148,10 +148,10 @@ class Link(asyncio.Transport):
         now = self._loop.now
         if there:
             at = self._there = max(self._there, now + delay)
-            self._loop.after(at - now, self.server.process, self._arrive, data)
+            self._loop.at(at, self.server.process, self._arrive, data)
         else:
             at = self._back = max(self._back, now + delay)
-            self._loop.after(at - now, self.client, self._deliver, data)
+            self._loop.at(at, self.client, self._deliver, data)
 
     def _arrive(self, data: bytes) -> None:
         if not self.broken and self.server.up:
@@ -174,7 +174,7 @@ class Link(asyncio.Transport):
         self._mute = True
         loop = self._loop
         # What is on its way already still arrives at the server: it was sent before.
-        loop.after(max(server_after, self._there - loop.now), self.server.process, self._gone_there)
+        loop.at(max(loop.now + server_after, self._there), self.server.process, self._gone_there)
         loop.after(client_after, self.client, self._gone_here)
 
     def _gone_here(self) -> None:
