@@ -150,10 +150,10 @@ class Commands:
 
     # For a node that comes back.
 
-    def begin(self, run_id: bytes, incarnation: bytes, how: bytes) -> bytes:
+    def begin(self, run_id: bytes, incarnation: bytes, how: bytes, life: int) -> bytes:
         keys = self.marker + self.beginning
-        arguments = bulk(run_id) + bulk(incarnation) + bulk(how)
-        return self._scripts["begin"].command(2, 5) + keys + arguments
+        arguments = bulk(run_id) + bulk(incarnation) + bulk(how) + bulk(b"%d" % life)
+        return self._scripts["begin"].command(2, 6) + keys + arguments
 
     def seal(self, vote: bytes, name: str, life: int) -> bytes:
         keys = self.marker + self.counters

@@ -22,7 +22,8 @@ CLIENTS = 3
 TURNS = 3
 TROUBLE = 4.0
 """Seconds in which faults happen."""
-MOST_STEPS = 200_000
+UNSETTLED = 6
+MOST_STEPS = 60_000
 LONGEST = 300.0
 EXPECTED = (LockError, TimeoutError)
 """What an acquisition may end with, while there are faults."""
@@ -52,10 +53,16 @@ class Plan(Protocol):
     """Seconds in which everybody gets the lock again after everything has healed."""
     settle: float
     """Seconds after which nothing may be left of a lock that nobody holds."""
+    ttls: tuple[float, float]
+    """Of the locks that are taken, from and to."""
     heedless: bool
     """Clients that do not look whether they still hold the lock, and a resource without a fence."""
 
     def start(self, world: World) -> list[SimServer]: ...
+    def unsettle(self, world: World) -> None:
+        """Called at a few moments of trouble, for what only this store can have."""
+        ...
+
     def may_crash(self, servers: Sequence[Any], server: Any) -> bool: ...
     def altered(self) -> AbstractContextManager[object]:
         """For a variant: the code is changed while this is entered."""
@@ -191,6 +198,10 @@ class World:
             client.resume()
             client.clock.run_at(1.0)
 
+    def _unsettle(self) -> None:
+        if not self._healed:
+            self.plan.unsettle(self)
+
     # What happens.
 
     async def _main(self) -> None:
@@ -201,6 +212,8 @@ class World:
             await actor.opened
         self.story.tell("director", "all are connected")
         faults.begin()
+        for _ in range(UNSETTLED):
+            self.loop.after(self.loop.random.random() * TROUBLE, self.director, self._unsettle)
         ready.set_result(None)
         await asyncio.sleep(TROUBLE)
         self.heal()
@@ -258,7 +271,7 @@ class Actor:
 
     async def _gets_it_again(self, locks: aio.Locks) -> bool:
         try:
-            lease = await locks.lock("x", ttl=2.0).acquire()
+            lease = await locks.lock("x", ttl=self._world.plan.ttls[1]).acquire()
             self._tell("gets 'x' as %d after healing", lease.token)
             await lease.release()
         except EXPECTED as error:
@@ -270,7 +283,8 @@ class Actor:
     async def _turn(self, locks: aio.Locks) -> None:
         draw = self._random
         name = "x" if draw() < 0.75 else "y"
-        ttl = 0.4 + draw() * 2.0
+        shortest, longest = self._world.plan.ttls
+        ttl = shortest + draw() * (longest - shortest)
         asked = self._loop.now
         renew = draw() < 0.6
         lock = locks.lock(name, ttl=ttl, renew=renew)

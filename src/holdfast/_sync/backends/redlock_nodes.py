@@ -126,7 +126,6 @@ class Nodes:
                 self._refusal = error
             except LockError as error:
                 seat.is_out(str(error))
-                self._run_ids[seat.index] = b""
             except Exception as error:
                 # Whatever it was, this has to go on: without it the node would never vote again.
                 seat.is_out(repr(error))
@@ -154,7 +153,11 @@ class Nodes:
 
     def _bring_back(self, seat: Seat) -> float | None:
         """One step; answers when the next one is due, where that is known."""
-        info, text, scripts = self._fan.reach(seat.index, self._by())
+        try:
+            info, text, scripts = self._fan.reach(seat.index, self._by())
+        except LockError:
+            self._run_ids[seat.index] = b""
+            raise
         _check_answers([info, text, scripts])
         run_id = run_id_of(info)
         if not run_id:
@@ -163,6 +166,7 @@ class Nodes:
             _check_answers(self._fan.batch(seat.index, self._commands.loads, self._by()))
         marker = None if text is None else read_marker(text)
         if marker is not None:
+            self._run_ids[seat.index] = b""
             self._check_marker(marker)
             if marker.incarnation.startswith(run_id) or self._settings.durable:
                 self._votes(seat, marker)
@@ -206,7 +210,7 @@ class Nodes:
         if state == 1:
             self._votes(seat, read_marker(rest[0]))
             return None
-        incarnation, elapsed, how, _ = rest
+        incarnation, elapsed, how, _, life = rest
         others = [other for other in self._board.seats if other.vote and other is not seat]
         if how == b"first" and others:
             # It noted that it was to begin, as all did, and has never voted.
@@ -217,18 +221,24 @@ class Nodes:
             until: float = self._clock.now() + wait
             seat.is_out("it has restarted, and may have forgotten locks that are still held", until)
             return until
-        life = marker.life if marker is not None else 1
-        before = self._seal(seat, others, 0)
-        life = max([life, *(reply[1] for reply in before)]) + 1
+        if life == 0:
+            # Above every life in which it has voted: each of those was sealed on a majority, too. Others
+            # may be helping it at the same time: the node itself says whose number counts.
+            earlier = [reply[1] for reply in self._seal(seat, others, 0)]
+            life = max([1, *earlier, marker.life if marker is not None else 1]) + 1
+            reply = self._begin(seat, run_id, b"again", life)
+            if reply[0] == 1 or reply[1] != incarnation:
+                return None  # it votes by now, or has begun anew: look again
+            life = reply[5]
         sealed = self._seal(seat, others, life)
         base = max(reply[0] for reply in sealed)
-        known = merge_known([reply[2] for reply in (*before, *sealed)])
+        known = merge_known([reply[2] for reply in sealed])
         self._admit(seat, run_id, incarnation, life, base, known)
         return None
 
-    def _begin(self, seat: Seat, run_id: bytes, how: bytes) -> Any:
+    def _begin(self, seat: Seat, run_id: bytes, how: bytes, life: int = 0) -> Any:
         incarnation = run_id + b"." + os.urandom(6).hex().encode()
-        command = self._commands.begin(run_id, incarnation, how)
+        command = self._commands.begin(run_id, incarnation, how, life)
         return self._fan.call(seat.index, command, self._by(), run_id)
 
     def _seal(self, seat: Seat, others: list[Seat], life: int) -> list[Any]:

@@ -30,12 +30,16 @@ class RedisPlan:
     breaks_tokens = frozenset({"clock"})
     recovery = 30.0
     settle = 110.0  # a tombstone lasts a minute, and a clock may be set back by 40 s
+    ttls = (0.4, 2.4)
     heedless = False
 
     def start(self, world: World) -> list[Any]:
         node = RedisNode(Process(world.loop, "redis"))
         world.network.listen("sim:6379", node)
         return [node]
+
+    def unsettle(self, world: World) -> None:
+        return None
 
     def may_crash(self, servers: Sequence[RedisNode], server: RedisNode) -> bool:
         return True

@@ -20,8 +20,6 @@ from .redis import Described, leftovers
 if TYPE_CHECKING:
     from ..world import World
 
-MAX_TTL = 2.5
-
 
 class RedlockPlan:
     faults: Sequence[str] = faults.KINDS
@@ -32,20 +30,33 @@ class RedlockPlan:
     recovery = 30.0
     settle = 110.0
     heedless = False
+    scales: Sequence[float] = (0.2, 1.0)
+    ttls = (0.4, 2.4)
     url = ""
     options: dict[str, Any]
 
     def __init__(self) -> None:
-        self.options = {"max_ttl": MAX_TTL, "node_timeout": 0.05}
+        self.options = {"node_timeout": 0.05}
 
     def start(self, world: World) -> list[Any]:
-        count = 3 if world.loop.random.random() < 0.7 else 5
+        draw = world.loop.random
+        scale = draw.choice(self.scales)
+        self.ttls = (0.4 * scale, 2.4 * scale)
+        self.options["max_ttl"] = 2.5 * scale
+        count = 3 if draw.random() < 0.7 else 5
         names = [f"n{number}" for number in range(1, count + 1)]
         self.url = "redlock://" + ",".join(f"{name}:6379" for name in names)
         nodes = [RedisNode(Process(world.loop, name), self.scripts()) for name in names]
         for node in nodes:
             world.network.listen(f"{node.process.name}:6379", node)
         return nodes
+
+    def unsettle(self, world: World) -> None:
+        """A node's counters rise alone, as by the failed round of somebody: they get out of step."""
+        data = world.loop.random.choice(world.servers).data  # type: ignore[attr-defined]
+        counters = data.values.get(b"holdfast:redlock:counters", {})
+        for stripe in counters:
+            counters[stripe] = b"%d" % (int(counters[stripe]) + world.loop.random.randrange(1, 4))
 
     def may_crash(self, servers: Sequence[RedisNode], server: RedisNode) -> bool:
         """As long as a majority of others votes: without one nobody could come back. It is declared."""
@@ -103,7 +114,7 @@ class Heedless(RedlockPlan):
 class Unconditional(RedlockPlan):
     """Phase 2 raises the counter and counts the node, whoever holds the lock there by then."""
 
-    faults = (faults.NETWORK, faults.PAUSE, faults.RACE)
+    faults = (faults.NETWORK, faults.RACE)
 
     def scripts(self) -> dict[bytes, bytes]:
         text = text_of("redlock_raise.lua")
@@ -119,7 +130,7 @@ return 1"""
 class OwnerOnly(RedlockPlan):
     """Phase 2 asks who holds the lock, and not whether it is the same hold."""
 
-    faults = (faults.NETWORK, faults.PAUSE, faults.RACE)
+    faults = (faults.NETWORK, faults.RACE)
 
     def scripts(self) -> dict[bytes, bytes]:
         old = b"local start = 'rl1\\031' .. ARGV[5] .. '\\031' .. ARGV[2] .. '\\031'"
@@ -132,7 +143,7 @@ if now then start = start .. now .. '\\031' end"""
 class LateReply(RedlockPlan):
     """Answers that come after the token was chosen are counted."""
 
-    faults = (faults.NETWORK, faults.PAUSE, faults.RACE)
+    faults = (faults.NETWORK, faults.RACE)
 
     def altered(self) -> AbstractContextManager[object]:
         def stands(ballot: Ballot) -> bool:
@@ -154,7 +165,8 @@ class OwnerAgain(RedlockPlan):
 
 class Restarts(RedlockPlan):
     faults = (faults.CRASH, faults.PAUSE)
-    crashes = 6
+    crashes = 8
+    scales = (0.1,)
 
 
 class AtOnce(Restarts):
@@ -188,6 +200,21 @@ class ReadsOnly(Restarts):
         return replaced(redlock_nodes_module, "DRIFT", 0.0)
 
 
+class OwnLives(Restarts):
+    """Each client that helps a node to come back numbers its life by itself."""
+
+    def altered(self) -> AbstractContextManager[object]:
+        shipped = Nodes._begin
+
+        async def begin(
+            nodes: Nodes, seat: Any, run_id: bytes, how: bytes, life: int = 0
+        ) -> list[Any]:
+            reply = list(await shipped(nodes, seat, run_id, how, 0))
+            return [*reply[:5], life] if reply[0] == 0 else reply
+
+        return replaced(Nodes, "_begin", begin)
+
+
 class SnapshotForNone(Restarts):
     """A restart from a snapshot is taken for none."""
 
@@ -207,5 +234,6 @@ VARIANTS: dict[str, Callable[[], RedlockPlan]] = {
     "votes-at-once": AtOnce,
     "waits-only": WaitsOnly,
     "reads-only": ReadsOnly,
+    "lives-not-agreed-upon": OwnLives,
     "snapshot-taken-for-none": SnapshotForNone,
 }
