@@ -36,6 +36,8 @@ class Faults:
         self._seconds = seconds
         # Some runs have many kinds of trouble, some only one: each hides what the others show.
         some = [kind for kind in kinds if self._random.random() < (0.15 if kind == RACE else 0.45)]
+        if world.plan.all_at_once:
+            some = list(kinds)
         self.kinds = some or [self._random.choice(list(kinds))]
 
     def begin(self) -> None:

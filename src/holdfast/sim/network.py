@@ -219,7 +219,8 @@ class Link(asyncio.Transport):
                 self._tell("replayed", data)
                 server.replayed(data)
 
-        self._loop.after(self._loop.random.random() * 3.0, server.process, again)
+        later = self._loop.random.random() * self._loop.random.choice((0.005, 0.1, 3.0))
+        self._loop.after(later, server.process, again)
         return False
 
     def _tell(self, fault: str, data: bytes) -> None:

@@ -19,10 +19,6 @@ from .network import Network, Server
 from .story import Story
 
 CLIENTS = 3
-TURNS = 3
-TROUBLE = 4.0
-"""Seconds in which faults happen."""
-UNSETTLED = 6
 MOST_STEPS = 60_000
 LONGEST = 300.0
 EXPECTED = (LockError, TimeoutError)
@@ -43,6 +39,8 @@ class Plan(Protocol):
     url: str
     options: dict[str, Any]
     faults: Sequence[str]
+    all_at_once: bool
+    """Whether each run has all of these faults, and not some of them."""
     memories: Sequence[str]
     """With what a crashed server may come back: all, snapshot, nothing."""
     crashes: int
@@ -53,6 +51,14 @@ class Plan(Protocol):
     """Seconds in which everybody gets the lock again after everything has healed."""
     settle: float
     """Seconds after which nothing may be left of a lock that nobody holds."""
+    trouble: float
+    """Seconds in which faults happen."""
+    turns: int
+    """How often each client takes a lock."""
+    pace: float
+    """How long they hold it, and rest: a factor."""
+    unsettled: int
+    """How often `unsettle` is called."""
     ttls: tuple[float, float]
     """Of the locks that are taken, from and to."""
     heedless: bool
@@ -205,17 +211,19 @@ class World:
     # What happens.
 
     async def _main(self) -> None:
-        faults = Faults(self, self.plan.faults, TROUBLE)
+        faults = Faults(self, self.plan.faults, self.plan.trouble)
         ready = self.loop.create_future()
         actors = [Actor(self, client, ready) for client in self.clients]
         for actor in actors:
             await actor.opened
         self.story.tell("director", "all are connected")
         faults.begin()
-        for _ in range(UNSETTLED):
-            self.loop.after(self.loop.random.random() * TROUBLE, self.director, self._unsettle)
+        for _ in range(self.plan.unsettled):
+            self.loop.after(
+                self.loop.random.random() * self.plan.trouble, self.director, self._unsettle
+            )
         ready.set_result(None)
-        await asyncio.sleep(TROUBLE)
+        await asyncio.sleep(self.plan.trouble)
         self.heal()
         alive = [actor for actor in actors if not actor.process.dead]
         for actor in alive:
@@ -259,10 +267,10 @@ class Actor:
         await locks._session()
         self.opened.set_result(None)
         await self._ready
-        for _ in range(TURNS):
+        for _ in range(self._world.plan.turns):
             if self._healed.done():
                 break
-            await asyncio.sleep(self._random() * 1.2)
+            await asyncio.sleep(self._random() * 1.2 * self._world.plan.pace)
             await self._turn(locks)
         await self._healed
         while not await self._gets_it_again(locks):
@@ -337,7 +345,7 @@ class Actor:
             # Between the look and the write there is always a moment; sometimes a long one.
             late = draw() * (0.002 if draw() < 0.8 else 2.0)
             self._loop.after(late, self._world.register, self._checker.write, grant, not heedless)
-            await asyncio.sleep(draw() * 0.5)
+            await asyncio.sleep(draw() * 0.5 * self._world.plan.pace)
         if lease.held:
             self._checker.still_held(grant, self._loop.now)
 

@@ -23,6 +23,7 @@ class RedisPlan:
     url = "redis://sim:6379/0"
     options: ClassVar[dict[str, Any]] = {}
     faults: Sequence[str] = faults.KINDS
+    all_at_once = False
     memories: Sequence[str] = ("all", "snapshot", "nothing")
     crashes = 2
     breaks_exclusion = frozenset({"clock", "snapshot", "nothing"})
@@ -30,6 +31,10 @@ class RedisPlan:
     breaks_tokens = frozenset({"clock"})
     recovery = 30.0
     settle = 110.0  # a tombstone lasts a minute, and a clock may be set back by 40 s
+    trouble = 4.0
+    unsettled = 0
+    turns = 3
+    pace = 1.0
     ttls = (0.4, 2.4)
     heedless = False
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 class RedlockPlan:
     faults: Sequence[str] = faults.KINDS
+    all_at_once = False
     memories: Sequence[str] = ("nothing", "snapshot", "all")
     crashes = 4
     breaks_exclusion = frozenset({"clock"})
@@ -30,7 +31,12 @@ class RedlockPlan:
     recovery = 30.0
     settle = 110.0
     heedless = False
+    sizes: Sequence[int] = (3, 3, 5)
     scales: Sequence[float] = (0.2, 1.0)
+    trouble = 4.0
+    unsettled = 6
+    turns = 3
+    pace = 1.0
     ttls = (0.4, 2.4)
     url = ""
     options: dict[str, Any]
@@ -43,7 +49,7 @@ class RedlockPlan:
         scale = draw.choice(self.scales)
         self.ttls = (0.4 * scale, 2.4 * scale)
         self.options["max_ttl"] = 2.5 * scale
-        count = 3 if draw.random() < 0.7 else 5
+        count = draw.choice(self.sizes)
         names = [f"n{number}" for number in range(1, count + 1)]
         self.url = "redlock://" + ",".join(f"{name}:6379" for name in names)
         nodes = [RedisNode(Process(world.loop, name), self.scripts()) for name in names]
@@ -111,10 +117,21 @@ class Heedless(RedlockPlan):
     heedless = True
 
 
-class Unconditional(RedlockPlan):
-    """Phase 2 raises the counter and counts the node, whoever holds the lock there by then."""
+class Hammer(RedlockPlan):
+    """Many short leases, which end on the nodes long before their holders know."""
 
-    faults = (faults.NETWORK, faults.RACE)
+    faults = (faults.NETWORK, faults.PAUSE, faults.RACE)
+    all_at_once = True
+    sizes = (3,)
+    scales = (0.2,)
+    trouble = 0.5
+    unsettled = 40
+    turns = 20
+    pace = 0.01
+
+
+class Unconditional(Hammer):
+    """Phase 2 raises the counter and counts the node, whoever holds the lock there by then."""
 
     def scripts(self) -> dict[bytes, bytes]:
         text = text_of("redlock_raise.lua")
@@ -127,10 +144,12 @@ return 1"""
         return {text: text[:cut] + raising}
 
 
-class OwnerOnly(RedlockPlan):
+class OwnerOnly(Hammer):
     """Phase 2 asks who holds the lock, and not whether it is the same hold."""
 
-    faults = (faults.NETWORK, faults.RACE)
+    def unsettle(self, world: World) -> None:
+        super().unsettle(world)
+        world.network.chances.replayed = 0.4
 
     def scripts(self) -> dict[bytes, bytes]:
         old = b"local start = 'rl1\\031' .. ARGV[5] .. '\\031' .. ARGV[2] .. '\\031'"
@@ -140,10 +159,8 @@ if now then start = start .. now .. '\\031' end"""
         return changed("raise", old, new)
 
 
-class LateReply(RedlockPlan):
+class LateReply(Hammer):
     """Answers that come after the token was chosen are counted."""
-
-    faults = (faults.NETWORK, faults.RACE)
 
     def altered(self) -> AbstractContextManager[object]:
         def stands(ballot: Ballot) -> bool:
@@ -165,12 +182,16 @@ class OwnerAgain(RedlockPlan):
 
 class Restarts(RedlockPlan):
     faults = (faults.CRASH, faults.PAUSE)
-    crashes = 8
+    crashes = 10
+    sizes = (3,)
     scales = (0.1,)
 
 
 class AtOnce(Restarts):
     """A node that has restarted votes at once."""
+
+    faults = (faults.CRASH,)
+    scales = (1.0,)
 
     def altered(self) -> AbstractContextManager[object]:
         async def rejoin(nodes: Nodes, seat: Any, run_id: bytes, marker: Any) -> None:
@@ -195,6 +216,9 @@ class WaitsOnly(Restarts):
 
 class ReadsOnly(Restarts):
     """It asks the others, but does not wait."""
+
+    faults = (faults.CRASH, faults.CUT)
+    scales = (1.0,)
 
     def altered(self) -> AbstractContextManager[object]:
         return replaced(redlock_nodes_module, "DRIFT", 0.0)
