@@ -5,19 +5,22 @@ from __future__ import annotations
 
 import argparse
 import gc
-import logging
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
+from multiprocessing import get_context
 
 from ..errors import ConfigError
-from .world import Maker, Result, World
+from .runs import Sums, simulate, some
+from .world import Maker, Plan
 
 BACKENDS = ("redis", "redlock")
 MOST_FOR_A_VARIANT = 600
 """Seeds in which a variant that is known to be bad has to be caught."""
 SHOWN = 5
-COLLECT_EVERY = 50
+CHUNK = 100
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,13 +29,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many runs")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seed", type=int, help="one run, with its story")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
     parser.add_argument("--variant", help="run this one that is known to be bad; 'all': every one")
     options = parser.parse_args(arguments)
 
     # What was killed is swept up when Python ends; none of that matters any more.
     sys.unraisablehook = lambda _: None
     store = import_module(f".stores.{options.backend}", __package__)
-    variants: dict[str, Maker] = store.VARIANTS
+    variants: dict[str, Maker] = {name: _whatever(kind) for name, kind in store.VARIANTS.items()}
     if options.variant not in (None, "all", *variants):
         parser.error(f"there is no variant {options.variant!r}; there are: {', '.join(variants)}")
     chosen = variants.get(options.variant)
@@ -50,18 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if good and all(bad) else 1
 
 
-def simulate(make: Maker, seed: int) -> Result:
-    """One run. Nothing is tidied up in it: the last lines of what was killed must not run there."""
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    gc.disable()
-    try:
-        return World(make(), seed).run()
-    finally:
-        if seed % COLLECT_EVERY == 0:
-            logging.disable()
-            gc.collect()
-            logging.disable(logging.NOTSET)
-        sys.unraisablehook = hook
+def _whatever(kind: Callable[[], Plan]) -> Maker:
+    """The same plan for every seed."""
+    return lambda seed: kind()
 
 
 def tell(make: Maker, seed: int) -> int:
@@ -75,28 +70,30 @@ def tell(make: Maker, seed: int) -> int:
 
 def run(make: Maker, options: argparse.Namespace) -> bool:
     started = time.monotonic()
-    failed: list[Result] = []
-    grants = stale = steps = 0
-    for seed in range(options.first, options.first + options.seeds):
-        result = simulate(make, seed)
-        grants += result.grants
-        stale += result.stale_refused
-        steps += result.steps
-        if result.violations:
-            failed.append(result)
+    seeds = range(options.first, options.first + options.seeds)
+    if options.jobs > 1:
+        chunks = [seeds[i : i + CHUNK] for i in range(0, len(seeds), CHUNK)]
+        context = get_context("spawn")
+        with ProcessPoolExecutor(options.jobs, context) as pool:
+            sums = Sums()
+            for part in pool.map(some, [make] * len(chunks), chunks):
+                sums = sums.plus(part)
+    else:
+        sums = some(make, seeds)
     took = time.monotonic() - started
+    grants, stale, steps, failed = sums
     print(
         f"{options.backend}: {options.seeds} runs, {grants} grants, {stale} stale writes refused by "
         f"the fence, {len(failed)} runs failed; {options.seeds / took:.0f} runs/s, {steps} steps"
     )
     if failed:
-        first = failed[0]
-        print("\n".join(first.story.lines()))
-        for result in failed[:SHOWN]:
-            print(f"seed {result.seed}: {result.violations[0]}")
+        first = failed[0][0]
+        print("\n".join(simulate(make, first).story.lines()))
+        for seed, violation in failed[:SHOWN]:
+            print(f"seed {seed}: {violation}")
         print(
-            f"failed: {', '.join(str(result.seed) for result in failed)}; again with\n"
-            f"  python -m holdfast.sim --backend {options.backend} --seed {first.seed}"
+            f"failed: {', '.join(str(seed) for seed, _ in failed)}; again with\n"
+            f"  python -m holdfast.sim --backend {options.backend} --seed {first}"
         )
     return not failed
 

@@ -350,4 +350,5 @@ class Actor:
             self._checker.still_held(grant, self._loop.now)
 
 
-Maker = Callable[[], Plan]
+Maker = Callable[[int], Plan]
+"""Makes the plan for a seed."""

@@ -220,8 +220,8 @@ class Nodes:
             seat.is_out("it has restarted, and may have forgotten locks that are still held", until)
             return until
         if life == 0:
-            # Above every life in which it has voted: each of those was sealed on a majority, too. Others
-            # may be helping it at the same time: the node itself says whose number counts.
+            # Above every life in which it has voted: each of those was sealed on a majority, too.
+            # Others may be helping it at the same time: the node itself says whose number counts.
             earlier = [reply[1] for reply in await self._seal(seat, others, 0)]
             life = max([1, *earlier, marker.life if marker is not None else 1]) + 1
             reply = await self._begin(seat, run_id, b"again", life)
@@ -252,7 +252,7 @@ class Nodes:
         if len(replies) < quorum:
             raise BackendUnavailable(
                 f"it has restarted, and can only come back when {quorum} others vote; {len(replies)} "
-                "do. If they have restarted, too, the order of tokens cannot be had from them; to start "
+                "do. If they have restarted, too, they cannot say what the highest token was; to start "
                 f"anew stop all clients and delete {self._commands.marker_key.decode()} on all nodes"
             )
         return replies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -98,9 +98,9 @@ class Described:
         return "; ".join(shown)
 
 
-def plan() -> RedisPlan:
+def plan(seed: int) -> RedisPlan:
     return RedisPlan()
 
 
-VARIANTS = {"heedless": Heedless}
+VARIANTS: dict[str, Callable[[], RedisPlan]] = {"heedless": Heedless}
 """Known to be bad. Each must be caught, or the checker proves nothing."""
