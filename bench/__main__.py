@@ -27,6 +27,8 @@ FIGURES = {
     "redis_handoff": "Redis: 8 and 32 processes and one lock",
     "redis_wakeup": "Redis: from the release in one process to the grant in another",
     "redis_keeper": "Redis: ten thousand leases, renewed",
+    "zookeeper_uncontended": "ZooKeeper: acquire and release, the same name and fresh ones",
+    "zookeeper_wakeup": "ZooKeeper: from the release in one process to the grant in another",
 }
 
 _MEMORY = ("tmpfs", "ramfs")

@@ -9,8 +9,14 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
+from servers.cluster import Cluster
+from servers.mariadb import MariaServer
+from servers.postgres import PostgresServer
 from servers.redis import RedisServer
 from servers.redlock import RedlockNodes
+from servers.s3 import S3Server
+from servers.sentinel import Watch
+from servers.zookeeper import ZooKeeperEnsemble
 
 _numbers = itertools.count(1)
 
@@ -30,6 +36,27 @@ def sqlite(folder: Path) -> Iterator[str]:
 def redis_server() -> RedisServer:
     """One for the whole run. If it cannot be started, the tests that need it fail and say so."""
     server = RedisServer()
+    atexit.register(server.stop)
+    return server
+
+
+@cache
+def postgres_server() -> PostgresServer:
+    server = PostgresServer()
+    atexit.register(server.stop)
+    return server
+
+
+@cache
+def mariadb_server() -> MariaServer:
+    server = MariaServer()
+    atexit.register(server.stop)
+    return server
+
+
+@cache
+def s3_server() -> S3Server:
+    server = S3Server()
     atexit.register(server.stop)
     return server
 
@@ -55,11 +82,54 @@ def redlock(folder: Path) -> Iterator[str]:
     yield nodes.url
 
 
+@cache
+def redis_watch() -> Watch:
+    watch = Watch()
+    atexit.register(watch.stop)
+    return watch
+
+
+@contextmanager
+def redis_sentinel(folder: Path) -> Iterator[str]:
+    watch = redis_watch()
+    watch.primary("FLUSHALL")
+    yield watch.url
+
+
+@cache
+def redis_nodes() -> Cluster:
+    cluster = Cluster()
+    atexit.register(cluster.stop)
+    return cluster
+
+
+@contextmanager
+def redis_cluster(folder: Path) -> Iterator[str]:
+    cluster = redis_nodes()
+    cluster.flush()
+    yield cluster.url
+
+
+@cache
+def zookeeper_ensemble() -> ZooKeeperEnsemble:
+    ensemble = ZooKeeperEnsemble()
+    atexit.register(ensemble.stop)
+    return ensemble
+
+
+@contextmanager
+def zookeeper(folder: Path | None = None) -> Iterator[str]:
+    yield f"{zookeeper_ensemble().url}/conformance-{next(_numbers)}"
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "memory": memory,
     "redis": redis,
+    "redis+cluster": redis_cluster,
+    "redis+sentinel": redis_sentinel,
     "redlock": redlock,
     "sqlite": sqlite,
+    "zookeeper": zookeeper,
 }
 
 UNFAIR = ("redlock",)

@@ -25,6 +25,10 @@ class Guarantees(NamedTuple):
     """How a waiter learns that it is its turn."""
     safe_for: tuple[str, ...]
     """`efficiency`, and `correctness` where a fenced lock may stand on this store."""
+    barging: bool = True
+    """Whether `fair=False` lets newcomers overtake; where not, that permission is ignored."""
+    renew_ttl: bool = True
+    """Whether `lease.renew(ttl)` can change the TTL."""
 
 
 MEMORY = Guarantees(
@@ -69,6 +73,45 @@ REDIS = Guarantees(
     fair=True,
     wakeup="handed over by the release, with a message to the next waiter's connection",
     safe_for=("efficiency", "correctness"),
+)
+
+REDIS_SENTINEL = REDIS._replace(
+    store="redis+sentinel",
+    consistency="one server at a time, the primary that the sentinels name: every step is one script "
+    "on it; its replicas follow later, so a failover may forget the latest grants, and a primary cut "
+    "off from the sentinels goes on granting to those it can still reach",
+    survives="the crash of any client; a failover, with all that the new primary had received (tokens "
+    "go on rising even if it had received nothing)",
+    clock_dependence="the wall clock of the primary, by which it expires keys: a step of it, or a new "
+    "primary whose clock differs, ends leases early or late",
+)
+
+REDIS_CLUSTER = REDIS._replace(
+    store="redis+cluster",
+    consistency="one server for each lock: every step is one script on it; its replicas follow later, "
+    "so a failover may forget the latest grants, and a server cut off from the others goes on granting "
+    "for as long as cluster-node-timeout says",
+    survives="the crash of any client; the failover of a server, with all that its replica had "
+    "received (tokens go on rising even if that was nothing); the move of a lock to another server",
+    clock_dependence="the wall clock of the server that has the lock, by which it expires keys: a step "
+    "of it, or another server whose clock differs, ends leases early or late",
+)
+
+ZOOKEEPER = Guarantees(
+    store="zookeeper",
+    consistency="an ensemble: every step is a write that a majority agreed to",
+    survives="the crash or the cut-off of any minority of its nodes, a change of leader, and a restart "
+    "of all of them; not a restored snapshot, which sets the tokens back",
+    auto_release="at the end of the session, at most the TTL and two ticks after the ensemble last "
+    "heard of the holder",
+    clock_dependence="no wall clock; the leader's and the holder's clocks must run at the same speed, "
+    "within 1 %",
+    token_source="the zxid of the write that makes it the holder",
+    fair=True,
+    wakeup="a watch on the one before it in the queue",
+    safe_for=("efficiency", "correctness"),
+    barging=False,
+    renew_ttl=False,
 )
 
 REDLOCK = Guarantees(

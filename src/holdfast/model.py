@@ -50,7 +50,8 @@ class LockState(NamedTuple):
         return bool(self.holders)
 
 
-# The answers of a store to a request. What each one means is said in the backend contract.
+# The answers of a store to a request. What each one means is said in the backend contract. `since` is
+# when, on the backend's clock, that request was sent which renewed what the store will expire; 0: this.
 
 
 class Granted(NamedTuple):
@@ -59,12 +60,14 @@ class Granted(NamedTuple):
     token: int
     ttl: float
     handed: bool = False
+    since: float = 0.0
 
 
 class Queued(NamedTuple):
     """Somebody is before you; you are in the queue on the store."""
 
     remaining: float
+    since: float = 0.0
 
 
 class Busy(NamedTuple):
@@ -78,12 +81,14 @@ class Renewed(NamedTuple):
 
     token: int
     ttl: float
+    since: float = 0.0
 
 
 class Waiting(NamedTuple):
     """You are still in the queue; the present holders have `remaining` seconds at the most."""
 
     remaining: float
+    since: float = 0.0
 
 
 class Gone(NamedTuple):
@@ -98,6 +103,13 @@ GONE = Gone()
 UNKNOWN = Unknown()
 
 Outcome = Renewed | Waiting | Gone | Unknown
+
+
+def lock_identity(store: str, namespace: str, name: str) -> str:
+    """What tells one lock from all others, for a fence. Up to the first slash: where it is counted."""
+    from urllib.parse import quote
+
+    return f"{store}:{quote(namespace, safe='')}/{name}"
 
 
 def new_owner() -> str:

@@ -20,6 +20,8 @@ class Proxy:
         """Seconds by which answers come later."""
         self.swallow = False
         """Requests arrive, answers do not."""
+        self.stalled = False
+        """Nothing arrives, either way; the connections stay open, as after a cable was pulled."""
         self.cut_once = -1
         """Let so many bytes of the next answer through, then hang up."""
         self.reset_once = False
@@ -81,6 +83,8 @@ class Proxy:
     def _requests(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
+                if self.stalled:
+                    continue
                 if self.keep_once:
                     self.keep_once = False
                     self._delivering.add(server)
@@ -105,7 +109,7 @@ class Proxy:
                     client.sendall(data[: self.cut_once])
                     self.cut_once = -1
                     break
-                if not self.swallow:
+                if not self.swallow and not self.stalled:
                     client.sendall(data)
         if server in self._delivering:
             self._answered.set()

@@ -56,13 +56,14 @@ class Signal:
         self._lock.acquire()
         self._mutex = RLock()  # a signal's handler may come back here
         self.bell: Callable[[], None] | None = None
-        """Also called by `set`, for one who waits for more than this."""
+        """Called by `set` instead, while the one who waits here waits for more than this."""
 
     def set(self) -> None:
         self._is_set = True
-        self.nudge()
         bell = self.bell
-        if bell is not None:
+        if bell is None:
+            self.nudge()
+        else:
             bell()
 
     def nudge(self) -> None:
@@ -218,6 +219,7 @@ class Poller:
         self._mutex = RLock()
         self._watched: dict[int, Callable[[], None]] = {}
         self._leading = False
+        self._leader = 0
         self._followers: dict[Signal, None] = {}
         self._wake_read = self._wake_write = -1
         self._closed = False
@@ -244,6 +246,7 @@ class Poller:
                 lead = not (self._leading or self._closed)
                 if lead:
                     self._leading = True
+                    self._leader = current()
                     if self._wake_read < 0:
                         self._wake_read, self._wake_write = os.pipe()
                         os.set_blocking(self._wake_write, False)
@@ -304,8 +307,9 @@ class Poller:
             heir.nudge()
 
     def _ring(self) -> None:
-        with self._mutex:
-            self._wake()
+        if current() != self._leader:  # who has called this itself need not be woken
+            with self._mutex:
+                self._wake()
 
     def _wake(self) -> None:
         """Have the leader look again. Under the mutex."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ..entries import MISSED_HEARTBEATS, Claim
 from ..model import Label
 from .answers import millis, request
-from .keys import LockKeys, Naming
+from .keys import Naming
 from .protocol import bulk
 from .scripts import scripts
 
 CACHED = 4096
 AUDIT_RECORDS = b"1000"
-MARKED, UNMARKED = bulk(b"60000"), bulk(b"0")
+TOMBSTONE = bulk(b"60000")
 """Milliseconds for which a request that arrives after its owner has left is refused."""
 
 
@@ -30,16 +30,19 @@ class Asked(Protocol):
     barge: bool
 
 
-class Prepared(NamedTuple):
+class Prepared:
     """The beginning of a request for one lock; the channel and the owner follow it."""
 
-    ttl: float
-    kind: str
-    weight: int
-    capacity: int
-    barge: bool
-    label: Label
-    command: bytes
+    __slots__ = ("barge", "capacity", "command", "kind", "label", "ttl", "weight")
+
+    def __init__(self, ticket: Asked, command: bytes) -> None:
+        self.ttl = ticket.ttl
+        self.kind = ticket.kind
+        self.weight = ticket.weight
+        self.capacity = ticket.capacity
+        self.barge = ticket.barge
+        self.label = ticket.label
+        self.command = command
 
 
 class Commands:
@@ -56,7 +59,7 @@ class Commands:
         """They bring every script to the server."""
         return [script.load for script in self._scripts.values()]
 
-    def ask(self, ticket: Asked) -> Prepared:
+    def ask(self, ticket: Asked) -> bytes:
         kept = self._asks.get(ticket.name)
         if (
             kept is None
@@ -68,7 +71,7 @@ class Commands:
             or kept.label is not ticket.label
         ):
             kept = self._prepare(ticket)
-        return kept
+        return kept.command
 
     def _prepare(self, ticket: Asked) -> Prepared:
         asked = request(
@@ -82,31 +85,26 @@ class Commands:
             ticket.label,
         )
         command = (
-            self._scripts["acquire"].command(3, 9)
-            + _three(self.naming.of(ticket.name))
-            + bulk(f"{ticket.weight}\x1f{ticket.capacity}\x1f{ticket.kind}".encode())
-            + bulk(b"%d" % millis(ticket.ttl))
+            self._start("acquire", ticket.name, 5)
             + bulk(asked)
+            + bulk(b"%d" % millis(ticket.ttl))
             + bulk(b"%d" % millis(self._patience))
         )
-        made = Prepared(
-            ticket.ttl,
-            ticket.kind,
-            ticket.weight,
-            ticket.capacity,
-            ticket.barge,
-            ticket.label,
-            command,
-        )
+        made = Prepared(ticket, command)
         _keep(self._asks, ticket.name, made)
         return made
 
-    def release(self, name: str, owner: str, mark: bytes) -> bytes:
+    def release(self, name: str, owner: str) -> bytes:
         command = self._releases.get(name)
         if command is None:
-            command = self._scripts["release"].command(3, 5) + _three(self.naming.of(name))
+            command = self._start("release", name, 1)
             _keep(self._releases, name, command)
-        return b"%b%b$%d\r\n%b\r\n" % (command, mark, len(owner), owner.encode())
+        return b"%b$%d\r\n\x1f%b\x1f\r\n" % (command, len(owner) + 2, owner.encode())
+
+    def release_doubtful(self, name: str, owner: str) -> bytes:
+        """Also refuses whatever of this owner may still arrive."""
+        between = bulk(b"\x1f%b\x1f" % owner.encode())
+        return self._start("release", name, 2) + between + TOMBSTONE
 
     def keep(self, claims: Sequence[Claim]) -> bytes:
         """One command for all of them."""
@@ -118,25 +116,26 @@ class Commands:
             key = lock_key(name)
             parts.append(b"$%d\r\n%b\r\n" % (len(key), key))
         for _, owner, ttl in claims:
-            parts.append(b"$%d\r\n%b\r\n%b" % (len(owner), owner.encode(), times[ttl]))
+            parts.append(b"$%d\r\n\x1f%b\x1f\r\n%b" % (len(owner) + 2, owner.encode(), times[ttl]))
         return b"".join(parts)
 
     def beat(self, claim: Claim) -> bytes:
-        keys = _three(self.naming.of(claim.name))
         ttl = bulk(b"%d" % millis(claim.ttl))
-        return self._scripts["beat"].command(3, 5) + keys + ttl + bulk(claim.owner.encode())
+        return self._start("beat", claim.name, 2) + ttl + bulk(claim.owner.encode())
 
     def look(self, name: str) -> bytes:
-        return self._scripts["look"].command(3, 3) + _three(self.naming.of(name))
+        return self._start("look", name, 0)
 
     def force(self, name: str, actor: str) -> bytes:
-        keys = _three(self.naming.of(name)) + bulk(self.naming.audit)
         record = bulk(f"{actor} released {name}".encode()) + bulk(AUDIT_RECORDS)
-        return self._scripts["force"].command(4, 6) + keys + record
+        return self._start("force", name, 2, self.naming.audit_of(name)) + record
 
-
-def _three(keys: LockKeys) -> bytes:
-    return bulk(keys.lock) + bulk(keys.queue) + bulk(keys.counter)
+    def _start(self, script: str, name: str, arguments: int, *more: bytes) -> bytes:
+        """A call of a script for one lock, up to its arguments, so many of which follow."""
+        lock, queue, counter, guard = self.naming.of(name)
+        keys = [lock, queue, counter, *more, *([guard] if guard else ())]
+        command = self._scripts[script].command(len(keys), len(keys) + arguments)
+        return command + b"".join(map(bulk, keys))
 
 
 def _keep(cache: dict[str, Any], name: str, command: object) -> None:

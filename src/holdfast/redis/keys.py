@@ -1,7 +1,7 @@
 """The names of keys.
 
     NAMESPACE:{NAME}            the lock: an ordinary string with a TTL, for every client to see
-    NAMESPACE:{NAME}:q          its queue; beside it :w:OWNER, :h and :e, see scripts/redis_queue.lua
+    NAMESPACE:{NAME}:q          its queue; beside it :q:OWNER, :h and :e, see scripts/redis_queue.lua
     NAMESPACE:token:N           the counters of tokens, N from 0 to 255, for any number of locks
     NAMESPACE:audit             what was released by force, the newest first
     NAMESPACE:wake:ID           the channels on which waiters are woken
@@ -25,6 +25,8 @@ class LockKeys(NamedTuple):
     lock: bytes
     queue: bytes
     counter: bytes
+    guard: bytes = b""
+    """In a cluster: a key that never exists, see `cluster`."""
 
 
 class Naming:
@@ -32,6 +34,7 @@ class Naming:
 
     def __init__(self, namespace: str, form: Any) -> None:
         space = namespace.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
+        self.space = space.encode()
         self.audit = f"{space}:audit".encode()
         self.channels = f"{space}:wake:".encode()
         self._counters = [f"{space}:token:{number}".encode() for number in range(COUNTERS)]
@@ -53,6 +56,10 @@ class Naming:
         lock = self._before + written + self._after
         counter = self._counters[crc32(written) % COUNTERS]
         return LockKeys(lock, self._side + lock + self._side_after, counter)
+
+    def audit_of(self, name: str) -> bytes:
+        """Where it is written that this lock was released by force."""
+        return self.audit
 
     def lock_key(self, name: str) -> bytes:
         return self._before + _written(name) + self._after

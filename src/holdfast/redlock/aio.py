@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from ..clock import Clock
@@ -14,6 +16,7 @@ from ..errors import BackendUnavailable
 from ..redis.address import Address
 from ..redis.aio import Connection
 from ..redis.protocol import Late, Lost, check_greeting, greeting
+from ..redis.reply import Reply
 from .standing import Board, run_id_of, why
 
 Heard = Callable[[int, Any], bool]
@@ -38,8 +41,8 @@ class Link:
         connection = await self._connect(by)
         try:
             hello = [connection.send(command, by) for command in greeting(self._address)]
-            futures = [connection.send(command, by) for command in self._fan.first]
-            replies = await _all([*hello, *futures])
+            questions = [connection.send(command, by) for command in self._fan.first]
+            replies = await _all([*hello, *questions])
             check_greeting(replies[: len(hello)], self._address)
             answers = replies[len(hello) :]
         except BaseException:
@@ -104,19 +107,22 @@ class Fan:
         Answers that come later are told to `heard` as well, while their connection lasts.
         """
         self.check()
-        done = self._loop.create_future()
+        done = Reply(self._loop)
         left = 0
         failed = self.board.failed
+        context = copy_context()
 
-        def answered(index: int, future: asyncio.Future[Any]) -> None:
+        def answered(index: int, answer: Reply) -> None:
             nonlocal left
-            error = future.exception()
-            reply = future.result() if error is None else error
+            try:
+                reply = answer.result()
+            except BackendUnavailable as error:
+                reply = error
             if isinstance(reply, Exception):
                 failed(index, why(reply))
             left -= 1
-            if (heard(index, reply) or left == 0) and not done.done():
-                done.set_result(None)
+            if heard(index, reply) or left == 0:
+                done.settle(None)
 
         for index, command in enumerate(commands):
             if command is None:
@@ -127,8 +133,8 @@ class Fan:
                 heard(index, BackendUnavailable("not connected"))
                 continue
             left += 1
-            future = connection.send(command, by)
-            future.add_done_callback(lambda f, i=index: answered(i, f))  # type: ignore[misc]
+            answer = connection.send(command, by)
+            answer.add_done_callback(partial(answered, index), context=context)
         if left:
             await done
 
@@ -141,7 +147,7 @@ class Fan:
                 if connection is None:
                     untold.append(index)
                 else:
-                    connection.send(command, by).add_done_callback(_seen)
+                    connection.send(command, by)
         return untold
 
     async def reach(self, index: int, by: float) -> list[Any]:
@@ -185,16 +191,5 @@ class Fan:
             raise BackendUnavailable("this connection to the nodes is closed")
 
 
-def _seen(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()
-
-
-async def _all(futures: list[asyncio.Future[Any]]) -> list[Any]:
-    """The answers of one connection, which come in their order: this waits for few of them."""
-    try:
-        return [await future for future in futures]
-    except BaseException:
-        for future in futures:
-            future.add_done_callback(_seen)
-        raise
+async def _all(replies: list[Reply]) -> list[Any]:
+    return [await reply for reply in replies]

@@ -137,6 +137,22 @@ def set_(data: Data, key: bytes, value: bytes, *options: bytes) -> Any:
     return old if give_old else OK
 
 
+def getdel(data: Data, key: bytes) -> Any:
+    value = data.find(key, bytes)
+    if value is not None:
+        data.drop(key)
+    return value
+
+
+def setrange(data: Data, key: bytes, offset: bytes, text: bytes) -> int:
+    value = data.find(key, bytes) or b""
+    start = integer(offset)
+    if text:
+        value = value.ljust(start, b"\0")
+        value = data.values[key] = value[:start] + text + value[start + len(text) :]
+    return len(value)
+
+
 def del_(data: Data, *keys: bytes) -> int:
     return sum(data.has(key) and data.drop(key) for key in keys)
 
@@ -194,6 +210,11 @@ def scan(data: Data, cursor: bytes, *options: bytes) -> Any:
 
 def hget(data: Data, key: bytes, field: bytes) -> Any:
     return (data.find(key, dict) or {}).get(field)
+
+
+def hmget(data: Data, key: bytes, *names: bytes) -> list[Any]:
+    fields = data.find(key, dict) or {}
+    return [fields.get(name) for name in names]
 
 
 def hset(data: Data, key: bytes, *pairs: bytes) -> int:
@@ -381,6 +402,8 @@ def zrangebyscore(data: Data, key: bytes, low: bytes, high: bytes, *options: byt
 COMMANDS: dict[bytes, Callable[..., Any]] = {
     b"GET": get,
     b"SET": set_,
+    b"GETDEL": getdel,
+    b"SETRANGE": setrange,
     b"DEL": del_,
     b"EXISTS": exists,
     b"INCRBY": incrby,
@@ -390,6 +413,7 @@ COMMANDS: dict[bytes, Callable[..., Any]] = {
     b"PEXPIREAT": pexpireat,
     b"SCAN": scan,
     b"HGET": hget,
+    b"HMGET": hmget,
     b"HSET": hset,
     b"HDEL": hdel,
     b"HINCRBY": hincrby,

@@ -219,7 +219,7 @@ class RedisNode:
                 return bytes(special(words, session))
             return _packed(self.command(words))
         except Refusal as error:
-            return b"-" + str(error).encode() + b"\r\n"
+            return b"-" + str(error).replace("\n", " ").encode() + b"\r\n"
 
     def command(self, words: list[bytes]) -> Any:
         """One that scripts may use, too."""
@@ -228,6 +228,9 @@ class RedisNode:
             return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
         if words[0] == b"PUBLISH":
             return self._publish(words[1], words[2])
+        if words[0] == b"PUBSUB":  # NUMSUB, the only one that we use
+            heard = [link for link in self.links if words[2] in link.state.channels]
+            return [words[2], sum(not link.broken for link in heard)]
         return run(self.data, words)
 
     def _publish(self, channel: bytes, message: bytes) -> int:

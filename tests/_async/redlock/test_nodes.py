@@ -228,15 +228,13 @@ async def test_flushed_nodes_that_were_never_used_start_at_once(nodes: RedlockNo
 
 async def test_fresh_nodes_may_be_told_to_wait(nodes: RedlockNodes) -> None:
     started = time.monotonic()
-    async with connect(nodes, max_ttl=1.0, fresh="wait") as locks:
-        async with locks.lock("x", ttl=0.5):
-            assert time.monotonic() - started > 1.0
+    async with connect(nodes, max_ttl=1.0, fresh="wait") as locks, locks.lock("x", ttl=0.5):
+        assert time.monotonic() - started > 1.0
 
 
 async def test_nodes_that_are_named_otherwise_are_refused(nodes: RedlockNodes) -> None:
-    async with connect(nodes) as locks:
-        async with locks.lock("x", ttl=1.0):
-            pass
+    async with connect(nodes) as locks, locks.lock("x", ttl=1.0):
+        pass
     ports = [node.port for node in nodes.nodes]
     with pytest.raises(holdfast.ConfigError, match="name the same nodes"):
         async with holdfast.connect(url_of(ports[:3]), max_ttl=MAX_TTL) as locks:

@@ -230,15 +230,13 @@ def test_flushed_nodes_that_were_never_used_start_at_once(nodes: RedlockNodes) -
 
 def test_fresh_nodes_may_be_told_to_wait(nodes: RedlockNodes) -> None:
     started = time.monotonic()
-    with connect(nodes, max_ttl=1.0, fresh="wait") as locks:
-        with locks.lock("x", ttl=0.5):
-            assert time.monotonic() - started > 1.0
+    with connect(nodes, max_ttl=1.0, fresh="wait") as locks, locks.lock("x", ttl=0.5):
+        assert time.monotonic() - started > 1.0
 
 
 def test_nodes_that_are_named_otherwise_are_refused(nodes: RedlockNodes) -> None:
-    with connect(nodes) as locks:
-        with locks.lock("x", ttl=1.0):
-            pass
+    with connect(nodes) as locks, locks.lock("x", ttl=1.0):
+        pass
     ports = [node.port for node in nodes.nodes]
     with pytest.raises(holdfast.ConfigError, match="name the same nodes"):
         with holdfast.connect(url_of(ports[:3]), max_ttl=MAX_TTL) as locks:

@@ -75,21 +75,23 @@ class Bells:
             if self._board.seats[bell].vote:
                 try:
                     reply = self._wires[bell].call(waiter.words.wait + NO_CHANNEL + end, by)
-                    if type(reply) is list and reply[0] == 0:
-                        return float(reply[1]) / 1000
+                    if type(reply) is int and reply >= 0:
+                        return reply / 1000
                 except BackendUnavailable:
                     pass
             self.forget(waiter)
         for seat in self._board.seats:
             if not seat.vote or waiter.left:
                 continue
+            wire = self._wires[seat.index]
+            waiter.bell = seat.index
             try:
-                reply = self._wires[seat.index].ask(waiter.ticket, waiter.words.wait, end, by)
+                reply = wire.enqueue(waiter.ticket, waiter.words.wait, end, by)
+                if type(reply) is int and reply >= 0:
+                    return reply / 1000
             except BackendUnavailable:
-                continue
-            if type(reply) is list and reply[0] == 0:
-                waiter.bell = seat.index
-                return float(reply[1]) / 1000
+                pass
+            self.forget(waiter)
         return ALONE if not waiter.is_time() else 0.0
 
     def listen(self, waiter: Waiter, until: float | None) -> Granted | None:
