@@ -7,6 +7,7 @@ wake-up is a hint; the heartbeat finds a lock that is free without one.
 
 from __future__ import annotations
 
+from ..._runtime.aio import Signal
 from ...clock import Clock
 from ...errors import BackendUnavailable
 from ...model import Granted
@@ -21,7 +22,7 @@ NO_CHANNEL = bulk(b"")
 TRY_ANYWAY = 3
 """After so many heartbeats a round is tried, though the node that wakes us says that the lock is held:
 what it has may be the rest of a round that failed."""
-ALONE = 0.05
+ALONE = 0.1
 """Seconds until it is tried again where no node can wake us."""
 
 
@@ -82,20 +83,26 @@ class Bells:
             if not seat.vote or waiter.left:
                 continue
             wire = self._wires[seat.index]
-            waiter.bell = seat.index
             try:
                 reply = await wire.enqueue(waiter.ticket, waiter.words.wait, end, by)
-                if type(reply) is int and reply >= 0:
-                    return reply / 1000
-            except BackendUnavailable:
-                pass
-            self.forget(waiter)
+            except BaseException as error:
+                wire.forget(owner)
+                if isinstance(error, BackendUnavailable):
+                    continue
+                raise
+            if type(reply) is int and reply >= 0:
+                waiter.bell = seat.index  # not before: it is listened to from now on
+                return reply / 1000
+            wire.forget(owner)
         return ALONE if not waiter.is_time() else 0.0
 
     async def listen(self, waiter: Waiter, until: float | None) -> Granted | None:
         bell = waiter.bell
         if bell is None:
-            return await waiter.ticket.wait(self._clock, until)
+            # Not for long: a heartbeat may find a node meanwhile, and then that is to be listened to.
+            moment = self._clock.now() + ALONE
+            await Signal(self._clock).wait(moment if until is None else min(until, moment))
+            return None
         return await self._wires[bell].listen(waiter.ticket, until)
 
     def forget(self, waiter: Waiter) -> int | None:

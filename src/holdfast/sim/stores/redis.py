@@ -29,7 +29,7 @@ class RedisPlan:
     breaks_exclusion = frozenset({"clock", "snapshot", "nothing"})
     # With the data lost *and* the clock set back, tokens may go back: docs/redis.md says so.
     breaks_tokens = frozenset({"clock"})
-    recovery = 30.0
+    recovery = 60.0  # as long as a clock that was set back lets a lock live on
     settle = 110.0  # a tombstone lasts a minute, and a clock may be set back by 40 s
     trouble = 4.0
     unsettled = 0
