@@ -26,6 +26,7 @@ def pick(draw: random.Random) -> list[bytes]:
         [b"SET", key, field, b"NX", b"PX", b"600000"],
         [b"SET", key, field, b"KEEPTTL"],
         [b"SET", key, field, b"XX", b"KEEPTTL"],
+        [b"MGET", *KEYS],
         [b"GETDEL", key],
         [b"SETRANGE", key, b"2", field],
         [b"SETRANGE", key, b"0", b""],

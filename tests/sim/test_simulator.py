@@ -38,3 +38,18 @@ def test_a_run_that_fails_tells_its_story_and_its_seed() -> None:
     assert "CHECKER" in done.stdout
     assert "write was accepted after" in done.stdout
     assert "stands still for" in done.stdout
+
+
+def test_redlock_holds_in_thousands_of_runs_and_every_known_mistake_is_caught() -> None:
+    done = simulate("--backend", "redlock", "--seeds", "1200", "--jobs", "2")
+    assert done.returncode == 0, done.stdout[-20000:] + done.stderr
+    assert "1200 runs" in done.stdout
+    assert "0 runs failed" in done.stdout
+    assert done.stdout.count("known to be bad, caught by seed") == 8
+
+
+def test_a_redlock_story_is_the_same_each_time() -> None:
+    once = simulate("--backend", "redlock", "--seed", "11")
+    again = simulate("--backend", "redlock", "--seed", "11")
+    assert once.returncode == 0, once.stdout + once.stderr
+    assert once.stdout == again.stdout

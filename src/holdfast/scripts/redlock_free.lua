@@ -8,15 +8,16 @@
 -- Answers 1 if it was held by this owner, otherwise 0.
 
 local K, Q = KEYS[1], KEYS[2]
---@include redlock_wake.lua
-
 local start = 'rl1\031' .. ARGV[3] .. '\031'
 local v = redis.call('GET', K)
 local freed = 0
 if v and string.sub(v, 1, #start) == start then
   redis.call('DEL', K)
   freed = 1
-  if ARGV[2] == '1' then wake() end
+  if ARGV[2] == '1' and redis.call('EXISTS', Q) == 1 then
+--@include redlock_wake.lua
+    wake()
+  end
 end
 if ARGV[1] ~= '0' then redis.call('SET', K .. ':x:' .. ARGV[3], '', 'PX', ARGV[1]) end
 return freed

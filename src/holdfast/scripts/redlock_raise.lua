@@ -16,6 +16,5 @@ if tonumber(redis.call('HGET', KEYS[2], ARGV[3])) < tonumber(ARGV[1]) then
   redis.call('HSET', KEYS[2], ARGV[3], ARGV[1])
 end
 redis.call('SET', K, start .. ARGV[1] .. string.match(v, '^%d+(.*)$', #start + 1), 'KEEPTTL')
-local known = string.match(m, '[^\031]*$')
-if known == '' then return 1 end
-return { 1, known }
+if string.sub(m, -1) == '\031' then return 1 end
+return { 1, string.match(m, '[^\031]*$') }

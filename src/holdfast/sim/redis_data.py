@@ -137,6 +137,11 @@ def set_(data: Data, key: bytes, value: bytes, *options: bytes) -> Any:
     return old if give_old else OK
 
 
+def mget(data: Data, *keys: bytes) -> list[Any]:
+    found = [data.values[key] if data.has(key) else None for key in keys]
+    return [value if type(value) is bytes else None for value in found]
+
+
 def getdel(data: Data, key: bytes) -> Any:
     value = data.find(key, bytes)
     if value is not None:
@@ -402,6 +407,7 @@ def zrangebyscore(data: Data, key: bytes, low: bytes, high: bytes, *options: byt
 COMMANDS: dict[bytes, Callable[..., Any]] = {
     b"GET": get,
     b"SET": set_,
+    b"MGET": mget,
     b"GETDEL": getdel,
     b"SETRANGE": setrange,
     b"DEL": del_,
