@@ -1,4 +1,4 @@
-"""Redlock on five nodes: beside a raw fan-out to the same five, beside aioredlock, and with two that hang."""
+"""Redlock on five nodes: beside a raw fan-out to them, beside aioredlock, and with two that hang."""
 
 from __future__ import annotations
 
