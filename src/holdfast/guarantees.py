@@ -25,6 +25,10 @@ class Guarantees(NamedTuple):
     """How a waiter learns that it is its turn."""
     safe_for: tuple[str, ...]
     """`efficiency`, and `correctness` where a fenced lock may stand on this store."""
+    barging: bool = True
+    """Whether `fair=False` lets newcomers overtake; where not, that permission is ignored."""
+    renew_ttl: bool = True
+    """Whether `lease.renew(ttl)` can change the TTL."""
 
 
 MEMORY = Guarantees(

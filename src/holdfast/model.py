@@ -48,7 +48,8 @@ class LockState(NamedTuple):
         return bool(self.holders)
 
 
-# The answers of a store to a request. What each one means is said in the backend contract.
+# The answers of a store to a request. What each one means is said in the backend contract. `since` is
+# when, on the backend's clock, that request was sent which renewed what the store will expire; 0: this.
 
 
 class Granted(NamedTuple):
@@ -57,12 +58,14 @@ class Granted(NamedTuple):
     token: int
     ttl: float
     handed: bool = False
+    since: float = 0.0
 
 
 class Queued(NamedTuple):
     """Somebody is before you; you are in the queue on the store."""
 
     remaining: float
+    since: float = 0.0
 
 
 class Busy(NamedTuple):
@@ -76,12 +79,14 @@ class Renewed(NamedTuple):
 
     token: int
     ttl: float
+    since: float = 0.0
 
 
 class Waiting(NamedTuple):
     """You are still in the queue; the present holders have `remaining` seconds at the most."""
 
     remaining: float
+    since: float = 0.0
 
 
 class Gone(NamedTuple):

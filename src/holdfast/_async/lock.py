@@ -134,6 +134,7 @@ class Lock:
             kind=self._kind,
             queue=queue,
             barge=self._barge,
+            renew=self._renew,
         )
         lease = Lease(session, ticket, renewing=self._renew, end_at=self._max_hold)
         session.enrol(lease)

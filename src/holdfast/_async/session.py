@@ -7,6 +7,7 @@ is never used by a forked child: the manager makes a new one there.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,16 @@ class Session:
         self.attempts = 0
         """How many are under way; `close` waits for them, so that each leaves nothing behind."""
         self.drained = Signal(self.clock)
+        if hasattr(backend, "look"):
+            backend.look = self.look_at
+
+    def look_at(self, owners: Iterable[str]) -> None:
+        """The backend has news of these: ask about them now. From any thread."""
+        now = self.clock.now()
+        for owner in owners:
+            lease = self.leases.get(owner)
+            if lease is not None and lease._kept:
+                self.keeper.keep(lease, now)
 
     def begin_attempt(self) -> None:
         with self.mutex:

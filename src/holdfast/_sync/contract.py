@@ -35,6 +35,13 @@ or waits, in the step that would have enqueued it.
    `release` for that owner, and it must take effect *after* the call that it cleans up for (behind
    it on the same connection, or by leaving a tombstone).
 8. *Safe to share.* Verbs may be called from many tasks, or many threads, at once.
+
+**Where many leases hang on one thing** that the store expires (an etcd lease, a ZooKeeper session), an
+answer may rest on an earlier request than the one that was asked: it says so by `since`, and the
+engine counts from there. What has to end by itself (`Ticket.renew` is False, a place that nobody
+renews, a release that could not be sent) is then ended by the backend, since the shared thing lives on.
+A backend that learns of an end, or of a doubt, by itself may have an attribute `look`: the session
+sets it to a function to call, from any thread, with the owners about whom `renew` is to be asked.
 """
 
 from __future__ import annotations
@@ -64,6 +71,7 @@ class Ticket:
         "name",
         "owner",
         "queue",
+        "renew",
         "ttl",
         "weight",
     )
@@ -80,6 +88,7 @@ class Ticket:
         kind: str = "lock",
         queue: bool = True,
         barge: bool = False,
+        renew: bool = True,
     ) -> None:
         self.name = name
         self.owner = owner
@@ -90,6 +99,8 @@ class Ticket:
         self.kind = kind
         self.queue = queue
         self.barge = barge
+        self.renew = renew
+        """False: it is to end with its TTL, whatever else is kept alive beside it."""
         self.grant: Granted | None = None
         self._told = False
         self._signal: Signal | None = None

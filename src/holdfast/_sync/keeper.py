@@ -161,9 +161,11 @@ class Keeper:
         if not lease._kept:
             return None  # released while this was under way: whatever was answered, it is no loss
         if isinstance(outcome, Renewed):
+            sent = outcome.since or sent
             lease._renewed(outcome, sent)
             return lease._due(sent)
         if isinstance(outcome, Waiting):
+            sent = outcome.since or sent
             lease._waits(sent, outcome.remaining)
             return lease._due(sent)
         if isinstance(outcome, Gone):

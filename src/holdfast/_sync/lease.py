@@ -122,6 +122,7 @@ class Lease(Hold):
         claim = Claim(self.name, self.owner, asked)
         (outcome,) = self._session.backend.renew([claim], self._session.by())
         if isinstance(outcome, Renewed):
+            sent = outcome.since or sent
             self.ttl = asked
             self._ticket.ttl = asked
             self._renewed(outcome, sent)

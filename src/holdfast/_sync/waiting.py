@@ -88,12 +88,14 @@ def _attempt(session: Session, lease: Lease, give_up: float | None) -> str:
     sent = session.clock.now()
     answer = session.backend.acquire(ticket, session.by())
     if isinstance(answer, Granted):
+        sent = answer.since or sent
         if not lease._accept(answer.token, answer.ttl, _deadline(sent, answer.ttl)):
             return _too_late(session, lease, give_up)
         _keep(session, lease, sent)
         return _HELD
     if isinstance(answer, Busy):
         return _BUSY
+    sent = answer.since or sent
     lease._waits(sent, answer.remaining)
     _keep(session, lease, sent)
     return _wait(session, lease, give_up)
@@ -137,12 +139,13 @@ def _ask(session: Session, lease: Lease, give_up: float | None) -> str | None:
     except BackendUnavailable:
         return None  # the keeper goes on asking
     if isinstance(outcome, Renewed):
+        sent = outcome.since or sent
         if not lease._accept(outcome.token, outcome.ttl, _deadline(sent, outcome.ttl)):
             return _too_late(session, lease, give_up)
         _keep(session, lease, sent)
         return _HELD
     if isinstance(outcome, Waiting):
-        lease._waits(sent, outcome.remaining)
+        lease._waits(outcome.since or sent, outcome.remaining)
     elif isinstance(outcome, Gone):
         return _AGAIN
     return None
