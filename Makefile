@@ -1,6 +1,8 @@
 # Programs that the tests run, as command:package. Missing ones are installed with apt-get. The tests start
 # servers of their own on free ports; a daemon that comes with a package is neither used nor in the way.
 TEST_PROGRAMS = \
+	etcd:etcd-server \
+	etcdctl:etcd-client \
 	openssl:openssl \
 	redis-server:redis-server \
 	strace:strace \

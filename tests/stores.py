@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
+from servers.etcd import EtcdCluster
 from servers.redis import RedisServer
 
 _numbers = itertools.count(1)
@@ -40,7 +41,23 @@ def redis(folder: Path) -> Iterator[str]:
     yield server.url
 
 
+@cache
+def etcd_cluster() -> EtcdCluster:
+    """Of one member, which is quick; the tests of faults have three."""
+    cluster = EtcdCluster()
+    atexit.register(cluster.stop)
+    return cluster
+
+
+@contextmanager
+def etcd(folder: Path) -> Iterator[str]:
+    cluster = etcd_cluster()
+    cluster.wipe()
+    yield cluster.url
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
+    "etcd": etcd,
     "memory": memory,
     "redis": redis,
     "sqlite": sqlite,

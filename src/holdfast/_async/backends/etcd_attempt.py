@@ -1,0 +1,162 @@
+"""One attempt at a lock as this manager knows it, and the parts of requests that its line needs."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from ...etcd.keys import GRANTED, WAITING, Entry, Naming, Standing
+from ...etcd.messages import absent, after, read
+from ...model import Label
+
+if TYPE_CHECKING:
+    from ..contract import Ticket
+    from .etcd_leases import Lease
+    from .etcd_watch import Watch
+
+ALL_READ = 1000
+"""Up to this capacity a look at the line reads no more than could ever be admitted."""
+
+
+class Line:
+    """The line of one lock, as one kind of it asks."""
+
+    __slots__ = ("alone", "capacity", "end", "kind", "look", "same_kind", "slots", "start")
+
+    def __init__(self, naming: Naming, name: str, kind: str, capacity: int) -> None:
+        self.start = naming.line(name)
+        self.end = after(self.start)
+        self.kind = naming.of_kind(self.start, kind, capacity)
+        self.capacity = capacity
+        self.alone = absent(self.start, self.end)
+        """If: nobody is in line."""
+        self.same_kind = absent(self.start, self.kind) + absent(after(self.kind), self.end)
+        """If: nobody is there who asks for another kind or capacity."""
+        self.look = read(self.start, self.end, self.enough)
+        self.slots: set[int] = set()
+        """Which of our keys are in use."""
+
+    @property
+    def enough(self) -> int:
+        """Entries to read to know who may be admitted; 0 for all."""
+        return self.capacity + 1 if self.capacity < ALL_READ else 0
+
+    def take_slot(self) -> int:
+        slot = 0
+        while slot in self.slots:
+            slot += 1
+        self.slots.add(slot)
+        return slot
+
+
+class Attempt:
+    __slots__ = (
+        "asked_ttl",
+        "blocker",
+        "capacity",
+        "changed",
+        "created",
+        "doubtful",
+        "key",
+        "kind",
+        "label",
+        "lease",
+        "line",
+        "looked",
+        "name",
+        "owed",
+        "owner",
+        "renew",
+        "since",
+        "slot",
+        "ticket",
+        "token",
+        "until",
+        "watch",
+        "weight",
+    )
+
+    def __init__(self, name: str, owner: str, line: Line, kind: str, capacity: int) -> None:
+        self.name = name
+        self.owner = owner
+        self.line = line
+        self.kind = kind
+        self.capacity = capacity
+        self.weight = 1
+        self.label = Label("", 0)
+        self.asked_ttl = 1.0
+        self.renew = True
+        self.ticket: Ticket | None = None
+        self.key = b""
+        self.slot = -1
+        self.created = 0
+        """The revision that created its key; 0 until that is known."""
+        self.changed = 0
+        self.token = 0
+        """0 while it waits."""
+        self.since = 0.0
+        self.lease: Lease | None = None
+        self.until = inf
+        """When what was last answered about it is over, on our own clock."""
+        self.doubtful = False
+        """A request that creates its key ended without an answer: it may still arrive."""
+        self.owed = False
+        """It was given up, and the store has not been told."""
+        self.watch: Watch | None = None
+        """Of its own key."""
+        self.blocker: Watch | None = None
+        """Of what it waits for."""
+        self.looked = 0.0
+        """When the line was last looked at for it."""
+
+    def doubt(self) -> None:
+        self.doubtful = True
+
+    def entry(self, granted: bool, wall: float, token: int = 0) -> bytes:
+        if granted == (self.token == 0):
+            self.since = wall
+        return Entry(
+            GRANTED if granted else WAITING,
+            self.owner,
+            self.weight,
+            self.asked_ttl,
+            self.since or wall,
+            token,
+            self.label,
+        ).encode()
+
+    def is_at(self, standing: Standing) -> bool:
+        """Whether this entry in line is the one of this attempt."""
+        return standing.kv.key == self.key and standing.entry.owner == self.owner
+
+    def matches(self, ticket: Ticket) -> bool:
+        asked = ticket.weight, ticket.capacity, ticket.kind
+        return (self.weight, self.capacity, self.kind) == asked
+
+    @classmethod
+    def of(cls, ticket: Ticket, line: Line, session: str) -> Attempt:
+        """A new one, with a key that is not in use."""
+        attempt = cls(ticket.name, ticket.owner, line, ticket.kind, ticket.capacity)
+        attempt.weight = ticket.weight
+        attempt.label = ticket.label
+        attempt.asked_ttl = ticket.ttl
+        attempt.renew = ticket.renew
+        attempt.ticket = ticket
+        attempt.slot = line.take_slot()
+        attempt.key = line.kind + f"{session}.{attempt.slot}".encode()
+        return attempt
+
+    @classmethod
+    def found(cls, standing: Standing, line: Line, token_base: int) -> Attempt:
+        """One that another manager made."""
+        entry = standing.entry
+        attempt = cls(standing.name, entry.owner, line, standing.kind, standing.capacity)
+        attempt.weight = entry.weight
+        attempt.label = entry.label
+        attempt.asked_ttl = entry.ttl
+        attempt.since = entry.since
+        attempt.key = standing.kv.key
+        attempt.created = standing.kv.created
+        attempt.changed = standing.kv.changed
+        attempt.token = standing.token(token_base)
+        return attempt

@@ -1,0 +1,166 @@
+"""Throw-away etcd clusters of one or three members, with a few words to ask and upset them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .redis import free_port
+
+READY_LIMIT = 30.0
+
+
+class Member:
+    """One server process. It keeps its ports and its folder when it is killed and started again."""
+
+    def __init__(self, name: str, options: Sequence[str] = (), scheme: str = "http") -> None:
+        program = shutil.which("etcd")
+        assert program is not None, "the tests need etcd: apt-get install etcd-server"
+        self._program = program
+        self.name = name
+        self.options = list(options)
+        self.folder = Path(tempfile.mkdtemp(prefix="hf-etcd-"))
+        self.port = free_port()
+        self.peer_port = free_port()
+        self.peers = ""
+        self.scheme = scheme
+        self.wrapper: list[str] = []
+        """What to run the server under: `strace` and its options."""
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def peer_url(self) -> str:
+        return f"http://127.0.0.1:{self.peer_port}"
+
+    @property
+    def client_url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        # Killed with the run, too, if that is killed: `setpriv` is part of util-linux.
+        guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        command = [*guard, *self.wrapper, self._program, "--name", self.name]
+        command += ["--data-dir", str(self.folder / "data")]
+        command += ["--listen-client-urls", self.client_url]
+        command += ["--advertise-client-urls", self.client_url]
+        command += ["--listen-peer-urls", self.peer_url]
+        command += ["--initial-advertise-peer-urls", self.peer_url]
+        command += ["--initial-cluster", self.peers, "--initial-cluster-token", self.peers]
+        command += ["--logger", "zap", "--log-level", "warn", *self.options]
+        environment = dict(os.environ)
+        machine = {"aarch64": "arm64", "armv7l": "arm"}.get(platform.machine())
+        if machine:
+            environment["ETCD_UNSUPPORTED_ARCH"] = machine
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")[-3000:]
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        """As a crash would; the folder stays."""
+        if self.process is not None:
+            self._signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def stop(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class EtcdCluster:
+    """Members that make one cluster. Nothing of it is left once `stop` has returned."""
+
+    def __init__(
+        self,
+        size: int = 1,
+        *,
+        options: Sequence[str] = (),
+        scheme: str = "http",
+        hasty: bool = True,
+    ) -> None:
+        # A short election makes the shortest lease one second instead of two.
+        pace = ("10", "100") if hasty else ("100", "1000")
+        paced = ["--heartbeat-interval", pace[0], "--election-timeout", pace[1], *options]
+        self.members = [Member(f"m{number}", paced, scheme) for number in range(size)]
+        peers = ",".join(f"{member.name}={member.peer_url}" for member in self.members)
+        self.ctl_options: list[str] = []
+        for member in self.members:
+            member.peers = peers
+            member.start()
+        self.wait_ready()
+
+    @property
+    def url(self) -> str:
+        return "etcd://" + ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+
+    def wait_ready(self, *members: Member) -> None:
+        """Until these members, or all, answer with a leader."""
+        limit = time.monotonic() + READY_LIMIT
+        for member in members or self.members:
+            while self._ask(member, "get", "ready", "--consistency=l").returncode:
+                assert member.process is not None, f"{member.name} was not started"
+                assert member.process.poll() is None, f"etcd ended:\n{member.log()}"
+                assert time.monotonic() < limit, f"etcd does not answer:\n{member.log()}"
+
+    def ctl(self, *words: str, member: Member | None = None) -> str:
+        """What etcdctl answers."""
+        done = self._ask(member or self.members[0], *words)
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+        return done.stdout.decode(errors="replace")
+
+    def _ask(self, member: Member, *words: str) -> subprocess.CompletedProcess[bytes]:
+        command = ["etcdctl", f"--endpoints={member.client_url}", "--dial-timeout=1s"]
+        command += ["--command-timeout=2s", *self.ctl_options, *words]
+        environment = {**os.environ, "ETCDCTL_API": "3"}
+        return subprocess.run(command, capture_output=True, check=False, env=environment)
+
+    def wipe(self) -> None:
+        """Remove every key. Leases without keys do no harm to the next test."""
+        self.ctl("del", "", "--from-key=true")
+
+    def leader(self) -> Member:
+        """The member that leads now."""
+        limit = time.monotonic() + READY_LIMIT
+        while time.monotonic() < limit:
+            for member in self.members:
+                if member.process is None:
+                    continue
+                status = self._ask(member, "endpoint", "status", "-w", "fields")
+                fields = dict(
+                    line.split(" : ", 1)
+                    for line in status.stdout.decode().splitlines()
+                    if ":" in line
+                )
+                if fields and fields.get('"MemberID"') == fields.get('"Leader"'):
+                    return member
+        raise AssertionError("the cluster has no leader")
+
+    def stop(self) -> None:
+        for member in self.members:
+            member.stop()
