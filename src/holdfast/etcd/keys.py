@@ -1,7 +1,7 @@
 """How locks are laid out as keys, and what stands in them. Made to be read with etcdctl, too.
 
     /holdfast/<namespace>/lock/<name>/<kind>.<capacity>/<session>.<slot>    holds or waits
-    /holdfast/<namespace>/left/<owner>       an attempt that was given up while its request was under way
+    /holdfast/<namespace>/left/<owner>       an attempt that was given up with its request under way
     /holdfast/<namespace>/forced/<name>      the latest forced release, for whoever asks
 
 The entries of one lock stand in line by the revision that created them. A key is used again by the

@@ -109,6 +109,21 @@ class Attempt:
         self.looked = 0.0
         """When the line was last looked at for it."""
 
+    @property
+    def shape(self) -> str:
+        return f"{self.kind}.{self.capacity}"
+
+    @property
+    def may_be_there(self) -> bool:
+        """Whether the store may have a key of it."""
+        return self.created > 0 or self.doubtful
+
+    @property
+    def watched(self) -> bool:
+        """What it waits for cannot change without its being told."""
+        own, blocker = self.watch, self.blocker
+        return own is not None and own.standing and blocker is not None and blocker.standing
+
     def doubt(self) -> None:
         self.doubtful = True
 
@@ -142,9 +157,14 @@ class Attempt:
         attempt.asked_ttl = ticket.ttl
         attempt.renew = ticket.renew
         attempt.ticket = ticket
-        attempt.slot = line.take_slot()
-        attempt.key = line.kind + f"{session}.{attempt.slot}".encode()
+        attempt.take_key(session)
         return attempt
+
+    def take_key(self, session: str) -> None:
+        slot = self.line.take_slot()
+        self.line.slots.discard(self.slot)
+        self.slot = slot
+        self.key = self.line.kind + f"{session}.{slot}".encode()
 
     @classmethod
     def found(cls, standing: Standing, line: Line, token_base: int) -> Attempt:

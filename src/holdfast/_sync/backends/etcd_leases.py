@@ -8,8 +8,8 @@ the last answered keep-alive, since to put a key on a lease renews nothing. A ke
 call; etcd has a stream for it, and answers a stream of one message just as well.
 
 What may end while the lease lives on has to be ended by us: an attempt that nobody has renewed until
-its own time was over, or whose release could not be sent. Those are *owed* to the store, and a
-lease is not kept alive before what is owed on it has been paid.
+its own time was over, or whose release could not be sent. Those are *owed* to the store, and paid
+before a lease is kept alive again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .etcd_calls import Calls
 if TYPE_CHECKING:
     from .etcd_attempt import Attempt
 
-HOLD, QUEUE, OWN = "hold", "queue", "own"
+HOLD, QUEUE, OWN, GRAVES, FOREIGN = "hold", "queue", "own", "graves", "foreign"
 STALE = 4
 """One kept alive longer ago than its TTL divided by this is so again before anything is put on it."""
 FRESH = 12
@@ -76,6 +76,7 @@ class Leases:
         self._shared: dict[tuple[str, int], Lease] = {}
         self._idle: dict[int, list[Lease]] = {}
         self._all: dict[int, Lease] = {}
+        self._owed: dict[Attempt, None] = {}
         self._granting = Mutex()
         self._mutex = RLock()
 
@@ -116,15 +117,22 @@ class Leases:
     def leave(self, attempt: Attempt) -> None:
         """Nothing of this attempt is on its lease any more."""
         lease = attempt.lease
-        if lease is None:
-            return
         with self._mutex:
+            self._owed.pop(attempt, None)
+            if lease is None:
+                return
             lease.attempts.discard(attempt)
-            if lease.kind == OWN and not lease.dead:
+            if lease.kind == OWN and not lease.dead and not attempt.doubtful:
                 idle = self._idle.setdefault(lease.asked, [])
-                if lease not in idle and len(idle) < IDLE_OWN:
+                if len(idle) < IDLE_OWN:
                     idle.append(lease)
         attempt.lease = None
+
+    def owe(self, attempt: Attempt) -> None:
+        """It was given up: until the store knows, nothing that it may hang on is kept alive."""
+        with self._mutex:
+            attempt.owed = True
+            self._owed[attempt] = None
 
     def join(self, attempt: Attempt, lease: Lease) -> None:
         if attempt.lease is not lease:
@@ -133,15 +141,15 @@ class Leases:
                 lease.attempts.add(attempt)
             attempt.lease = lease
 
-    def adopt(self, lease_id: int, ttl: float) -> Lease:
-        """A lease that another manager made, on which an entry hangs that we are asked to renew."""
+    def named(self, lease_id: int, ttl: float) -> Lease:
+        """The lease on which an entry hangs; another manager's, if we are asked to renew for it."""
         with self._mutex:
             lease = self._all.get(lease_id)
             if lease is None:
                 whole = seconds(ttl)
                 # Neither over nor fresh: it is kept alive before anything is said of it.
                 sent = self._clock.now() - whole / 2
-                lease = self._all[lease_id] = Lease(lease_id, "foreign", whole, whole, sent)
+                lease = self._all[lease_id] = Lease(lease_id, FOREIGN, whole, whole, sent)
             return lease
 
     def keep(self, lease: Lease, by: float, fresh: float = 0.0) -> bool:
@@ -170,11 +178,16 @@ class Leases:
 
     def _settle(self, lease: Lease, by: float) -> None:
         """End what would go on living with the lease, though nobody holds it any more."""
+        if lease.kind == GRAVES:
+            return  # which is what paying needs
         now = self._clock.now()
         with self._mutex:
-            due = [one for one in lease.attempts if one.owed or one.until <= now]
+            due = [*self._owed, *(one for one in lease.attempts if one.until <= now)]
         for attempt in due:
-            self._pay(attempt, by)
+            try:
+                self._pay(attempt, by)
+            except LockError:
+                return  # next time; there is an end to what one call may take
 
     def end(self, lease: Lease) -> None:
         """It is gone at the store, and with it every key on it."""
@@ -210,7 +223,7 @@ class Leases:
     def revoke_all(self, by: float) -> None:
         """At the end: nothing of ours stays behind, and nothing that is still under way can land."""
         with self._mutex:
-            leases = [lease for lease in self._all.values() if lease.kind != "foreign"]
+            leases = [lease for lease in self._all.values() if lease.kind != FOREIGN]
             self._all.clear()
             self._shared.clear()
         for lease in leases:
