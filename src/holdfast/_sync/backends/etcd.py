@@ -165,8 +165,8 @@ class EtcdBackend:
             else:
                 (held if attempt.token else waiting).append((number, attempt, claim))
         for lease in {attempt.lease for _, attempt, _ in (*held, *waiting)}:
-            assert lease is not None
-            self._leases.keep(lease, by, FRESH)
+            if lease is not None:
+                self._leases.keep(lease, by, FRESH)
         self._watches.follow()
         for start in range(0, len(held), AT_ONCE):
             self._renew_held(held[start : start + AT_ONCE], outcomes, by)

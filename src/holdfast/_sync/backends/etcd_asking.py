@@ -8,7 +8,7 @@ from ...errors import BackendUnavailable, ConfigError
 from ...etcd import messages
 from ...etcd.failures import Failure
 from ...etcd.keys import Standing
-from ...etcd.messages import KeyValue, Transaction
+from ...etcd.messages import Transaction
 from ...ledger import kind_in_words
 from ...lineup import admitted, blocker, fits_behind
 from ...model import GONE, Busy, Granted, Outcome, Queued, Renewed
@@ -43,6 +43,8 @@ class Asking:
                 for lease in filter(None, (hold, wait)):
                     self._leases.keep(lease, by)
                 continue
+            if attempt.owed:
+                raise self._given_up(attempt)
             if answer.succeeded:
                 attempt.created = answer.revision
                 return roll.granted(attempt, hold, answer.revision)
@@ -51,7 +53,8 @@ class Asking:
             if isinstance(inner, Transaction) and inner.succeeded and wait is not None:
                 attempt.created = attempt.changed = answer.revision
                 self._leases.join(attempt, wait)
-                return self._in_line(attempt, queue, messages.held_keys(inner.results), by)
+                line = roll.line_of(messages.held_keys(inner.results))
+                return self._in_line(attempt, wait, queue, line, by)
             others = roll.line_of(messages.held_keys(answer.results))
             for one in others:
                 if attempt.is_at(one):
@@ -107,17 +110,19 @@ class Asking:
             if one.entry.owner == attempt.owner:
                 raise self._roll.used(attempt.name, attempt.owner)
         if not others:
-            raise BackendUnavailable(
-                f"the request for {attempt.name!r} came after it had been given up",
-                name=attempt.name,
-                owner=attempt.owner,
-            )
+            raise self._given_up(attempt)
+
+    def _given_up(self, attempt: Attempt) -> BackendUnavailable:
+        return BackendUnavailable(
+            f"the request for {attempt.name!r} came after it had been given up",
+            name=attempt.name,
+            owner=attempt.owner,
+        )
 
     def _in_line(
-        self, attempt: Attempt, queue: bool, keys: list[KeyValue], by: float
+        self, attempt: Attempt, lease: Lease, queue: bool, line: list[Standing], by: float
     ) -> Granted | Queued | Busy:
         """It has just joined: it is admitted at once, or waits, or leaves again."""
-        line = self._roll.line_of(keys)
         mine = position(line, attempt)
         places = [one.place for one in line]
         if mine is not None and mine < admitted(places):
@@ -133,8 +138,6 @@ class Asking:
             # look at the first heartbeat, since whoever goes hands the lock on.
             whom = blocker(places, mine)
             self._roll.watch_blocker(attempt, line, whom, attempt.created + 1)
-        lease = attempt.lease
-        assert lease is not None
         attempt.until = lease.sent + lease.ttl
         return Queued(ask_again(line, lease), lease.sent)
 
@@ -167,7 +170,8 @@ class Asking:
     def held(self, attempt: Attempt, ttl: float, by: float) -> Outcome:
         """It is held, and its lease was just kept alive. If that is not the right one, it is moved."""
         lease = attempt.lease
-        assert lease is not None
+        if lease is None:
+            return GONE  # released meanwhile
         asked = seconds(ttl)
         longer = lease.asked < asked
         # Never shortened: only once less is left than is asked for.

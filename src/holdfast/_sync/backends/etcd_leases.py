@@ -135,11 +135,11 @@ class Leases:
             self._owed[attempt] = None
 
     def join(self, attempt: Attempt, lease: Lease) -> None:
-        if attempt.lease is not lease:
-            self.leave(attempt)
-            with self._mutex:
+        with self._mutex:
+            if attempt.lease is not lease and not attempt.owed:
+                self.leave(attempt)
                 lease.attempts.add(attempt)
-            attempt.lease = lease
+                attempt.lease = lease
 
     def named(self, lease_id: int, ttl: float) -> Lease:
         """The lease on which an entry hangs; another manager's, if we are asked to renew for it."""

@@ -184,7 +184,7 @@ class Roll:
 
     def watch_own(self, attempt: Attempt, revision: int, *, holds: bool = False) -> None:
         """From that revision on: a waiter is handed the lock, or an entry is taken away."""
-        if attempt.watch is None:
+        if attempt.watch is None and not attempt.owed:
             attempt.watch = self.watches.add(
                 attempt.key,
                 b"",
@@ -216,7 +216,7 @@ class Roll:
         self, attempt: Attempt, line: list[Standing], whom: int | None, revision: int
     ) -> None:
         """Watch what keeps this waiter from being admitted, from that revision on."""
-        if whom is None:
+        if whom is None or attempt.owed:
             return
         key, end = attempt.line.start, attempt.line.end
         if whom != ALL:
