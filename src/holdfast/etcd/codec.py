@@ -12,11 +12,14 @@ Value = int | bytes
 """What a field holds: a number, or the bytes of a text or a message."""
 
 
+_SHORT = [bytes((number,)) for number in range(128)]
+
+
 def varint(number: int) -> bytes:
+    if 0 <= number < 128:
+        return _SHORT[number]
     if number < 0:
         number += 1 << 64
-    if number < 128:
-        return bytes((number,))
     parts = bytearray()
     while number > 127:
         parts.append(number & 127 | 128)

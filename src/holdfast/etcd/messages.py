@@ -10,6 +10,7 @@ from .codec import data, fields, number
 # Methods.
 TXN = "/etcdserverpb.KV/Txn"
 RANGE = "/etcdserverpb.KV/Range"
+DELETE = "/etcdserverpb.KV/DeleteRange"
 LEASE_GRANT = "/etcdserverpb.Lease/LeaseGrant"
 LEASE_REVOKE = "/etcdserverpb.Lease/LeaseRevoke"
 LEASE_KEEP_ALIVE = "/etcdserverpb.Lease/LeaseKeepAlive"
@@ -43,9 +44,15 @@ def changed_at(key: bytes, revision: int) -> bytes:
     return data(1, _MOD + data(3, key) + number(6, revision))
 
 
-def put(key: bytes, value: bytes, lease: int = 0) -> bytes:
-    """On this lease; without one, on the lease that it is on already."""
-    on = number(3, lease) if lease else number(6, 1)
+STAY = number(6, 1)
+
+
+def on_lease(lease: int) -> bytes:
+    return number(3, lease)
+
+
+def put(key: bytes, value: bytes, on: bytes = STAY) -> bytes:
+    """On the lease that `on_lease` says; else on the one that it is on already."""
     return data(2, data(1, key) + data(2, value) + on)
 
 
@@ -86,6 +93,10 @@ def range_of(key: bytes, end: bytes = b"", limit: int = 0, *, stale: bool = Fals
     if not end:
         return data(1, key) + number(7, stale)
     return data(1, key) + data(2, end) + number(3, limit) + _IN_ORDER + number(7, stale)
+
+
+def delete_one(key: bytes) -> bytes:
+    return data(1, key)
 
 
 def lease_grant(lease: int, ttl: int) -> bytes:
@@ -213,6 +224,14 @@ def _result(message: bytes) -> Result:
             which = 2 if field == 1 else 3
             return [_key_value(cast(bytes, v)) for f, v in fields(inner) if f == which]
     return []
+
+
+def parse_deleted(message: bytes) -> int:
+    """How many keys there were."""
+    for field, value in fields(message):
+        if field == 2:
+            return cast(int, value)
+    return 0
 
 
 def parse_lease(message: bytes) -> tuple[int, int]:

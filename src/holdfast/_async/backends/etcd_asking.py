@@ -15,6 +15,9 @@ from .etcd_leases import QUEUE, Lease, seconds
 from .etcd_leaving import Leaving
 from .etcd_roll import Roll
 
+FIRST_LOOK = 0.03
+"""Seconds after which the first waiter looks whether the holder is still there."""
+
 
 class Asking:
     def __init__(self, roll: Roll, leaving: Leaving) -> None:
@@ -34,6 +37,8 @@ class Asking:
         while True:
             hold = await roll.lease_to_hold(attempt, by)
             wait = await self._lease_to_wait(attempt, by) if join else None
+            if wait is not None and attempt.line.watch is None:
+                roll.watch_own(attempt.line)
             self._leases.join(attempt, hold)
             try:
                 answer = await self._calls.txn(
@@ -81,10 +86,10 @@ class Asking:
         line, key = attempt.line, attempt.key
         wall = self._clock.wall()
         not_left = messages.absent(self._roll.naming.left(attempt.owner))
-        take = messages.put(key, attempt.entry(True, wall), hold.id)
-        look = messages.otherwise(line.look, messages.read(key))
+        take = messages.put(key, attempt.entry(True, wall), hold.on)
+        look = line.look_for(key)
         if wait is not None:
-            join = messages.put(key, attempt.entry(False, wall), wait.id)
+            join = messages.put(key, attempt.entry(False, wall), wait.on)
             look = messages.otherwise(
                 messages.nested(
                     not_left,
@@ -132,14 +137,19 @@ class Asking:
         if not queue:
             await self._leaving.leave(attempt, by)
             return Busy(longest(line))
-        self._roll.watch_own(attempt, attempt.created + 1)
+        watch = attempt.line.watch
+        if watch is not None and watch.began >= attempt.created:
+            # It started behind our joining: what was between is not told, so let it look.
+            self._roll.hint(attempt)
         if mine is not None and attempt.capacity > 1:
             # Those who share a lock let each other in. Where there is one holder it is enough to
             # look at the first heartbeat, since whoever goes hands the lock on.
             whom = blocker(places, mine)
             self._roll.watch_blocker(attempt, line, whom, attempt.created + 1)
         attempt.until = lease.sent + lease.ttl
-        return Queued(ask_again(line, lease), lease.sent)
+        # The first in line looks soon: who held the lock for a moment only has not looked for it.
+        soon = FIRST_LOOK if mine == 1 else lease.ttl
+        return Queued(min(soon, ask_again(line, lease)), lease.sent)
 
     async def take(self, attempt: Attempt, by: float) -> Outcome:
         """Its turn has come: make it the holder, if its key is still there as it was."""
@@ -149,7 +159,7 @@ class Asking:
             try:
                 answer = await self._calls.txn(
                     messages.changed_at(attempt.key, attempt.changed)
-                    + messages.then(messages.put(attempt.key, value, hold.id))
+                    + messages.then(messages.put(attempt.key, value, hold.on))
                     + messages.otherwise(messages.read(attempt.key)),
                     by,
                 )
@@ -192,7 +202,7 @@ class Asking:
             try:
                 answer = await self._calls.txn(
                     messages.created_at(attempt.key, attempt.created)
-                    + messages.then(messages.put(attempt.key, value, lease.id)),
+                    + messages.then(messages.put(attempt.key, value, lease.on)),
                     by,
                 )
             except Failure:

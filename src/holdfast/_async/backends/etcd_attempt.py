@@ -6,7 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from ...etcd.keys import GRANTED, WAITING, Entry, Naming, Standing
-from ...etcd.messages import absent, after, read
+from ...etcd.messages import absent, after, otherwise, read
 from ...model import Label
 
 if TYPE_CHECKING:
@@ -21,9 +21,23 @@ ALL_READ = 1000
 class Line:
     """The line of one lock, as one kind of it asks."""
 
-    __slots__ = ("alone", "capacity", "end", "kind", "look", "same_kind", "slots", "start")
+    __slots__ = (
+        "_looked_for",
+        "alone",
+        "burned",
+        "capacity",
+        "end",
+        "idle_since",
+        "kind",
+        "look",
+        "mine",
+        "same_kind",
+        "slots",
+        "start",
+        "watch",
+    )
 
-    def __init__(self, naming: Naming, name: str, kind: str, capacity: int) -> None:
+    def __init__(self, naming: Naming, name: str, kind: str, capacity: int, session: str) -> None:
         self.start = naming.line(name)
         self.end = after(self.start)
         self.kind = naming.of_kind(self.start, kind, capacity)
@@ -33,17 +47,31 @@ class Line:
         self.same_kind = absent(self.start, self.kind) + absent(after(self.kind), self.end)
         """If: nobody is there who asks for another kind or capacity."""
         self.look = read(self.start, self.end, self.enough)
+        self.mine = self.kind + f"{session}.".encode()
+        """What the keys of this manager in this line start with; a number follows."""
+        self._looked_for = b"", b""
         self.slots: set[int] = set()
         """Which of our keys are in use."""
+        self.burned: set[int] = set()
+        """And which must not be used any more."""
+        self.watch: Watch | None = None
+        """Of those keys, once any of them is worth watching."""
+        self.idle_since = 0.0
 
     @property
     def enough(self) -> int:
         """Entries to read to know who may be admitted; 0 for all."""
         return self.capacity + 1 if self.capacity < ALL_READ else 0
 
+    def look_for(self, key: bytes) -> bytes:
+        """Otherwise: look at the line, and at this key of ours. It is mostly the same one."""
+        if self._looked_for[0] != key:
+            self._looked_for = key, otherwise(self.look, read(key))
+        return self._looked_for[1]
+
     def take_slot(self) -> int:
         slot = 0
-        while slot in self.slots:
+        while slot in self.slots or slot in self.burned:
             slot += 1
         self.slots.add(slot)
         return slot
@@ -51,8 +79,10 @@ class Line:
 
 class Attempt:
     __slots__ = (
+        "answered",
         "asked_ttl",
         "blocker",
+        "burned",
         "capacity",
         "changed",
         "created",
@@ -72,7 +102,6 @@ class Attempt:
         "ticket",
         "token",
         "until",
-        "watch",
         "weight",
     )
 
@@ -95,15 +124,17 @@ class Attempt:
         self.token = 0
         """0 while it waits."""
         self.since = 0.0
+        self.answered = 0.0
+        """When we learned that it is held."""
         self.lease: Lease | None = None
         self.until = inf
         """When what was last answered about it is over, on our own clock."""
         self.doubtful = False
         """A request that creates its key ended without an answer: it may still arrive."""
+        self.burned = False
+        """An unconditional deletion of its key may still arrive: nobody else may have that key."""
         self.owed = False
         """It was given up, and the store has not been told."""
-        self.watch: Watch | None = None
-        """Of its own key."""
         self.blocker: Watch | None = None
         """Of what it waits for."""
         self.looked = 0.0
@@ -121,11 +152,14 @@ class Attempt:
     @property
     def watched(self) -> bool:
         """What it waits for cannot change without its being told."""
-        own, blocker = self.watch, self.blocker
+        own, blocker = self.line.watch, self.blocker
         return own is not None and own.standing and blocker is not None and blocker.standing
 
     def doubt(self) -> None:
         self.doubtful = True
+
+    def burn(self) -> None:
+        self.burned = True
 
     def entry(self, granted: bool, wall: float, token: int = 0) -> bytes:
         if granted == (self.token == 0):
@@ -149,7 +183,7 @@ class Attempt:
         return (self.weight, self.capacity, self.kind) == asked
 
     @classmethod
-    def of(cls, ticket: Ticket, line: Line, session: str) -> Attempt:
+    def of(cls, ticket: Ticket, line: Line) -> Attempt:
         """A new one, with a key that is not in use."""
         attempt = cls(ticket.name, ticket.owner, line, ticket.kind, ticket.capacity)
         attempt.weight = ticket.weight
@@ -157,14 +191,14 @@ class Attempt:
         attempt.asked_ttl = ticket.ttl
         attempt.renew = ticket.renew
         attempt.ticket = ticket
-        attempt.take_key(session)
+        attempt.take_key()
         return attempt
 
-    def take_key(self, session: str) -> None:
+    def take_key(self) -> None:
         slot = self.line.take_slot()
         self.line.slots.discard(self.slot)
         self.slot = slot
-        self.key = self.line.kind + f"{session}.{slot}".encode()
+        self.key = self.line.mine + b"%d" % slot
 
     @classmethod
     def found(cls, standing: Standing, line: Line, token_base: int) -> Attempt:

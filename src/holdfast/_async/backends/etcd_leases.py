@@ -42,10 +42,11 @@ IDLE_OWN = 8
 class Lease:
     """One lease at etcd."""
 
-    __slots__ = ("asked", "attempts", "dead", "id", "keeping", "kind", "sent", "ttl")
+    __slots__ = ("asked", "attempts", "dead", "id", "keeping", "kind", "on", "sent", "ttl")
 
     def __init__(self, lease_id: int, kind: str, asked: int, ttl: int, sent: float) -> None:
         self.id = lease_id
+        self.on = messages.on_lease(lease_id)
         self.kind = kind
         self.asked = asked
         self.ttl = float(ttl)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 LINES = 4096
 """Lines whose parts are remembered while nothing of ours is in them."""
+CREDIT = 4
+LINGER = 10.0
+"""Seconds for which a line is watched after the last of ours left it: the next may come soon."""
 SWEEP = 256
 """So many more attempts than after the last sweep, and those that ended unnoticed are looked for."""
 
@@ -50,10 +53,14 @@ class Roll:
         self._session = os.urandom(8).hex()
         self._mutex = RLock()
         self._attempts: dict[tuple[str, str], Attempt] = {}
+        self._by_key: dict[bytes, Attempt] = {}
         self._sweep_at = SWEEP
         self._lines: dict[tuple[str, str, int], Line] = {}
-        self._wanted: dict[str, None] = {}
-        """Locks that others were seen to wait for: who gives one back looks at its line first."""
+        self._idle: dict[Line, None] = {}
+        """Those that are watched for nobody now."""
+        self._wanted: dict[str, int] = {}
+        """Locks that others were seen to wait for: who gives one back looks at its line first. And
+        how often it may find nobody there before that is not done any more."""
 
     def known(self, name: str, owner: str) -> Attempt | None:
         return self._attempts.get((name, owner))
@@ -64,14 +71,17 @@ class Roll:
             if len(self._attempts) >= self._sweep_at:
                 self._sweep()
             line = self._line(ticket.name, ticket.kind, ticket.capacity)
-            attempt = Attempt.of(ticket, line, self._session)
+            attempt = Attempt.of(ticket, line)
             self._attempts[ticket.name, ticket.owner] = attempt
+            self._by_key[attempt.key] = attempt
             return attempt
 
     def another_key(self, attempt: Attempt) -> None:
         """The one it has is still there from an attempt whose lease is just ending."""
         with self._mutex:
-            attempt.take_key(self._session)
+            del self._by_key[attempt.key]
+            attempt.take_key()
+            self._by_key[attempt.key] = attempt
 
     async def find(self, name: str, owner: str, by: float) -> Attempt | None:
         """An attempt that another manager made, and that we are asked about all the same."""
@@ -90,15 +100,26 @@ class Roll:
 
     def forget(self, attempt: Attempt) -> None:
         """Nothing of it is on the store any more."""
-        for watch in (attempt.watch, attempt.blocker):
-            if watch is not None:
-                self.watches.drop(watch)
-        attempt.watch = attempt.blocker = None
+        blocker, attempt.blocker = attempt.blocker, None
+        if blocker is not None:
+            self.watches.drop(blocker)
         self.leases.leave(attempt)
         with self._mutex:
             if self._attempts.get((attempt.name, attempt.owner)) is attempt:
                 del self._attempts[attempt.name, attempt.owner]
-            attempt.line.slots.discard(attempt.slot)
+            if self._by_key.get(attempt.key) is attempt:
+                del self._by_key[attempt.key]
+            line = attempt.line
+            line.slots.discard(attempt.slot)
+            if attempt.burned:
+                line.burned.add(attempt.slot)
+            if line.watch is not None and not line.slots:
+                # The next may come soon, if it is a lock that many want.
+                linger = attempt.name in self._wanted
+                line.idle_since = self.clock.now() if linger else 0.0
+                self._idle[line] = None
+                if not linger:
+                    self.rest()
 
     def _sweep(self) -> None:
         """Leases that ran out without anybody's doing are not released, and so not forgotten."""
@@ -115,22 +136,32 @@ class Roll:
         line = self._lines.get((name, kind, capacity))
         if line is None:
             if len(self._lines) >= LINES:
-                self._lines = {key: one for key, one in self._lines.items() if one.slots}
-            line = self._lines[name, kind, capacity] = Line(self.naming, name, kind, capacity)
+                self._lines = {
+                    key: one
+                    for key, one in self._lines.items()
+                    if one.slots or one.burned or one.watch is not None
+                }
+            line = Line(self.naming, name, kind, capacity, self._session)
+            self._lines[name, kind, capacity] = line
         return line
 
     def line_of(self, keys: Iterable[KeyValue]) -> list[Standing]:
         return [one for one in map(self.naming.standing, keys) if one is not None]
 
     def want(self, name: str) -> None:
-        if name not in self._wanted:
-            with self._mutex:
-                self._wanted[name] = None
-                if len(self._wanted) > LINES:
-                    del self._wanted[next(iter(self._wanted))]
+        with self._mutex:
+            self._wanted[name] = CREDIT
+            if len(self._wanted) > LINES:
+                del self._wanted[next(iter(self._wanted))]
 
     def unwant(self, name: str) -> None:
-        self._wanted.pop(name, None)
+        """Nobody was there this time."""
+        with self._mutex:
+            left = self._wanted.get(name, 1) - 1
+            if left:
+                self._wanted[name] = left
+            else:
+                self._wanted.pop(name, None)
 
     def is_wanted(self, name: str) -> bool:
         return name in self._wanted
@@ -150,6 +181,7 @@ class Roll:
         """A write of ours made it the holder."""
         attempt.changed = revision
         attempt.token = self.base + revision
+        attempt.answered = self.clock.now()
         self.leases.join(attempt, lease)
         attempt.until = lease.sent + lease.ttl
         return Granted(attempt.token, lease.ttl, since=lease.sent)
@@ -180,35 +212,70 @@ class Roll:
 
     # Watching. What is heard comes from any thread.
 
-    def watch_own(self, attempt: Attempt, revision: int, *, holds: bool = False) -> None:
-        """From that revision on: a waiter is handed the lock, or an entry is taken away."""
-        if attempt.watch is None and not attempt.owed:
-            attempt.watch = self.watches.add(
-                attempt.key,
-                b"",
-                revision,
-                lambda events: self._own_key(attempt, events),
-                deletions_only=holds,
-            )
+    def watch_own(self, line: Line, revision: int = 0) -> None:
+        """Watch our keys in this line: one is handed the lock, or taken away.
 
-    def _own_key(self, attempt: Attempt, events: Sequence[Event]) -> None:
-        ticket = attempt.ticket
-        if attempt.owed or ticket is None:
-            return
-        if events and not events[-1].deleted:
-            standing = self.naming.standing(events[-1].key)
-            if standing is None or not attempt.is_at(standing):
-                return
-            handed = not attempt.token and standing.place.granted
+        From that revision on; without one from now on, which is what etcd is quick at (it brings
+        old revisions every 100 ms only), and whoever may have missed something then looks.
+        """
+        with self._mutex:
+            self._idle.pop(line, None)
+            if line.watch is None:
+                line.watch = self.watches.add(
+                    line.mine,
+                    messages.after(line.mine),
+                    revision,
+                    self._own_keys,
+                    lambda started: self._started(line, started),
+                )
+
+    def rest(self) -> None:
+        """Watch no more where nothing of ours has been in line for a while."""
+        now = self.clock.now()
+        with self._mutex:
+            for line in list(self._idle):
+                if now < line.idle_since + LINGER:
+                    continue
+                del self._idle[line]
+                if line.watch is not None and not line.slots:
+                    self.watches.drop(line.watch)
+                    line.watch = None
+
+    def _started(self, line: Line, revision: int) -> None:
+        """Whatever happened to our keys up to that revision has not been told."""
+        with self._mutex:
+            keys = [line.mine + b"%d" % slot for slot in line.slots]
+            missed = [self._by_key.get(key) for key in keys]
+        for attempt in missed:
+            if attempt is not None and 0 < attempt.created <= revision and not attempt.token:
+                self.hint(attempt)
+
+    def _own_keys(self, events: Sequence[Event]) -> None:
+        for event in events:
+            attempt = self._by_key.get(event.key.key)
+            if attempt is None or attempt.owed or attempt.ticket is None:
+                continue
+            if event.deleted:
+                if not 0 < attempt.created < event.key.changed:
+                    continue  # of an earlier attempt with this key
+                if not attempt.token:
+                    self.hint(attempt)
+                elif self.look is not None:
+                    self.look([attempt.owner])
+                continue
+            standing = self.naming.standing(event.key)
+            if standing is None or not attempt.is_at(standing) or not standing.place.granted:
+                continue
+            handed = not attempt.token and standing.kv.created != standing.kv.changed
             self.recognise(attempt, standing)
             if handed:
-                ticket.tell(Granted(attempt.token, ticket.ttl, handed=True))
-        elif not attempt.token:
-            # Gone, or some of its story was missed: let it ask.
-            attempt.looked = 0.0
-            ticket.tell()
-        elif events and self.look is not None:
-            self.look([attempt.owner])
+                attempt.ticket.tell(Granted(attempt.token, attempt.ticket.ttl, handed=True))
+
+    def hint(self, attempt: Attempt) -> None:
+        """Let a waiter ask how things stand."""
+        attempt.looked = 0.0
+        if attempt.ticket is not None and not attempt.token and not attempt.owed:
+            attempt.ticket.tell()
 
     def watch_blocker(
         self, attempt: Attempt, line: list[Standing], whom: int | None, revision: int
@@ -228,11 +295,7 @@ class Roll:
             key,
             end,
             revision,
-            lambda events: self._blocker(attempt),
+            lambda events: self.hint(attempt),
+            lambda started: self.hint(attempt),
             deletions_only=attempt.capacity == 1 or whom == ALL,
         )
-
-    def _blocker(self, attempt: Attempt) -> None:
-        attempt.looked = 0.0
-        if attempt.ticket is not None and not attempt.token and not attempt.owed:
-            attempt.ticket.tell()

@@ -168,6 +168,7 @@ class EtcdBackend:
             if lease is not None:
                 self._leases.keep(lease, by, FRESH)
         self._watches.follow()
+        self._roll.rest()
         for start in range(0, len(held), AT_ONCE):
             self._renew_held(held[start : start + AT_ONCE], outcomes, by)
         looks: dict[str, tuple[int, Standings]] = {}
@@ -245,7 +246,7 @@ class EtcdBackend:
         if isinstance(outcome, Renewed):
             return Granted(outcome.token, outcome.ttl, since=outcome.since)
         if isinstance(outcome, Waiting):
-            self._roll.watch_own(attempt, attempt.changed + 1)
+            self._roll.watch_own(attempt.line)
             return Queued(outcome.remaining, outcome.since)
         raise BackendUnavailable(
             f"the request for {attempt.name!r} was carried out, and has ended since",
@@ -262,7 +263,7 @@ class EtcdBackend:
             lease = attempt.lease
             alive = lease is not None and not lease.dead
             if alive and any(kv.created == attempt.created for kv in keys):
-                self._roll.watch_own(attempt, answer.revision + 1, holds=True)
+                self._roll.watch_own(attempt.line, answer.revision + 1)
                 outcomes[number] = self._asking.held(attempt, claim.ttl, by)
             else:
                 outcomes[number] = GONE

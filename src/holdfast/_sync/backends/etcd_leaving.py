@@ -4,7 +4,9 @@
 
 Where nobody was seen to wait, the key is deleted and the line looked at in the same step; if somebody
 does wait, the lock is granted to the first in a second one. Where others were seen to wait, the line is
-looked at first, and both are one step. That look may be stale: the grant has its own conditions.
+looked at first, and both are one step. That look may be stale: the grant has its own conditions. A lock
+that was held so shortly that hardly anybody can have come meanwhile is just deleted, which is the
+cheapest: who did come looks for itself, soon.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from .etcd_roll import Roll
 
 GRAVE_TTL = 3600.0
 """Seconds for which a request that was given up is refused if it arrives after all."""
+SHORTLY = 0.001
+"""Seconds: less than joining a line takes."""
 HANDED_ON = 8
 """Of those who may share a lock, the one who goes lets in so many; the rest see that and follow."""
 
@@ -41,6 +45,8 @@ class Leaving:
             freed, line = self._bury(attempt, by)
         elif self._roll.is_wanted(attempt.name):
             freed, line = self._hand_over(attempt, by)
+        elif attempt.token and self._clock.now() < attempt.answered + SHORTLY:
+            freed, line = self._drop(attempt, by), []
         else:
             freed, line = self._go(attempt, by)
         self._roll.forget(attempt)
@@ -76,12 +82,21 @@ class Leaving:
         )
         return self._gone(attempt, answer, held)
 
+    def _drop(self, attempt: Attempt, by: float) -> bool:
+        """Nobody but us writes to this key; and if a try of this ends without an answer, nor do we."""
+        request = messages.delete_one(attempt.key)
+        answer = self._calls.call(messages.DELETE, request, by, attempt.burn)
+        there = messages.parse_deleted(answer) > 0
+        return there or (attempt.burned and self._clock.now() < attempt.until)
+
     def _bury(self, attempt: Attempt, by: float) -> tuple[bool, list[Standing]]:
         """A request of it may still be under way: if that arrives after this, it is refused."""
         grave = self._roll.leases.shared(GRAVES, GRAVE_TTL, by)
-        tomb = messages.put(self._roll.naming.left(attempt.owner), b"", grave.id)
+        tomb = messages.put(self._roll.naming.left(attempt.owner), b"", grave.on)
         answer = self._calls.txn(
-            messages.then(tomb, messages.delete(attempt.key, tell=True), attempt.line.look), by
+            messages.then(tomb, messages.delete(attempt.key, tell=True), attempt.line.look),
+            by,
+            attempt.burn,
         )
         attempt.doubtful = False
         return self._gone(attempt, answer._replace(results=answer.results[1:]), False)

@@ -3,8 +3,9 @@
 """All watches of one manager on one stream, mended when it breaks.
 
 A watch goes on from the revision behind the last one that it has told of, on whichever member answers,
-so nothing is missed. Where that is not possible, because etcd has compacted those revisions, and
-whenever the stream broke, whoever watches is told that there was a gap: it has to look for itself.
+so nothing is missed. Where that is not possible, because etcd has compacted those revisions or
+nothing was heard yet, it starts from what is now, and whoever watches is told from which revision on:
+it has to look for itself at what was before.
 """
 
 from __future__ import annotations
@@ -23,14 +24,31 @@ from ...etcd.threads import Stream, Wire
 PAUSE, LONGEST_PAUSE = 0.02, 0.5
 
 Heard = Callable[[list[Event]], None]
-"""Told of changes; with an empty list, that some may have been missed."""
+Started = Callable[[int], None]
+"""Told up to which revision nothing was heard."""
 
 
 class Watch:
-    __slots__ = ("deletions_only", "end", "heard", "id", "key", "next", "standing")
+    __slots__ = (
+        "began",
+        "deletions_only",
+        "end",
+        "heard",
+        "id",
+        "key",
+        "next",
+        "standing",
+        "started",
+    )
 
     def __init__(
-        self, key: bytes, end: bytes, start: int, deletions_only: bool, heard: Heard
+        self,
+        key: bytes,
+        end: bytes,
+        start: int,
+        deletions_only: bool,
+        heard: Heard,
+        started: Started,
     ) -> None:
         self.id = 0
         self.key = key
@@ -38,8 +56,11 @@ class Watch:
         self.next = start
         self.deletions_only = deletions_only
         self.heard = heard
+        self.started = started
         self.standing = False
         """etcd has confirmed it."""
+        self.began = 0
+        """Up to this revision nothing was heard, where it started from what was then."""
 
 
 class Watches:
@@ -56,10 +77,17 @@ class Watches:
         self._mutex = RLock()
 
     def add(
-        self, key: bytes, end: bytes, start: int, heard: Heard, *, deletions_only: bool = False
+        self,
+        key: bytes,
+        end: bytes,
+        start: int,
+        heard: Heard,
+        started: Started,
+        *,
+        deletions_only: bool = False,
     ) -> Watch:
-        """Tell `heard` of every change of the key, or of all up to `end`, from `start` on."""
-        watch = Watch(key, end, start, deletions_only, heard)
+        """Tell `heard` of every change of the key, or of all up to `end`, from `start` on (0: now)."""
+        watch = Watch(key, end, start, deletions_only, heard, started)
         with self._mutex:
             if not self._closed:
                 self._number(watch)
@@ -135,9 +163,13 @@ class Watches:
             watch = self._watches.get(answer.watch_id)
             if watch is None:
                 return  # dropped meanwhile
+            began = 0
             if answer.created and not answer.cancelled:
                 watch.standing = True
                 self._pause = PAUSE
+                if watch.next == 0:
+                    began = watch.began = answer.revision
+                    watch.next = began + 1
             if answer.events:
                 watch.next = answer.events[-1].key.changed + 1
             if answer.cancelled:
@@ -145,8 +177,7 @@ class Watches:
                 del self._watches[answer.watch_id]
                 stream = self._stream
                 if answer.compacted:
-                    # What is left of the history starts there; what went before is looked for.
-                    watch.next = answer.compacted
+                    watch.next = 0
                     self._number(watch)
                     if stream is not None:
                         stream.send(_request(watch))
@@ -155,8 +186,10 @@ class Watches:
                     self._watches[answer.watch_id] = watch
                     self._stream = None
                     self._mend(stream)
-        if answer.events or answer.cancelled:
+        if answer.events:
             watch.heard(answer.events)
+        if began:
+            watch.started(began)
 
     def _mend(self, broken: Stream | None) -> None:
         for watch in self._watches.values():
@@ -182,10 +215,7 @@ class Watches:
                 except (Failure, LockError):
                     continue
                 self._mending = None
-                watches = list(self._watches.values())
-            break
-        for watch in watches:
-            watch.heard([])
+            return
 
 
 def _request(watch: Watch) -> bytes:
