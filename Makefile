@@ -3,7 +3,9 @@
 TEST_PROGRAMS = \
 	etcd:etcd-server \
 	etcdctl:etcd-client \
+	mariadbd:mariadb-server \
 	openssl:openssl \
+	pg_ctlcluster:postgresql \
 	redis-server:redis-server \
 	strace:strace \
 	unshare:util-linux

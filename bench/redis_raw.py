@@ -93,11 +93,11 @@ def own_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]:
         call(script.load)
     keys = b"".join(map(bulk, Naming("raw", None).of(name)))
     asked = request(30.0, 2.0, 5.0, False, 1, 1, "lock", Label("host", 1, ""))
-    acquire = scripts()["acquire"].command(3, 9) + keys + bulk(b"1\x1f1\x1flock")
-    acquire += bulk(b"30000") + bulk(asked) + bulk(b"5000")
-    release = scripts()["release"].command(3, 5) + keys + bulk(b"0")
-    owner = bulk(b"0123456789abcdef01234567")
-    return acquire + bulk(b"") + owner, release + owner
+    acquire = scripts()["acquire"].command(3, 8) + keys + bulk(asked)
+    acquire += bulk(b"30000") + bulk(b"5000") + bulk(b"")
+    release = scripts()["release"].command(3, 4) + keys
+    owner = b"0123456789abcdef01234567"
+    return acquire + bulk(owner), release + bulk(b"\x1f" + owner + b"\x1f")
 
 
 ENTER = b"""if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return 1 end

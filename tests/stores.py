@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from servers.etcd import EtcdCluster
+from servers.mariadb import MariaServer
+from servers.postgres import PostgresServer
 from servers.redis import RedisServer
 
 _numbers = itertools.count(1)
@@ -30,6 +32,20 @@ def sqlite(folder: Path) -> Iterator[str]:
 def redis_server() -> RedisServer:
     """One for the whole run. If it cannot be started, the tests that need it fail and say so."""
     server = RedisServer()
+    atexit.register(server.stop)
+    return server
+
+
+@cache
+def postgres_server() -> PostgresServer:
+    server = PostgresServer()
+    atexit.register(server.stop)
+    return server
+
+
+@cache
+def mariadb_server() -> MariaServer:
+    server = MariaServer()
     atexit.register(server.stop)
     return server
 

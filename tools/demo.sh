@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What Holdfast does, in ten seconds, on an embedded store in a temporary folder.
+# What Holdfast does, in twenty seconds, on an embedded store in a temporary folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -46,3 +46,6 @@ touch "$folder/done"
 wait "$third"
 wait "$holder"
 holder=
+
+say "5. And what the token is for: a holder that was frozen wakes up, and writes."
+"$holdfast" demo

@@ -85,23 +85,51 @@ class Entry:
         self.label = label
 
 
-class Ask(NamedTuple):
+class Ask:
     """What somebody asks for, and who is asking."""
 
-    name: str
-    owner: str
-    ttl: float
-    weight: int
-    capacity: int
-    kind: str
-    queue: bool
-    barge: bool
-    claim: float
-    """For how long the lock is handed to this one. It counts on exactly that, so it is said with
-    the request, and not left to whoever hands it over."""
-    patience: float
-    """How long without a heartbeat it keeps its place."""
-    label: Label
+    __slots__ = (
+        "barge",
+        "capacity",
+        "claim",
+        "kind",
+        "label",
+        "name",
+        "owner",
+        "patience",
+        "queue",
+        "ttl",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        owner: str,
+        ttl: float,
+        weight: int,
+        capacity: int,
+        kind: str,
+        queue: bool,
+        barge: bool,
+        claim: float,
+        patience: float,
+        label: Label,
+    ) -> None:
+        self.name = name
+        self.owner = owner
+        self.ttl = ttl
+        self.weight = weight
+        self.capacity = capacity
+        self.kind = kind
+        self.queue = queue
+        self.barge = barge
+        self.claim = claim
+        """For how long the lock is handed to this one. It counts on exactly that, so it is said with
+        the request, and not left to whoever hands it over."""
+        self.patience = patience
+        """How long without a heartbeat it keeps its place."""
+        self.label = label
 
 
 class Claim(NamedTuple):

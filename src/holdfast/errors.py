@@ -84,7 +84,12 @@ class GuaranteeError(LockError):
 
 
 class StaleToken(LockError):
-    """Raised when a fence refuses a write whose token is older than one it has already seen."""
+    """Raised when a fence refuses a token; nothing was written.
+
+    `reason` is `stale` (older than one it has seen), `used` (seen before, by a single-use fence),
+    `other-lock` (the resource belongs to another lock, whose tokens do not compare with this one's)
+    or `store-lost-memory` (so far below that it is not a late writer: the lock store counts anew).
+    """
 
     def __init__(
         self,
@@ -94,16 +99,23 @@ class StaleToken(LockError):
         *,
         name: str | None = None,
         owner: str | None = None,
+        reason: str = "stale",
+        detail: str = "",
     ) -> None:
+        detail = detail or (
+            f"it is older than {highest}, which this resource has already seen; the lock has moved "
+            "on, so stop and acquire again"
+        )
         super().__init__(
-            f"write to {resource!r} refused: its fencing token {token} is older than {highest}, "
-            "which this resource has already seen; the lock has moved on, so stop and acquire again",
+            f"write to {resource!r} with fencing token {token} refused: {detail}",
             name=name,
             owner=owner,
             token=token,
         )
         self.resource = resource
         self.highest = highest
+        self.reason = reason
+        self.detail = detail
 
 
 class ConfigError(LockError, ValueError):

@@ -34,28 +34,21 @@ class Event(NamedTuple):
 Listener = Callable[[Event], object]
 
 
-class Listeners:
+class Listeners(list[Listener]):
     """The listeners of one manager. Empty is the common case and costs one truth test."""
 
-    __slots__ = ("_listeners",)
-
-    def __init__(self) -> None:
-        self._listeners: tuple[Listener, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self._listeners)
+    __slots__ = ()
 
     def add(self, listener: Listener) -> Callable[[], None]:
-        # A new tuple each time: whoever is telling an event goes on with the old one.
-        self._listeners = (*self._listeners, listener)
+        self.append(listener)
 
         def remove() -> None:
-            self._listeners = tuple(one for one in self._listeners if one is not listener)
+            self[:] = [one for one in self if one is not listener]
 
         return remove
 
     def tell(self, event: Event) -> None:
-        for listener in self._listeners:
+        for listener in tuple(self):
             try:
                 listener(event)
             except BaseException as error:  # also one that exits: it must not take the keeper along

@@ -48,4 +48,5 @@ def after(state: str, event: str) -> str:
 
 def drift_margin(ttl: float) -> float:
     """How much earlier than the store we end a lease: 1 % for clocks that run apart, and 2 ms."""
-    return min(ttl * 0.01 + 0.002, ttl * 0.5)
+    margin = ttl * 0.01 + 0.002
+    return margin if margin < ttl * 0.5 else ttl * 0.5

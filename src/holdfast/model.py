@@ -103,6 +103,13 @@ UNKNOWN = Unknown()
 Outcome = Renewed | Waiting | Gone | Unknown
 
 
+def lock_identity(store: str, namespace: str, name: str) -> str:
+    """What tells one lock from all others, for a fence. Up to the first slash: where it is counted."""
+    from urllib.parse import quote
+
+    return f"{store}:{quote(namespace, safe='')}/{name}"
+
+
 def new_owner() -> str:
     """An owner id: unique for ever, made by the client before it asks, used for one attempt only."""
     return os.urandom(12).hex()

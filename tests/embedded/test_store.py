@@ -176,7 +176,7 @@ def test_an_interrupted_step_leaves_nothing_and_lets_the_next_in(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "release_alone", lambda *args: False)
+        patch.setattr(store, "release_alone", lambda *args: None)
         patch.setattr(Ledger, "release", interrupt)
         with pytest.raises(KeyboardInterrupt):
             one.release("x", "o", by())

@@ -57,6 +57,33 @@ def test_a_killed_waiter_is_passed_over_at_once(stage: Stage, world: str) -> Non
     assert answer.get()["at"] - released < AT_ONCE
 
 
+def test_a_killed_waiter_is_passed_over_also_where_the_lock_goes_from_hand_to_hand(
+    stage: Stage, world: str
+) -> None:
+    """The quick way to hand a lock over looks at nobody's process before it does."""
+    holder, doomed, waiter = (stage.actor(world, heartbeat=9.0, claim_window=9.0) for _ in range(3))
+    holder.acquire("x")
+    answer = waiter.queue("x")
+    holder.waits("x", waiter)
+    assert holder.ask("release", key="x") is True  # from now on it knows that others want it
+    answer.get()
+    answer = holder.queue("x")
+    waiter.waits("x", holder)
+    assert waiter.ask("release", key="x") is True
+    before = answer.get()["token"]
+    doomed.queue("x")
+    holder.waits("x", doomed)
+    answer = waiter.queue("x")
+    holder.waits("x", doomed, waiter)
+    doomed.kill()
+    doomed.process.wait()
+    released = now()
+    assert holder.ask("release", key="x") is True
+    after = answer.get()
+    assert after["at"] - released < AT_ONCE
+    assert after["token"] > before
+
+
 def test_all_killed_waiters_are_passed_over_when_the_holder_dies(stage: Stage, world: str) -> None:
     quick: dict[str, Any] = {"heartbeat": 0.3}
     holder, waiter = stage.actor(world, **quick), stage.actor(world, **quick)

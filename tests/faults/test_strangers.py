@@ -14,6 +14,7 @@ import pytest
 
 import holdfast
 import holdfast.aio
+from holdfast.embedded.file import FORMAT
 
 
 def text(path: str) -> None:
@@ -36,7 +37,7 @@ def foreign(path: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE invoice (id)")
         connection.execute("INSERT INTO invoice VALUES (42)")
-        connection.execute("PRAGMA user_version = 1")  # as ours has by chance
+        connection.execute(f"PRAGMA user_version = {FORMAT}")  # as ours has by chance
         connection.commit()
 
 
@@ -66,11 +67,11 @@ def store(path: str, version: int) -> None:
 
 
 def newer(path: str) -> None:
-    store(path, 2)
+    store(path, FORMAT + 1)
 
 
 def older(path: str) -> None:
-    store(path, 0)
+    store(path, FORMAT - 1)
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ FALL_BACK = (
     "locks = holdfast.connect()\n"
     "holdfast.connect()\n"
     "with locks.lock('x') as lease: print('token', lease.token > 0)\n"
-    "class Fence: __holdfast_fence__ = True\n"
-    "try: locks.lock('x', purpose='correctness', protects=Fence())\n"
+    "from holdfast.fences import MemoryFence\n"
+    "try: locks.lock('x', purpose='correctness', protects=MemoryFence())\n"
     "except holdfast.GuaranteeError as error: print(error)\n"
 )
 

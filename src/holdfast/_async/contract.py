@@ -80,7 +80,6 @@ class Ticket:
         owner: str,
         ttl: float,
         label: Label,
-        *,
         weight: int = 1,
         capacity: int = 1,
         kind: str = "lock",

@@ -51,15 +51,19 @@ class Keeper:
 
     def keep(self, lease: Hold, due: float) -> None:
         """Renew this lease from now on, at `due` for the first time."""
+        # No mutex: this first writes and then looks at `_next`; the routine does it the other way
+        # round. So one of the two sees what the other did.
+        lease._kept = True
+        self._newcomers[lease] = due
+        if self._routine is None:
+            self._start()
+        elif due < self._next:
+            self._signal.set()
+
+    def _start(self) -> None:
         with self._mutex:
-            if self._closed:
-                return
-            lease._kept = True
-            self._newcomers[lease] = due
-            if self._routine is None:
+            if self._routine is None and not self._closed:
                 self._routine = Routine(self._run, "holdfast-keeper")
-            elif due < self._next:
-                self._signal.set()
 
     def keep_soon(self, lease: Hold, due: float) -> None:
         """As `keep`, for one of many that follow each other and hardly any of which comes due."""
@@ -68,16 +72,17 @@ class Keeper:
 
     def forget(self, lease: Hold) -> None:
         """Never renew it again, not even by a renewal that is under way."""
-        with self._mutex:
-            lease._kept = False
-            self._newcomers.pop(lease, None)
-            self._wheel.remove(lease)
+        lease._kept = False
+        if self._newcomers.pop(lease, None) is None or lease in self._wheel:
+            with self._mutex:  # also until the routine has sorted it in
+                self._wheel.remove(lease)
 
     async def close(self) -> None:
         with self._mutex:
             self._closed = True
-            freeing = [one for one in (*self._newcomers, *self._wheel.things()) if one._freeing]
-            self._newcomers = {}
+            kept = [*list(self._newcomers), *self._wheel.things()]
+            freeing = [one for one in kept if one._freeing]
+            self._newcomers.clear()
             self._wheel = Wheel()
             routine = self._routine
         self._signal.set()
@@ -93,9 +98,7 @@ class Keeper:
                 if self._closed:
                     return
                 now = self._clock.now()
-                for lease, moment in self._newcomers.items():
-                    self._wheel.add(lease, moment, now)
-                self._newcomers.clear()
+                self._sort_in(now)
                 due = self._wheel.pop_due(now)
                 if not due:
                     self._next = self._wheel.next_due()
@@ -107,6 +110,8 @@ class Keeper:
                         self._next = min(self._next, now + TICK)
                     else:
                         fresh = False
+                    if self._newcomers:
+                        continue  # one who may have looked at `_next` before this
                 until = None if self._next == inf else self._next
             if due:
                 for start in range(0, len(due), BATCH):
@@ -114,6 +119,16 @@ class Keeper:
                 fresh = True
             elif await self._signal.wait(until):
                 fresh = True
+
+    def _sort_in(self, now: float) -> None:
+        """Under the mutex; but newcomers may come, and be forgotten, at any moment."""
+        newcomers = self._newcomers
+        while newcomers:
+            try:
+                lease, moment = newcomers.popitem()
+            except KeyError:
+                return  # the last one was forgotten
+            self._wheel.add(lease, moment, now)
 
     async def _renew(self, leases: list[Hold]) -> None:
         sent = self._clock.now()

@@ -16,17 +16,18 @@ A waiter sits in the store's queue. It is granted in one of three ways, and each
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .._runtime.aio import Signal
+from .. import checks
+from .._runtime.aio import Signal, here
 from ..entries import Claim
 from ..errors import BackendUnavailable
 from ..lifecycle import drift_margin
-from ..model import Busy, Gone, Granted, Renewed, Waiting
-from .lease import Lease
+from ..model import Busy, Gone, Granted, Renewed, Waiting, new_owner
 
 if TYPE_CHECKING:
+    from .lease import Lease
+    from .lock import Lock
     from .session import Session
 
 CONFIRM_AFTER = 0.02
@@ -39,85 +40,114 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 _HELD, _BUSY, _LATE, _AGAIN = "held", "busy", "late", "again"
 
 
-async def obtain(
-    session: Session, make: Callable[[], Lease], timeout: float | None
-) -> Lease | None:
-    """A lease from `make`, held; or None once `timeout` is over."""
-    session.begin_attempt()
-    try:
-        return await _obtain(session, make, timeout)
-    finally:
-        session.end_attempt()
+async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None:
+    """A lease on the lock, held; or None once `timeout` is over.
 
-
-async def _obtain(
-    session: Session, make: Callable[[], Lease], timeout: float | None
-) -> Lease | None:
-    clock = session.clock
-    started = clock.now()
+    `owner`, if it is given, serves for one attempt only.
+    """
+    if owner is not None:
+        checks.owner(owner)
+    session = lock._locks._live
+    if session is None or session.closed or session.home is not here():
+        session = await lock._locks._session()
+    if owner is not None:
+        session.burn(owner)
+    now = session.clock.now
+    started = sent = now()
     give_up = None if timeout is None else started + timeout
     pause = SHORTEST_PAUSE
     queued = False
     while True:
-        lease = make()
+        lease = lock._attempt(session, owner or new_owner(), timeout != 0)
+        ticket = lease._ticket
         try:
-            result = await _attempt(session, lease, give_up)
-            queued = queued or result is _LATE or lease._beat_sent > 0
+            answer = await session.backend.acquire(ticket, sent + session.patience)
+            if isinstance(answer, Granted):
+                sent = answer.since or sent
+                result = _granted(session, lease, answer.token, answer.ttl, sent, give_up)
+            elif isinstance(answer, Busy):
+                result = _BUSY
+            else:
+                queued = True
+                lease._waits(answer.since or sent, answer.remaining)
+                result = await _wait(session, lease, give_up)
             if result is _HELD:
-                _tell(session, lease, started, queued)
+                if session.listeners:
+                    _tell(session, lease, started, queued)
                 return lease
         except BaseException:
-            lease._abandon()
-            await session.clean_up(lease._ticket)
+            await _give_up(session, lease)
             raise
-        lease._abandon()
-        if result is _LATE:
-            await session.clean_up(lease._ticket)
-        if give_up is not None and clock.now() >= give_up:
+        if result is _BUSY or result is _AGAIN:
+            lease._abandon()
+            session.leave(ticket.owner)
+        else:
+            queued = True
+            await _give_up(session, lease)
+        if give_up is not None and now() >= give_up:
             if queued:
-                waited = clock.now() - started
-                session.tell("waited", lease.name, lease.owner, 0, waited, "gave up")
+                session.tell("waited", lock.name, ticket.owner, 0, now() - started, "gave up")
             return None
+        if owner is not None:
+            raise BackendUnavailable(
+                f"the place in the queue for {lock.name!r} was lost; ask again, with an owner id "
+                "that was never used",
+                name=lock.name,
+                owner=owner,
+            )
         if result is _BUSY:
             # A store without a queue: ask again later, never in step with others.
-            moment = clock.now() + pause * (0.5 + os.urandom(1)[0] / 256)
-            await Signal(clock).wait(moment if give_up is None else min(moment, give_up))
+            moment = now() + pause * (0.5 + os.urandom(1)[0] / 256)
+            await Signal(session.clock).wait(moment if give_up is None else min(moment, give_up))
             pause = min(pause * 2, LONGEST_PAUSE)
+        sent = now()
 
 
-async def _attempt(session: Session, lease: Lease, give_up: float | None) -> str:
-    ticket = lease._ticket
-    sent = session.clock.now()
-    answer = await session.backend.acquire(ticket, session.by())
-    if isinstance(answer, Granted):
-        sent = answer.since or sent
-        if not lease._accept(answer.token, answer.ttl, _deadline(sent, answer.ttl)):
-            return _too_late(session, lease, give_up)
-        _keep(session, lease, sent)
+async def _give_up(session: Session, lease: Lease) -> None:
+    """End an attempt of which the store may know something."""
+    lease._abandon()
+    try:
+        await session.clean_up(lease._ticket)
+    finally:
+        session.leave(lease.owner)
+
+
+def _granted(
+    session: Session, lease: Lease, token: int, ttl: float, sent: float, give_up: float | None
+) -> str:
+    """The store says that it is granted, in answer to what was sent then."""
+    if lease._accept(token, ttl, sent + ttl - drift_margin(ttl)):
+        lease._keep(sent)
         return _HELD
-    if isinstance(answer, Busy):
-        return _BUSY
-    sent = answer.since or sent
-    lease._waits(sent, answer.remaining)
-    _keep(session, lease, sent)
-    return await _wait(session, lease, give_up)
+    # The answer took so long that it is over: the attempt has to be left.
+    session.check_open()
+    if give_up is not None:
+        return _LATE
+    raise BackendUnavailable(
+        f"the store took longer to answer than the lease on {lease.name!r} lasts ({lease.ttl:g} s), "
+        "so nothing is held; give a longer ttl, or find out why the store is this slow",
+        name=lease.name,
+        owner=lease.owner,
+    )
 
 
 async def _wait(session: Session, lease: Lease, give_up: float | None) -> str:
     ticket = lease._ticket
     clock = session.clock
+    # The keeper need not know of those whose turn comes soon.
+    unkept_until = lease._beat_sent + lease._beat_again / 2
     while True:
-        told = await session.backend.wait(ticket, give_up)
+        until = give_up
+        if not lease._kept and (until is None or unkept_until < until):
+            until = unkept_until
+        told = await session.backend.wait(ticket, until)
         session.check_open()
-        offer = lease._take_offer()
-        if offer is not None:
-            if lease._accept(offer.token, offer.ttl, offer.deadline):
-                _keep(session, lease, offer.sent)
-                return _HELD
-            return _too_late(session, lease, give_up)
+        if lease._offer is not None:
+            offer = lease._take_offer()
+            return _granted(session, lease, offer.token, offer.ttl, offer.sent, give_up)
         if told is not None:
             window = min(session.claim_window, ticket.ttl)
-            deadline = _deadline(lease._beat_sent, window)
+            deadline = lease._beat_sent + window - drift_margin(window)
             if deadline - clock.now() > window * ENOUGH_OF_A_CLAIM and lease._accept(
                 told.token, ticket.ttl, deadline, handed=True
             ):
@@ -127,6 +157,9 @@ async def _wait(session: Session, lease: Lease, give_up: float | None) -> str:
             return _AGAIN
         if give_up is not None and clock.now() >= give_up:
             return _LATE
+        if not lease._kept and clock.now() >= unkept_until:
+            session.keeper.keep(lease, clock.now())  # who asks at once, for many in one call
+            continue
         result = await _ask(session, lease, give_up)
         if result is not None:
             return result
@@ -142,10 +175,7 @@ async def _ask(session: Session, lease: Lease, give_up: float | None) -> str | N
         return None  # the keeper goes on asking
     if isinstance(outcome, Renewed):
         sent = outcome.since or sent
-        if not lease._accept(outcome.token, outcome.ttl, _deadline(sent, outcome.ttl)):
-            return _too_late(session, lease, give_up)
-        _keep(session, lease, sent)
-        return _HELD
+        return _granted(session, lease, outcome.token, outcome.ttl, sent, give_up)
     if isinstance(outcome, Waiting):
         lease._waits(outcome.since or sent, outcome.remaining)
     elif isinstance(outcome, Gone):
@@ -153,36 +183,9 @@ async def _ask(session: Session, lease: Lease, give_up: float | None) -> str | N
     return None
 
 
-def _keep(session: Session, lease: Lease, sent: float) -> None:
-    """Renew it from now on, where it is to be renewed at all."""
-    due = lease._due(sent)
-    if due is not None:
-        session.keeper.keep(lease, due)
-    elif lease._kept:
-        session.keeper.forget(lease)
-
-
-def _too_late(session: Session, lease: Lease, give_up: float | None) -> str:
-    """It was granted, but the answer took so long that it is over: the attempt has to be left."""
-    session.check_open()
-    if give_up is not None:
-        return _LATE
-    raise BackendUnavailable(
-        f"the store took longer to answer than the lease on {lease.name!r} lasts ({lease.ttl:g} s), "
-        "so nothing is held; give a longer ttl, or find out why the store is this slow",
-        name=lease.name,
-        owner=lease.owner,
-    )
-
-
-def _deadline(sent: float, ttl: float) -> float:
-    return sent + ttl - drift_margin(ttl)
-
-
 def _tell(session: Session, lease: Lease, started: float, queued: bool) -> None:
-    if session.listeners:
-        lease._set_alarm()
-        duration = session.clock.now() - started
-        if queued:
-            session.tell("waited", lease.name, lease.owner, lease.token, duration, "granted")
-        session.tell("acquired", lease.name, lease.owner, lease.token, duration)
+    lease._set_alarm()
+    duration = session.clock.now() - started
+    if queued:
+        session.tell("waited", lease.name, lease.owner, lease.token, duration, "granted")
+    session.tell("acquired", lease.name, lease.owner, lease.token, duration)

@@ -30,9 +30,8 @@ Mutex = asyncio.Lock
 """Held across calls to the store; what is only held across plain code is a `threading.Lock`."""
 
 
-def here() -> object:
-    """Where a session belongs: to an event loop here, to the whole process there."""
-    return asyncio.get_running_loop()
+here: Callable[[], object] = asyncio.get_running_loop
+"""Where a session belongs: to an event loop here, to the whole process there."""
 
 
 class Signal:

@@ -218,6 +218,7 @@ class Poller:
         self._mutex = RLock()
         self._watched: dict[int, Callable[[], None]] = {}
         self._leading = False
+        self._leader = 0
         self._followers: dict[Signal, None] = {}
         self._wake_read = self._wake_write = -1
         self._closed = False
@@ -244,6 +245,7 @@ class Poller:
                 lead = not (self._leading or self._closed)
                 if lead:
                     self._leading = True
+                    self._leader = current()
                     if self._wake_read < 0:
                         self._wake_read, self._wake_write = os.pipe()
                         os.set_blocking(self._wake_write, False)
@@ -305,7 +307,8 @@ class Poller:
 
     def _ring(self) -> None:
         with self._mutex:
-            self._wake()
+            if current() != self._leader:  # who has called this itself need not be woken
+                self._wake()
 
     def _wake(self) -> None:
         """Have the leader look again. Under the mutex."""

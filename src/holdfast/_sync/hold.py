@@ -12,11 +12,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import forks, lifecycle
+from .. import forks
 from .._runtime.threads import Interrupt, Signal
 from ..errors import LeaseLost, LockNotOwned
 from ..events import report
-from ..lifecycle import ACQUIRING, HELD, LOST, RELEASED, UNCERTAIN, drift_margin
+from ..lifecycle import (
+    ACQUIRING,
+    DOUBTED,
+    ENDED,
+    FREED,
+    GRANTED,
+    HELD,
+    LOST,
+    RELEASED,
+    RENEWED,
+    UNCERTAIN,
+    after,
+    drift_margin,
+)
 from ..model import Renewed
 
 if TYPE_CHECKING:
@@ -24,17 +37,17 @@ if TYPE_CHECKING:
     from .session import Session
 
 HOLDING = (HELD, UNCERTAIN)
+_WHEN_GRANTED = after(ACQUIRING, GRANTED)
 SOON = 0.02
 """Seconds after a holder's end at which its waiters ask."""
 
 
 class Offer(NamedTuple):
-    """A grant that the waiting attempt has not taken yet, and until when it may be taken."""
+    """A grant that the waiting attempt has not taken yet: in answer to what was sent then."""
 
     token: int
     ttl: float
     sent: float
-    deadline: float
 
 
 class Hold:
@@ -56,6 +69,7 @@ class Hold:
         "_lost",
         "_offer",
         "_out",
+        "_protects",
         "_release_doubtful",
         "_renewing",
         "_session",
@@ -66,8 +80,11 @@ class Hold:
         "ttl",
     )
 
+    _protects: object
+    """The fence at the resource; set only where the lock was given one."""
+
     def __init__(
-        self, session: Session, ticket: Ticket, *, renewing: bool, end_at: float | None
+        self, session: Session, ticket: Ticket, renewing: bool, end_at: float | None
     ) -> None:
         self.token = 0
         """The fencing token, greater than that of every grant of this lock that ended before."""
@@ -114,9 +131,9 @@ class Hold:
         if self._end_at is not None:
             deadline = min(deadline, now + self._end_at)
         with session.mutex:
-            if deadline <= now or self._state != ACQUIRING or session.closed:
+            if deadline <= now or self._state is not ACQUIRING or session.closed:
                 return False
-            self._state = lifecycle.after(self._state, lifecycle.GRANTED)
+            self._state = _WHEN_GRANTED
             self.token = token
             self.ttl = self._ticket.ttl = ttl
             self._deadline = deadline
@@ -127,15 +144,15 @@ class Hold:
         return True
 
     def _abandon(self) -> None:
-        """The attempt is given up."""
+        """The attempt is given up; what is left of it on the store has still to be cleaned up."""
         self._session.keeper.forget(self)
         with self._session.mutex:
-            self._state = lifecycle.after(self._state, lifecycle.FREED)
-            self._session.leases.pop(self.owner, None)
+            self._state = after(self._state, FREED)
 
-    def _take_offer(self) -> Offer | None:
+    def _take_offer(self) -> Offer:
         with self._session.mutex:
             offer, self._offer = self._offer, None
+        assert offer is not None
         return offer
 
     def _interval(self) -> float:
@@ -143,6 +160,18 @@ class Hold:
 
     def _wants_renewal(self) -> bool:
         return self._renewing or not self._confirmed or self._state == ACQUIRING
+
+    def _keep(self, sent: float) -> None:
+        """Renew it from now on, where it is to be renewed at all."""
+        due: float | None
+        if self._renewing and self._end_at is None and self._state == HELD and self._confirmed:
+            due = sent + self.ttl / 3  # as below; nearly all leases are such
+        else:
+            due = self._due(sent)
+        if due is not None:
+            self._session.keeper.keep(self, due)
+        elif self._kept:
+            self._session.keeper.forget(self)
 
     def _due(self, sent: float) -> float | None:
         """When the keeper has to look at it again, after a request sent then was answered."""
@@ -159,10 +188,10 @@ class Hold:
         with session.mutex:
             waiting = self._state == ACQUIRING
             if waiting:
-                self._offer = Offer(outcome.token, outcome.ttl, sent, deadline)
+                self._offer = Offer(outcome.token, outcome.ttl, sent)
             else:
                 before = self._state
-                self._state = lifecycle.after(before, lifecycle.RENEWED)
+                self._state = after(before, RENEWED)
                 if self._state != HELD:
                     return
                 if self._end_at is not None:
@@ -182,6 +211,10 @@ class Hold:
             # A holder that lets its lease run out wakes nobody: ask when its time is over.
             self._beat_again = min(self._session.heartbeat, max(remaining, 0.0) + SOON)
 
+    def _waiting(self) -> bool:
+        """Whether it is in the queue, as far as we know."""
+        return self._state == ACQUIRING and self._beat_sent > 0
+
     def _gone(self) -> None:
         """The store knows nothing of it."""
         if self._state == ACQUIRING:
@@ -193,7 +226,7 @@ class Hold:
     def _doubted(self, detail: str) -> None:
         with self._session.mutex:
             before = self._state
-            self._state = lifecycle.after(before, lifecycle.DOUBTED)
+            self._state = after(before, DOUBTED)
             changed = self._state != before
         if changed:
             self._session.tell("uncertain", self.name, self.owner, self.token, 0.0, detail)
@@ -216,7 +249,7 @@ class Hold:
         session = self._session
         with session.mutex:
             before = self._state
-            self._state = lifecycle.after(before, lifecycle.ENDED)
+            self._state = after(before, ENDED)
             if self._state == before:
                 return
             self._lost = (session.clock.wall(), reason)
@@ -243,15 +276,18 @@ class Hold:
         session = self._session
         with session.mutex:
             before = self._state
-            self._state = lifecycle.after(before, lifecycle.FREED)
+            self._state = after(before, FREED)
             if self._state == before:
                 return False
             session.leases.pop(self._ticket.owner, None)
-            watchers = tuple(self._watchers) if self._watchers else ()
+            watchers = self._watchers
+            if watchers:
+                watchers = watchers[:]
         if self._alarmed:
             session.alarm.cancel(self._ring)
-        for signal in watchers:
-            signal.set()
+        if watchers:
+            for signal in watchers:
+                signal.set()
         if session.listeners:
             held = session.clock.now() - self._granted_at
             session.tell("released", self.name, self.owner, self.token, held)

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from .. import checks, forks
 from .._runtime.threads import Interrupt, Signal
 from ..entries import Claim
-from ..errors import BackendUnavailable, LeaseLost, LockError
-from ..lifecycle import LOST
-from ..model import Gone, Renewed
+from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockError
+from ..lifecycle import HELD, LOST
+from ..model import Gone, Renewed, lock_identity
 from .hold import HOLDING, Hold
+
+if TYPE_CHECKING:
+    from ..fences import BoundFence
 
 
 class Lease(Hold):
@@ -39,6 +43,37 @@ class Lease(Hold):
     def held(self) -> bool:
         """Whether it is ours now, by our own clock. In a forked child it never is."""
         return self.remaining() > 0
+
+    @property
+    def kind(self) -> str:
+        """`lock`, `semaphore` or `rwlock`."""
+        return self._ticket.kind
+
+    @property
+    def shared(self) -> bool:
+        """Whether others may hold at the same time: one of a semaphore's, or a reader's."""
+        return self._ticket.weight < self._ticket.capacity
+
+    @property
+    def lock_id(self) -> str:
+        """Which lock this is, among those of all stores and namespaces: what a fence keeps."""
+        session = self._session
+        return lock_identity(session.backend.guarantees.store, session.namespace, self.name)
+
+    @property
+    def guard(self) -> BoundFence:
+        """The fence that the lock protects its resource with, showing this lease at every call."""
+        fence: object = getattr(self, "_protects", None)
+        if fence is None:
+            raise GuaranteeError(
+                f"the lock {self.name!r} was made without a fence; name it with protects=",
+                name=self.name,
+                owner=self.owner,
+                token=self.token,
+            )
+        from ..fences import BoundFence
+
+        return BoundFence(fence, self)
 
     def remaining(self) -> float:
         """Seconds for which it is ours even if no renewal succeeds from now on; 0 if it ended."""
@@ -152,11 +187,13 @@ class Lease(Hold):
         session = self._session
         if session.generation != forks.generation:
             self._refuse_fork()
-        if self._over(session.clock.now()):
+        now = session.clock.now()
+        if (self._state != HELD or now >= self._deadline) and self._over(now):
             return False  # where `max_hold` ended it, the keeper still has to free it
         session.keeper.forget(self)
+        ticket = self._ticket
         try:
-            freed = session.backend.release(self.name, self.owner, session.by())
+            freed = session.backend.release(ticket.name, ticket.owner, now + session.patience)
         except BackendUnavailable:
             self._release_doubtful = True
             raise

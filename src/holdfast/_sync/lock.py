@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from .. import checks
 from .._runtime.threads import current
-from ..errors import BackendUnavailable, LockNotOwned, LockTimeout
-from ..model import new_owner
+from ..errors import LockNotOwned, LockTimeout
 from .contract import Ticket
 from .lease import Lease
 from .waiting import obtain
@@ -42,6 +41,7 @@ class Lock:
         "_kind",
         "_locks",
         "_max_hold",
+        "_protects",
         "_renew",
         "_timeout",
         "_ttl",
@@ -59,6 +59,7 @@ class Lock:
         fair: bool | None,
         renew: bool,
         max_hold: float | None,
+        protects: object = None,
         kind: str = "lock",
         weight: int = 1,
         capacity: int = 1,
@@ -71,6 +72,7 @@ class Lock:
         self._barge = fair is False
         self._renew = renew
         self._max_hold = None if max_hold is None else checks.ttl(max_hold, "max_hold")
+        self._protects = protects
         self._locks = locks
         self._kind = kind
         self._weight = weight
@@ -89,7 +91,7 @@ class Lock:
         for those who pass on somebody else's request: an id that was never used before.
         """
         limit = self._timeout if isinstance(timeout, _Unset) else checks.timeout(timeout)
-        lease = self._obtain(limit, owner)
+        lease = obtain(self, limit, owner)
         if lease is None:
             raise LockTimeout(
                 f"{self.name!r} was not granted within {limit:g} s, because others hold it or "
@@ -100,44 +102,26 @@ class Lock:
 
     def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
         """A lease that is held; or None if it is not to be had at once, or within `timeout`."""
-        return self._obtain(checks.timeout(timeout), owner)
+        return obtain(self, checks.timeout(timeout), owner)
 
-    def _obtain(self, timeout: float | None, owner: str | None) -> Lease | None:
-        given = None if owner is None else checks.owner(owner)
-        session = self._locks._session()
-        if given is None:
-            return obtain(session, lambda: self._lease(session, new_owner(), timeout != 0), timeout)
-        session.burn(given)
-        attempts = [given]
-
-        def once() -> Lease:
-            if not attempts:
-                raise BackendUnavailable(
-                    f"the place in the queue for {self.name!r} was lost; ask again, with an owner "
-                    "id that was never used",
-                    name=self.name,
-                    owner=given,
-                )
-            return self._lease(session, attempts.pop(), timeout != 0)
-
-        return obtain(session, once, timeout)
-
-    def _lease(self, session: Session, owner: str, queue: bool) -> Lease:
+    def _attempt(self, session: Session, owner: str, queue: bool) -> Lease:
         """A new attempt, known to the session before anything is sent."""
         ticket = Ticket(
             self.name,
             owner,
             self._ttl,
             session.label,
-            weight=self._weight,
-            capacity=self._capacity,
-            kind=self._kind,
-            queue=queue,
-            barge=self._barge,
-            renew=self._renew,
+            self._weight,
+            self._capacity,
+            self._kind,
+            queue,
+            self._barge,
+            self._renew,
         )
-        lease = Lease(session, ticket, renewing=self._renew, end_at=self._max_hold)
-        session.enrol(lease)
+        lease = Lease(session, ticket, self._renew, self._max_hold)
+        if self._protects is not None:
+            lease._protects = self._protects
+        session.enrol(lease, owner)
         return lease
 
     def __enter__(self) -> Lease:

@@ -134,7 +134,7 @@ class Locks:
         whatever happens. `purpose="correctness"` needs `protects`, the fence at the resource.
         """
         self._check_purpose(name, purpose, protects)
-        return self._make(name, ttl, timeout, fair, renew, max_hold)
+        return self._make(name, ttl, timeout, fair, renew, max_hold, protects)
 
     def semaphore(
         self,
@@ -145,9 +145,15 @@ class Locks:
         timeout: float | None = None,
         fair: bool | None = None,
         renew: bool = True,
+        purpose: str = "efficiency",
+        protects: object = None,
         max_hold: float | None = None,
     ) -> Lock:
-        """A lock that `permits` may hold at once. Their tokens are unique, not in any order."""
+        """A lock that `permits` may hold at once. Their tokens are unique, not in any order.
+
+        So no fence can order their writes, and `purpose="correctness"` is refused.
+        """
+        self._check_purpose(name, purpose, protects, shared=True)
         return self._make(
             name,
             ttl,
@@ -155,6 +161,7 @@ class Locks:
             fair,
             renew,
             max_hold,
+            protects,
             kind="semaphore",
             capacity=checks.permits(permits),
         )
@@ -167,9 +174,15 @@ class Locks:
         timeout: float | None = None,
         fair: bool | None = None,
         renew: bool = True,
+        purpose: str = "efficiency",
+        protects: object = None,
         max_hold: float | None = None,
     ) -> ReadWriteLock:
-        """Many readers or one writer: `.read()` and `.write()` are locks."""
+        """Many readers or one writer: `.read()` and `.write()` are locks.
+
+        With a fence, a writer's token is remembered there, and a reader's is only compared.
+        """
+        self._check_purpose(name, purpose, protects)
 
         def side(weight: int) -> Lock:
             return self._make(
@@ -179,6 +192,7 @@ class Locks:
                 fair,
                 renew,
                 max_hold,
+                protects,
                 kind="rwlock",
                 weight=weight,
                 capacity=_RW_CAPACITY,
@@ -194,6 +208,7 @@ class Locks:
         fair: bool | None,
         renew: bool,
         max_hold: float | None,
+        protects: object,
         *,
         kind: str = "lock",
         weight: int = 1,
@@ -212,12 +227,15 @@ class Locks:
             fair=fair,
             renew=renew,
             max_hold=max_hold,
+            protects=protects,
             kind=kind,
             weight=weight,
             capacity=capacity,
         )
 
-    def _check_purpose(self, name: str, purpose: str, protects: object) -> None:
+    def _check_purpose(
+        self, name: str, purpose: str, protects: object, shared: bool = False
+    ) -> None:
         checks.flag("purpose", purpose, ("efficiency", "correctness"))
         fence = getattr(protects, "__holdfast_fence__", False)
         if protects is not None and not fence:
@@ -231,6 +249,11 @@ class Locks:
             missing.append("the URL of the store, said to connect() or in $HOLDFAST_URL")
         if protects is None:
             missing.append("protects=, the fence that rejects stale tokens at the resource")
+        if shared:
+            missing.append(
+                "one holder at a time (a semaphore has several, and a fence that has seen the higher "
+                "token would shut out the lower one: make a lock for each slot)"
+            )
         if missing:
             raise GuaranteeError(
                 f"{name!r} cannot be a lock for correctness: it needs {'; and '.join(missing)}",
@@ -288,7 +311,8 @@ class Locks:
                 )
             backend = self._opener()
             backend.open()
-            session = self._live = Session(backend, self._listeners, self._label)
+            session = Session(backend, self._listeners, self._label, self.namespace)
+            self._live = session
             return session
 
     def _check_open(self) -> None:

@@ -47,10 +47,15 @@ class Session:
         "leases",
         "listeners",
         "mutex",
+        "namespace",
+        "patience",
     )
 
-    def __init__(self, backend: Backend, listeners: Listeners, label: str) -> None:
+    def __init__(
+        self, backend: Backend, listeners: Listeners, label: str, namespace: str = ""
+    ) -> None:
         self.backend = backend
+        self.namespace = namespace
         self.clock = backend.clock
         self.claim_window = backend.claim_window
         self.heartbeat = backend.heartbeat
@@ -68,8 +73,9 @@ class Session:
         self.alarm = Alarm(self.clock)
         self.keeper = Keeper(self)
         self.closed = False
-        self.attempts = 0
-        """How many are under way; `close` waits for them, so that each leaves nothing behind."""
+        self.patience = IO_LIMIT
+        self.attempts: set[str] = set()
+        """Those that `close` found under way; it waits for them, so that each leaves nothing behind."""
         self.drained = Signal(self.clock)
         if hasattr(backend, "look"):
             backend.look = self.look_at
@@ -79,33 +85,29 @@ class Session:
         now = self.clock.now()
         for owner in owners:
             lease = self.leases.get(owner)
-            if lease is not None and lease._kept:
+            if lease is not None and (lease._kept or lease._waiting()):
                 self.keeper.keep(lease, now)
 
-    def begin_attempt(self) -> None:
-        with self.mutex:
-            self.check_open()
-            self.attempts += 1
-
-    def end_attempt(self) -> None:
-        with self.mutex:
-            self.attempts -= 1
-            drained = self.closed and self.attempts == 0
-        if drained:
-            self.drained.set()
-
-    def enrol(self, lease: Lease) -> None:
+    def enrol(self, lease: Lease, owner: str) -> None:
         """Before anything is sent for it, so that `close` knows of it."""
-        with self.mutex:
+        # No mutex: this first writes and then looks; `close` first says so, and then looks.
+        self.leases[owner] = lease
+        if self.closed:
+            self.leave(owner)
             self.check_open()
-            if lease.owner in self.leases:
-                raise _used(lease.owner)
-            self.leases[lease.owner] = lease
+
+    def leave(self, owner: str) -> None:
+        """An attempt has ended without a grant, and nothing is left of it."""
+        with self.mutex:
+            self.leases.pop(owner, None)
+            if owner in self.attempts:
+                self.attempts.remove(owner)
+                self.drained.set()
 
     def burn(self, owner: str) -> None:
         """Remember an owner id that came from outside: it serves for one attempt only."""
         with self.mutex:
-            if owner in self.burned:
+            if owner in self.burned or owner in self.leases:
                 raise _used(owner)
             self.burned[owner] = None
             if len(self.burned) > REMEMBERED_OWNERS:
@@ -113,7 +115,7 @@ class Session:
 
     def by(self) -> float:
         """When a call to the store that starts now must have ended."""
-        return self.clock.now() + IO_LIMIT
+        return self.clock.now() + self.patience
 
     def tell(
         self, kind: str, name: str, owner: str, token: int, duration: float, detail: str = ""
@@ -132,7 +134,7 @@ class Session:
                 # Unrenewed, it ends by itself: a place in the queue soon, a grant with its TTL.
                 self.tell("release_failed", ticket.name, ticket.owner, 0, 0.0, str(error))
 
-        finish(leave, grace=IO_LIMIT)
+        finish(leave, grace=self.patience)
 
     def close(self) -> None:
         """Give back what is held, end every wait, and let go of the store."""
@@ -141,6 +143,7 @@ class Session:
                 return
             self.closed = True
             leases = list(self.leases.values())
+            self.attempts = {lease.owner for lease in leases if not lease.token}
         for lease in leases:
             if lease.token:
                 lease._release_quietly()

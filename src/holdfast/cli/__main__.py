@@ -11,6 +11,7 @@ from .report import say
 
 COMMANDS = {
     "run": "run a command under a lock",
+    "demo": "see what a fence is for, in ten seconds",
 }
 
 HELP = f"""\
@@ -71,6 +72,10 @@ def _dispatch(words: list[str]) -> int:
         from . import run
 
         return run.main(before + rest[::-1])
+    if command == "demo":
+        from . import demo
+
+        return demo.main(before + rest[::-1])
     raise unknown("command", command, list(COMMANDS))
 
 

@@ -16,7 +16,7 @@ from ..errors import BackendUnavailable, ConfigError
 from . import place
 
 APPLICATION_ID = 0x48464C4B  # "HFLK"
-FORMAT = 1
+FORMAT = 2
 
 _SCHEMA = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts", "sqlite_schema.sql")
 _BUSY_SECONDS = 2.0
@@ -36,8 +36,10 @@ def open_store(path: str) -> sqlite3.Connection:
             continue  # removed in this very moment
         try:
             connection.execute("PRAGMA synchronous = NORMAL")
-            # The log is emptied into the file, which waits for the disk, after 8 MB of it.
-            connection.execute("PRAGMA wal_autocheckpoint = 8000")
+            # The log is emptied into the file, which waits for the disk, after 2 MB of it. Not later:
+            # a lock that is taken again and again changes the same page each time, and SQLite looks
+            # through all versions of it in the log (up to 4,096) for each change.
+            connection.execute("PRAGMA wal_autocheckpoint = 2000")
             connection.execute("PRAGMA temp_store = MEMORY")
             return connection
         except sqlite3.Error as error:

@@ -75,13 +75,13 @@ class Mailbox:
         """The descriptor to poll for reading; -1 when closed."""
         return -1 if self._socket is None else self._socket.fileno()
 
-    def receive(self) -> list[bytes]:
+    def receive(self, most: int = _MOST) -> list[bytes]:
         """All messages that are there, without waiting; an empty list when there are none."""
         messages: list[bytes] = []
         if self._socket is None:
             return messages
         try:
-            while len(messages) < _MOST:
+            while len(messages) < most:
                 messages.append(self._socket.recv(MAX_PAYLOAD))
         except OSError as error:
             # EBADF: closed meanwhile, by another thread.
@@ -146,7 +146,7 @@ class _Sender:
 def _reach(directory: str, address: str) -> str:
     """A path to that socket that fits into an address."""
     path = f"{directory}/{address}"
-    if len(os.fsencode(path)) <= _ROOM:
+    if len(path) <= _ROOM and (path.isascii() or len(os.fsencode(path)) <= _ROOM):
         return path
     folder = _folders.get(directory)
     if folder is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..clock import BootClock
-from ..entries import Ask, Claim, Entry
+from ..entries import Ask, Claim, Entry, Wake
 from ..model import Label
 from .presence import Presence
 
@@ -30,7 +30,7 @@ _ADD = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _SAVE = (
-    "UPDATE entry SET waiting = ?, token = ?, expires = ?, confirmed = ?, since = ? "
+    "UPDATE entry SET waiting = ?, seq = ?, token = ?, expires = ?, confirmed = ?, since = ? "
     "WHERE name = ? AND waiting = ? AND seq = ? AND owner = ?"
 )
 _DROP = "DELETE FROM entry WHERE name = ? AND waiting = ? AND seq = ? AND owner = ?"
@@ -39,14 +39,22 @@ _DROP = "DELETE FROM entry WHERE name = ? AND waiting = ? AND seq = ? AND owner 
 # Where they answer no row, it is not that case, and the ledger decides.
 
 _GRANT_ALONE = (
-    f"INSERT INTO entry ({_COLUMNS}, waiting) "
+    # OR IGNORE: where there is no fresh token, the row may not be NULL there, and is left out.
+    f"INSERT OR IGNORE INTO entry ({_COLUMNS}, waiting) "
     "SELECT ?, ?, 0, fresh_token(token, base, ceiling), ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, '', ?, ?, "
-    "?, 0 FROM store WHERE live = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ?) "
-    "AND fresh_token(token, base, ceiling) IS NOT NULL"
+    "?, 0 FROM store WHERE live = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ?)"
 )
 _RELEASE_ALONE = (
     "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ? "
     "AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ? AND waiting = 1)"
+)
+# The holder's row is the one that the waiter's, with its new key, replaces.
+_HAND_OVER = (
+    "UPDATE OR REPLACE entry SET waiting = 0, seq = 0, confirmed = 0, expires = ? + min(claim, ttl), "
+    "since = ?, token = handed(owner, process, address, store.token, base, ceiling) FROM store "
+    "WHERE live = ? AND name = ? AND waiting = 1 AND capacity = 1 AND barge = 0 AND seq = "
+    "(SELECT seq FROM entry WHERE name = ? AND waiting = 1 AND expires > ? ORDER BY seq LIMIT 1) "
+    "AND EXISTS (SELECT 1 FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ?)"
 )
 _HELD = (
     "SELECT token FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND confirmed = 1 "
@@ -74,25 +82,32 @@ class Mint:
     too coarse for that, or a burst of grants has run ahead of it, the ledger takes the long way.
     """
 
-    __slots__ = ("_coarse", "interrupt", "token")
+    __slots__ = ("_coarse", "interrupt", "receiver", "token")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.token: int | None = None
+        self.receiver = ("", "", "")
+        """To whom the lock was handed: its owner, its process, and where that is woken."""
         self.interrupt: BaseException | None = None
         self._coarse = time.clock_getres(_BOOTTIME) > 1e-6
         connection.create_function("fresh_token", 3, self._fresh)
+        connection.create_function("handed", 6, self._handed)
 
     def raised(self) -> BaseException:
         """What interrupted it."""
         return KeyboardInterrupt() if self.interrupt is None else self.interrupt
 
+    def _handed(
+        self, owner: str, process: str, address: str, last: int, base: int, ceiling: int
+    ) -> int | None:
+        self.receiver = (owner, process, address)
+        return self._fresh(last, base, ceiling)
+
     def _fresh(self, last: int, base: int, ceiling: int) -> int | None:
-        # Called more than once in a statement, perhaps; it has one token all the same.
         try:
-            if self.token is None:
-                token = base + boot_microseconds()
-                if last < token < ceiling and not self._coarse:
-                    self.token = token
+            token = base + boot_microseconds()
+            if last < token < ceiling and not self._coarse:
+                self.token = token
         except (
             BaseException
         ) as interrupt:  # a signal's handler; SQLite would swallow what it raised
@@ -135,19 +150,46 @@ def grant_alone(
             ),
         )
     except sqlite3.OperationalError as error:
-        if "user-defined function" in str(error):
-            # Nothing else makes it fail. At its very entry it could not note what was raised.
-            raise mint.raised() from None
-        raise
+        raise _interrupted(mint, error) from None
     return mint.token if done.rowcount == 1 else None
 
 
-def release_alone(connection: sqlite3.Connection, name: str, owner: str) -> bool:
-    """True if a lease that had not ended was freed, and nobody waits for the lock.
+def release_alone(connection: sqlite3.Connection, name: str, owner: str) -> bool | None:
+    """True if a lease that had not ended was freed, and nobody waits for the lock; or else None.
 
     One statement, and so a transaction by itself.
     """
-    return connection.execute(_RELEASE_ALONE, (name, owner, _clock.now(), name)).rowcount == 1
+    done = connection.execute(_RELEASE_ALONE, (name, owner, _clock.now(), name))
+    return True if done.rowcount == 1 else None
+
+
+def hand_over(
+    connection: sqlite3.Connection, mint: Mint, name: str, owner: str, live: str
+) -> Wake | None:
+    """Free the lock and grant it to the first who waits for it; None if it is not as simple as that.
+
+    One statement, and so a transaction by itself. It asks nobody whether the process of that waiter
+    is alive: the one who wakes it will see.
+    """
+    mint.token = mint.interrupt = None
+    now = _clock.now()
+    try:
+        done = connection.execute(
+            _HAND_OVER, (now, time.time(), live, name, name, now, name, owner, now)
+        )
+    except sqlite3.IntegrityError:
+        return None  # there was no fresh token
+    except sqlite3.OperationalError as error:
+        raise _interrupted(mint, error) from None
+    if done.rowcount != 1 or mint.token is None:
+        return None
+    return Wake(name, *mint.receiver, mint.token)
+
+
+def _interrupted(mint: Mint, error: sqlite3.OperationalError) -> BaseException:
+    """What a signal's handler raised inside the mint; nothing else makes it fail."""
+    # At its very entry it could not note what was raised.
+    return mint.raised() if "user-defined function" in str(error) else error
 
 
 class CeilingReached(Exception):
@@ -225,6 +267,7 @@ class SqliteRows:
         return token
 
     def add(self, entry: Entry) -> None:
+        entry.seq = _place(entry)
         host, pid, text = entry.label
         self._execute(
             _ADD,
@@ -254,10 +297,12 @@ class SqliteRows:
         )
 
     def save(self, entry: Entry, was_waiting: bool) -> None:
+        place = _place(entry)
         self._execute(
             _SAVE,
             (
                 entry.token == 0,
+                place,
                 entry.token,
                 entry.expires,
                 entry.confirmed,
@@ -268,12 +313,20 @@ class SqliteRows:
                 entry.owner,
             ),
         )
+        entry.seq = place
 
     def drop_held(self, name: str, owner: str) -> bool:
         return self._execute(_DROP_HELD, (name, owner, self._now)).rowcount == 1
 
     def drop(self, entry: Entry) -> None:
         self._execute(_DROP, (entry.name, entry.token == 0, entry.seq, entry.owner))
+
+
+def _place(entry: Entry) -> int:
+    """The last part of its key."""
+    if entry.token == 0:
+        return entry.seq
+    return 0 if entry.capacity == 1 else entry.token
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:

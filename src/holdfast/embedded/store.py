@@ -25,7 +25,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from ..clock import BootClock
 from ..entries import Ask, Claim, Entry, Wake
@@ -35,6 +35,7 @@ from ..model import Busy, Granted, LockState, Outcome, Queued, Renewed
 from . import forking, place
 from .file import open_store, unavailable
 from .gate import Gate
+from .mailbox import GONE, send
 from .marks import Tether
 from .presence import Presence
 from .rows import (
@@ -44,10 +45,12 @@ from .rows import (
     SqliteRows,
     boot_microseconds,
     grant_alone,
+    hand_over,
     release_alone,
 )
 
 Result = TypeVar("Result")
+Args = TypeVarTuple("Args")
 
 TIDY_EVERY = 60.0
 PRESENCE_CHECKED_EVERY = 0.5
@@ -92,21 +95,19 @@ class Store:
 
     def open(self, by: float) -> None:
         """Open the file now, rather than with the first step."""
-        self._step(lambda ledger, rows: None, by)
+        self._step(lambda ledger, rows: None, (), by)
 
     def acquire(
         self, ask: Ask, by: float
     ) -> tuple[Granted | Queued | Busy, Mapping[str, Sequence[Entry]]]:
-        def step(ledger: Ledger, rows: SqliteRows) -> Granted | Queued | Busy:
-            return ledger.acquire(ask, self.process, self.address)
+        return self._step(self._acquire, (ask,), by, self._acquire_alone)
 
-        def alone(connection: sqlite3.Connection) -> Granted | None:
-            token = grant_alone(
-                connection, self._mint, ask, self.process, self.address, self._live_id
-            )
-            return None if token is None else Granted(token, ask.ttl)
+    def _acquire(self, ledger: Ledger, rows: SqliteRows, ask: Ask) -> Granted | Queued | Busy:
+        return ledger.acquire(ask, self.process, self.address)
 
-        return self._step(step, by, alone)
+    def _acquire_alone(self, connection: sqlite3.Connection, ask: Ask) -> Granted | None:
+        token = grant_alone(connection, self._mint, ask, self.process, self.address, self._live_id)
+        return None if token is None else Granted(token, ask.ttl)
 
     def renew(
         self, claims: list[Claim], by: float
@@ -121,20 +122,33 @@ class Store:
                 outcomes.append(ledger.renew(claim) if token is None else Renewed(token, claim.ttl))
             return outcomes
 
-        return self._step(step, by)
+        return self._step(step, (), by)
 
     def release(self, name: str, owner: str, by: float) -> bool:
-        alone: Callable[[sqlite3.Connection], bool | None] | None = None
-        if not self._crowded or self._crowded.get(name, 0.0) < _clock.now():
-            alone = lambda connection: release_alone(connection, name, owner) or None  # noqa: E731
-        released, _ = self._step(lambda ledger, rows: ledger.release(name, owner), by, alone)
+        crowded = self._crowded and self._crowded.get(name, 0.0) > _clock.now()
+        if crowded:
+            released, _ = self._step(_release, (name, owner), by, self._hand_over, eager=True)
+        else:
+            released, _ = self._step(_release, (name, owner), by, release_alone)
         tether = self._tethers.pop(owner, None) if self._tethers else None
         if tether is not None:
             tether.close()
         return released
 
+    def _hand_over(self, connection: sqlite3.Connection, name: str, owner: str) -> bool | None:
+        wake = hand_over(connection, self._mint, name, owner, self._live_id)
+        if wake is None:
+            return None
+        self._crowded[name] = _clock.now() + CROWDED_FOR
+        assert self._presence is not None
+        if self._send(wake) == GONE and not self._presence.is_alive(wake.process):
+            # It was given to the dead. Give it back in their name, and the next one has it.
+            _, ledger = self._transaction(connection, _release, (name, wake.owner))
+            self._wake(ledger.wakes)
+        return True
+
     def inspect(self, name: str, by: float) -> LockState:
-        state, _ = self._step(lambda ledger, rows: ledger.state(name, self._last_token()), by)
+        state, _ = self._step(lambda ledger, rows: ledger.state(name, self._last_token()), (), by)
         return state
 
     def list(self, prefix: str, by: float) -> list[LockState]:
@@ -147,7 +161,7 @@ class Store:
             states = [ledger.state(name, self._last_token()) for (name,) in names.fetchall()]
             return [state for state in states if state.holders or state.waiters]
 
-        states, _ = self._step(step, by)
+        states, _ = self._step(step, (), by)
         return states
 
     def force_release(self, name: str, actor: str, by: float) -> bool:
@@ -162,7 +176,7 @@ class Store:
             execute("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (_AUDIT_KEPT,))
             return bool(broken)
 
-        forced, _ = self._step(step, by)
+        forced, _ = self._step(step, (), by)
         return forced
 
     def tether(self, name: str, owner: str, by: float) -> int:
@@ -183,7 +197,7 @@ class Store:
             )
 
         try:
-            changed, _ = self._step(step, by)
+            changed, _ = self._step(step, (), by)
         except BaseException:
             tether.close()
             raise
@@ -229,26 +243,36 @@ class Store:
 
     def _step(
         self,
-        step: Callable[[Ledger, SqliteRows], Result],
+        step: Callable[[Ledger, SqliteRows, *Args], Result],
+        args: tuple[*Args],
         by: float,
-        alone: Callable[[sqlite3.Connection], Result | None] | None = None,
+        quickly: Callable[[sqlite3.Connection, *Args], Result | None] | None = None,
+        eager: bool = False,
     ) -> tuple[Result, Mapping[str, Sequence[Entry]]]:
         """One transaction: everything that `step` does, or nothing of it.
 
-        `alone` is tried before it: the same step for the common case that nobody else is there, in
-        as few statements as can be. It answers None, and has done nothing, if that is not the case.
+        `quickly` is tried before it: the same step for the common case, in as few statements as can
+        be. It answers None, and has done nothing, if that is not the case. If it is `eager`, whether
+        the file is still the right one is looked up behind it: it does no harm to another one.
         """
         self._gate.enter(by)
         try:
-            connection = self._current_connection()
-            if alone is not None:
-                quick = alone(connection)
+            connection = self._connection
+            if not eager or connection is None or connection.in_transaction:
+                eager = False
+                connection = self._current_connection()
+            if quickly is not None:
+                quick = quickly(connection, *args)
+                if eager:
+                    connection, used = self._current_connection(), connection
+                    if connection is not used:
+                        quick = None
                 if quick is not None:
                     return quick, _NOBODY
             try:
-                result, ledger = self._transaction(connection, step)
+                result, ledger = self._transaction(connection, step, args)
             except _FolderReplaced:
-                result, ledger = self._transaction(self._reopen(), step)
+                result, ledger = self._transaction(self._reopen(), step, args)
         except sqlite3.Error as error:
             raise unavailable(self.path, error) from error
         finally:
@@ -259,33 +283,42 @@ class Store:
                 self._gate.leave()
                 raise
         if ledger.wakes:
-            self._send(ledger.wakes)
-            self._note_crowd(ledger.wakes)
+            self._wake(ledger.wakes)
         return result, ledger.blockers
 
-    def _note_crowd(self, wakes: Sequence[Wake]) -> None:
-        """Others want this lock: for a while, do not first try its release as if nobody did."""
+    def _wake(self, wakes: Sequence[Wake]) -> None:
         if len(self._crowded) > REMEMBERED_CROWDS:
             self._crowded.clear()
         for wake in wakes:
+            # Others want this lock: for a while, do not first try its release as if nobody did.
             self._crowded[wake.name] = _clock.now() + CROWDED_FOR
+            self._send(wake)
+
+    def _send(self, wake: Wake) -> str | None:
+        if not wake.address:
+            return None
+        return send(self.live, wake.address, b"%s %d" % (wake.owner.encode(), wake.token))
 
     def _transaction(
-        self, connection: sqlite3.Connection, step: Callable[[Ledger, SqliteRows], Result]
+        self,
+        connection: sqlite3.Connection,
+        step: Callable[[Ledger, SqliteRows, *Args], Result],
+        args: tuple[*Args],
     ) -> tuple[Result, Ledger]:
         try:
-            return self._attempt(connection, step, durable=False)
+            return self._attempt(connection, step, args, durable=False)
         except CeilingReached:
             connection.execute("PRAGMA synchronous = FULL")
             try:
-                return self._attempt(connection, step, durable=True)
+                return self._attempt(connection, step, args, durable=True)
             finally:
                 connection.execute("PRAGMA synchronous = NORMAL")
 
     def _attempt(
         self,
         connection: sqlite3.Connection,
-        step: Callable[[Ledger, SqliteRows], Result],
+        step: Callable[[Ledger, SqliteRows, *Args], Result],
+        args: tuple[*Args],
         durable: bool,
     ) -> tuple[Result, Ledger]:
         assert self._presence is not None
@@ -296,19 +329,12 @@ class Store:
                 raise _FolderReplaced
             rows = SqliteRows(connection, self._presence, counters, durable)
             ledger = Ledger(rows)
-            result = step(ledger, rows)
+            result = step(ledger, rows, *args)
             connection.execute("COMMIT")
         except BaseException:
             _roll_back(connection)
             raise
         return result, ledger
-
-    def _send(self, wakes: Sequence[Wake]) -> None:
-        from .mailbox import send  # only when somebody waits
-
-        for wake in wakes:
-            if wake.address:
-                send(self.live, wake.address, f"{wake.owner} {wake.token}".encode())
 
     # The file.
 
@@ -331,7 +357,11 @@ class Store:
                 raise BackendUnavailable(
                     f"the embedded store {self.path!r} cannot be reached: {error.strerror}"
                 ) from error
-            if status.st_ino == self._inode and status.st_dev == self._device and self._seen():
+            if (
+                status.st_ino == self._inode
+                and status.st_dev == self._device
+                and (_clock.now() < self._seen_until or self._seen())
+            ):
                 if connection.in_transaction:
                     _roll_back(connection)  # left open by a step that was interrupted
                 return connection
@@ -339,11 +369,9 @@ class Store:
 
     def _seen(self) -> bool:
         """Whether the others can see that we are alive; looked up now and then."""
-        now = _clock.now()
-        if now > self._seen_until:
-            if self._presence is None or not self._presence.intact():
-                return False
-            self._seen_until = now + PRESENCE_CHECKED_EVERY
+        if self._presence is None or not self._presence.intact():
+            return False
+        self._seen_until = _clock.now() + PRESENCE_CHECKED_EVERY
         return True
 
     def before_fork(self, deadline: float) -> bool:
@@ -455,6 +483,10 @@ class Store:
                     if not (tether and presence.is_tethered(tether)):
                         execute("DELETE FROM entry WHERE name = ? AND owner = ?", (name, owner))
         presence.sweep()
+
+
+def _release(ledger: Ledger, rows: SqliteRows, name: str, owner: str) -> bool:
+    return ledger.release(name, owner)
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

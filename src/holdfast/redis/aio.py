@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
-from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting, pack
+from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting, pack, woken
 
 if TYPE_CHECKING:
     from .._async.contract import Ticket
@@ -41,33 +42,36 @@ class Connection(asyncio.Protocol):
         self._pending: deque[tuple[Future, float]] = deque()
         self._unsent: list[bytes] = []
         self._transport: asyncio.Transport | None = None
+        self._write: Callable[[bytes], None]
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
+        self._timer_due = inf
         self.channel = NO_CHANNEL
         self.dead = False
 
     def send(self, command: bytes, by: float) -> Future:
         """Answered in its turn. What is sent while others wait for answers goes out together."""
-        future: Future = self._loop.create_future()
-        if self.dead or self._transport is None:
+        future: Future = asyncio.Future(loop=self._loop)
+        pending, unsent = self._pending, self._unsent
+        if unsent:
+            unsent.append(command)
+        elif self.dead:
             future.set_exception(self._wire.broken())
             return future
-        if self._unsent:
-            self._unsent.append(command)
-        elif self._pending:
-            self._unsent.append(command)
+        elif pending:
+            unsent.append(command)
             self._loop.call_soon(self._flush)
         else:
-            self._transport.write(command)
-        self._pending.append((future, by))
-        if self._timer is None or by < self._timer_due:
+            self._write(command)
+        pending.append((future, by))
+        if by < self._timer_due:
             self._arm(by)
         return future
 
     def _flush(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        if unsent and self._transport is not None and not self.dead:
-            self._transport.write(b"".join(unsent))
+        unsent = b"".join(self._unsent)
+        self._unsent.clear()
+        if not self.dead:
+            self._write(unsent)
 
     def abort(self) -> None:
         """Now, whatever was still to be written."""
@@ -80,18 +84,19 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._write = transport.write
 
     def data_received(self, data: bytes) -> None:
-        reader = self._reader
-        reader.feed(data)
-        while (reply := reader.gets()) is not NOTHING:
-            if type(reply) is self._push and reply[0] != b"subscribe":
+        self._reader.feed(data)
+        gets, push, pending = self._reader.gets, self._push, self._pending
+        while (reply := gets()) is not NOTHING:
+            if type(reply) is push and reply[0] != b"subscribe":
                 if reply[0] == b"message":
                     self._wire.woken(reply[2])
                 continue
-            if not self._pending:
+            if not pending:
                 continue  # an answer to nothing: it cannot be ours
-            future, _ = self._pending.popleft()
+            future, _ = pending.popleft()
             if not future.done():
                 future.set_result(reply)
 
@@ -102,6 +107,7 @@ class Connection(asyncio.Protocol):
         if self.dead:
             return
         self.dead = True
+        self._unsent.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -121,6 +127,7 @@ class Connection(asyncio.Protocol):
 
     def _look(self) -> None:
         self._timer = None
+        self._timer_due = inf
         now = self._now()
         due = None
         for future, by in self._pending:
@@ -150,56 +157,67 @@ class Wire:
         self._listens = False
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
-        self._tickets: dict[str, Ticket] = {}
+        self.waiting: dict[str, Ticket] = {}
+        """By owner: who may be told something. Whoever asked has to `forget` it, unless it waits."""
         self._closed = False
 
     async def open(self, by: float) -> None:
         await self._connect(by)
 
-    async def call(self, command: bytes, by: float) -> Any:
+    def call(self, command: bytes, by: float) -> Awaitable[Any]:
         """The server's answer, which may be an error it answered with. Raises `Lost` without one."""
         connection = self._connection
         if connection is None:
-            connection = await self._connect(by)
-        return await connection.send(command, by)
+            return self._connect_and_call(command, by)
+        return connection.send(command, by)
+
+    async def _connect_and_call(self, command: bytes, by: float) -> Any:
+        return await (await self._connect(by)).send(command, by)
 
     async def batch(self, commands: Sequence[bytes], by: float) -> list[Any]:
         """All at once, in one round trip."""
         connection = self._connection or await self._connect(by)
         return await _all([connection.send(command, by) for command in commands])
 
-    async def ask(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any:
+    def ask(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Awaitable[Any]:
         """Ask for a lock: `command`, the channel where the ticket will be told, `owner`.
 
-        There is no channel until one is first needed: who never waits never pays for it.
+        There is no channel until one is first needed: who never waits never pays for it. So this may
+        answer "not in the queue" for a ticket that is to queue: then it is to be asked by `enqueue`.
         """
         connection = self._connection
         if connection is None:
-            connection = await self._connect(by)
+            return self._connect_and_ask(ticket, command, owner, by)
         if not ticket.queue:
-            return await connection.send(command + NO_CHANNEL + owner, by)
-        if connection.channel is NO_CHANNEL:
-            reply = await connection.send(command + NO_CHANNEL + owner, by)
-            if type(reply) is not list or reply[0] >= 0:
-                return reply
-            await self._subscribe(connection, by)
-        self._tickets[ticket.owner] = ticket
-        try:
-            reply = await connection.send(command + connection.channel + owner, by)
-        except BaseException:
-            self.forget(ticket.owner)
-            raise
-        if type(reply) is not list:
-            self.forget(ticket.owner)
-        return reply
+            return connection.send(command + NO_CHANNEL + owner, by)
+        channel = connection.channel
+        if channel is not NO_CHANNEL:
+            self.waiting[ticket.owner] = ticket
+        return connection.send(command + channel + owner, by)
+
+    async def _connect_and_ask(
+        self, ticket: Ticket, command: bytes, owner: bytes, by: float
+    ) -> Any:
+        await self._connect(by)
+        return await self.ask(ticket, command, owner, by)
+
+    async def enqueue(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any:
+        """The same, on a connection that has a channel."""
+        connection = self._connection or await self._connect(by)
+        await self._subscribe(connection, by)
+        self.waiting[ticket.owner] = ticket
+        return await connection.send(command + connection.channel + owner, by)
 
     async def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
-        """Until this ticket is told something, or until `until`."""
-        return await ticket.wait(self._clock, until)
+        """Until this ticket is told something, or until `until`. With a grant it is forgotten."""
+        grant = await ticket.wait(self._clock, until)
+        if grant is not None:
+            self.forget(ticket.owner)
+        return grant
 
     def forget(self, owner: str) -> None:
         """This owner does not wait any more."""
-        self._tickets.pop(owner, None)
+        self.waiting.pop(owner, None)
 
     def turn_away(self) -> None:
         """This is not the server to talk to: next time a new connection may lead to another."""
@@ -208,7 +226,7 @@ class Wire:
 
     async def close(self) -> None:
         self._closed = True
-        self._tickets.clear()
+        self.waiting.clear()
         if self._connection is not None:
             self._connection.abort()
             await asyncio.sleep(0)  # the transport closes its socket in the loop's next turn
@@ -272,17 +290,17 @@ class Wire:
     # Called by the connection.
 
     def woken(self, message: bytes) -> None:
-        owner, _, token = message.decode("ascii", "replace").partition(" ")
-        ticket = self._tickets.get(owner)
-        if ticket is not None and token.isdecimal():
-            ticket.tell(Granted(int(token), ticket.ttl, handed=True) if token != "0" else None)
+        owner, token = woken(message)
+        ticket = self.waiting.get(owner)
+        if ticket is not None:
+            ticket.tell(Granted(token, ticket.ttl, True) if token else None)
 
     def lost(self, connection: Connection) -> None:
         if self._connection is connection:
             self._connection = None
             if not self._closed:
                 # Wake-ups may be lost meanwhile: let everybody ask, which also connects again.
-                for ticket in list(self._tickets.values()):
+                for ticket in list(self.waiting.values()):
                     ticket.tell()
 
     def broken(self) -> Lost:

@@ -9,7 +9,8 @@ from typing import Any
 from ..model import Label, LockState, Participant
 
 SEPARATOR = "\x1f"
-_OURS = b"hf1\x1f"
+_OURS = (b"hf0\x1f", b"hf1\x1f", b"hf2\x1f")
+_SHARED = b"hf0\x1f\x1f"
 FOREIGN = Label("", 0, "not a holdfast client")
 
 
@@ -33,10 +34,10 @@ def request(
         weight,
         capacity,
         kind,
-        millis(ttl),
-        millis(claim),
-        millis(patience),
         int(barge),
+        millis(ttl),
+        millis(min(claim, ttl)),
+        millis(patience),
         label.host.replace(SEPARATOR, ""),
         label.pid,
         label.text,
@@ -46,22 +47,25 @@ def request(
 
 def lock_state(name: str, answer: Sequence[Any]) -> LockState:
     """From the answer of redis_look.lua."""
-    value, left, counter, shared, waiting = answer
+    value, left, counter, shared, waiting, now = answer
     holders: list[Participant] = []
     kind, capacity = "lock", 1
     if value is not None:
         if not value.startswith(_OURS):
             holders.append(Participant("", FOREIGN, 0, 0.0, max(0, left) / 1000))
-        elif not value.startswith(_OURS + b"\x1f"):
+        elif not value.startswith(_SHARED):
             _, owner, rest = value.split(b"\x1f", 2)
             shared = [owner, rest, left]
     for owner, text, ms in _triples(shared):
         token, since, rest = text.split(b"\x1f", 2)
-        who, kind, capacity = _participant(owner, int(token), since, rest, ms)
+        who, kind, capacity = _participant(owner, int(token), since or token, rest, ms)
         holders.append(who)
     waiters: list[Participant] = []
     for owner, text, ms in _triples(waiting):
         since, _, rest = text.split(b"\x1f", 2)
+        if not since:
+            patience = int(rest.split(b"\x1f", 7)[6])
+            since = b"%d" % (1000 * (now - max(0, patience - ms)))
         who, kind, capacity = _participant(owner, 0, since, rest, ms)
         waiters.append(who)
     highest = max((holder.token for holder in holders), default=0) or int(counter or 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ..entries import MISSED_HEARTBEATS, Claim
 from ..model import Label
@@ -14,7 +14,7 @@ from .scripts import scripts
 
 CACHED = 4096
 AUDIT_RECORDS = b"1000"
-MARKED, UNMARKED = bulk(b"60000"), bulk(b"0")
+TOMBSTONE = bulk(b"60000")
 """Milliseconds for which a request that arrives after its owner has left is refused."""
 
 
@@ -30,16 +30,19 @@ class Asked(Protocol):
     barge: bool
 
 
-class Prepared(NamedTuple):
+class Prepared:
     """The beginning of a request for one lock; the channel and the owner follow it."""
 
-    ttl: float
-    kind: str
-    weight: int
-    capacity: int
-    barge: bool
-    label: Label
-    command: bytes
+    __slots__ = ("barge", "capacity", "command", "kind", "label", "ttl", "weight")
+
+    def __init__(self, ticket: Asked, command: bytes) -> None:
+        self.ttl = ticket.ttl
+        self.kind = ticket.kind
+        self.weight = ticket.weight
+        self.capacity = ticket.capacity
+        self.barge = ticket.barge
+        self.label = ticket.label
+        self.command = command
 
 
 class Commands:
@@ -56,7 +59,7 @@ class Commands:
         """They bring every script to the server."""
         return [script.load for script in self._scripts.values()]
 
-    def ask(self, ticket: Asked) -> Prepared:
+    def ask(self, ticket: Asked) -> bytes:
         kept = self._asks.get(ticket.name)
         if (
             kept is None
@@ -68,7 +71,7 @@ class Commands:
             or kept.label is not ticket.label
         ):
             kept = self._prepare(ticket)
-        return kept
+        return kept.command
 
     def _prepare(self, ticket: Asked) -> Prepared:
         asked = request(
@@ -82,31 +85,28 @@ class Commands:
             ticket.label,
         )
         command = (
-            self._scripts["acquire"].command(3, 9)
+            self._scripts["acquire"].command(3, 8)
             + _three(self.naming.of(ticket.name))
-            + bulk(f"{ticket.weight}\x1f{ticket.capacity}\x1f{ticket.kind}".encode())
-            + bulk(b"%d" % millis(ticket.ttl))
             + bulk(asked)
+            + bulk(b"%d" % millis(ticket.ttl))
             + bulk(b"%d" % millis(self._patience))
         )
-        made = Prepared(
-            ticket.ttl,
-            ticket.kind,
-            ticket.weight,
-            ticket.capacity,
-            ticket.barge,
-            ticket.label,
-            command,
-        )
+        made = Prepared(ticket, command)
         _keep(self._asks, ticket.name, made)
         return made
 
-    def release(self, name: str, owner: str, mark: bytes) -> bytes:
+    def release(self, name: str, owner: str) -> bytes:
         command = self._releases.get(name)
         if command is None:
-            command = self._scripts["release"].command(3, 5) + _three(self.naming.of(name))
+            command = self._scripts["release"].command(3, 4) + _three(self.naming.of(name))
             _keep(self._releases, name, command)
-        return b"%b%b$%d\r\n%b\r\n" % (command, mark, len(owner), owner.encode())
+        return b"%b$%d\r\n\x1f%b\x1f\r\n" % (command, len(owner) + 2, owner.encode())
+
+    def release_doubtful(self, name: str, owner: str) -> bytes:
+        """Also refuses whatever of this owner may still arrive."""
+        keys = _three(self.naming.of(name))
+        between = bulk(b"\x1f%b\x1f" % owner.encode())
+        return self._scripts["release"].command(3, 5) + keys + between + TOMBSTONE
 
     def keep(self, claims: Sequence[Claim]) -> bytes:
         """One command for all of them."""
@@ -118,7 +118,7 @@ class Commands:
             key = lock_key(name)
             parts.append(b"$%d\r\n%b\r\n" % (len(key), key))
         for _, owner, ttl in claims:
-            parts.append(b"$%d\r\n%b\r\n%b" % (len(owner), owner.encode(), times[ttl]))
+            parts.append(b"$%d\r\n\x1f%b\x1f\r\n%b" % (len(owner) + 2, owner.encode(), times[ttl]))
         return b"".join(parts)
 
     def beat(self, claim: Claim) -> bytes:

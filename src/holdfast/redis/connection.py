@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import select
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from threading import Lock
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._runtime.threads import Signal
@@ -16,7 +15,7 @@ from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
-from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting
+from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting, woken
 
 if TYPE_CHECKING:
     from .._sync.contract import Ticket
@@ -25,90 +24,86 @@ TICK = 0.25
 """Seconds for which the kernel waits for an answer before we look at the time again. It costs nothing,
 where a timeout of Python's own costs a system call for each send and each receive."""
 LONGEST_SLEEP = 1.0
-"""A poll stands still while the machine is suspended; the boot clock does not. So look."""
-CHUNK = 65536
+"""The same for one who waits to be woken. The kernel's timer stands still while the machine is
+suspended, the boot clock does not: so look."""
+CHUNK = 16384
 
 
-class Bell(Signal):
-    """Wakes a thread that waits on descriptors."""
+class Ear(Signal):
+    """Who listens on a connection. It stays the same when a broken connection is replaced.
 
-    __slots__ = ("_guard", "_read", "_write")
+    To set it ends the wait by giving the connection up. That is rare (a heartbeat has found out more,
+    or everything is closed), so that the usual wait, until the server wakes us, is a bare read.
+    """
 
-    def __init__(self) -> None:
-        self._guard = Lock()  # a late ring must not write to whatever has the number by then
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
+    __slots__ = ("connection", "dropped", "listening", "pause", "rung", "ticket")
 
-    def fileno(self) -> int:
-        return self._read
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.ticket: Ticket | None = None
+        self.listening = False
+        """A thread waits here."""
+        self.dropped = False
+        """It need not any more, and gives the connection back itself."""
+        self.rung = False
+        self.pause: Signal | None = None
 
     def set(self) -> None:
-        with self._guard:
-            if self._write >= 0:
-                with suppress(BlockingIOError):  # it rings already
-                    os.write(self._write, b"\0")
-
-    def sleep(self, seconds: float) -> bool:
-        """True if it was rung, which this takes back."""
-        poll = select.poll()
-        poll.register(self._read, select.POLLIN)
-        return bool(poll.poll(seconds * 1000)) and self.stop()
-
-    def stop(self) -> bool:
-        try:
-            return bool(os.read(self._read, 4096))
-        except OSError:
-            return False
-
-    def close(self) -> None:
-        with self._guard:
-            os.close(self._read)
-            os.close(self._write)
-            self._read = self._write = -1
+        self.rung = True
+        self.connection.interrupt()
+        if self.pause is not None:
+            self.pause.set()
 
 
 class Connection:
     """Used by one thread at a time. After an error it must be closed: an answer may still come."""
 
     __slots__ = (
-        "_address",
-        "_bell",
-        "_clock",
+        "_feed",
+        "_gets",
         "_greeting",
-        "_poll",
+        "_now",
         "_push",
-        "_reader",
+        "_receive",
+        "_send",
         "_socket",
         "_tick",
+        "address",
         "channel",
         "channel_name",
         "dead",
+        "ear",
         "used",
     )
 
     def __init__(self, address: Address, clock: Clock, by: float) -> None:
         from hiredis import PushNotification, Reader
 
-        self._address = address
-        self._clock = clock
-        self._reader = Reader(notEnoughData=NOTHING)
+        self.address = address
+        self._now = clock.now
+        reader = Reader(notEnoughData=NOTHING)
+        self._feed, self._gets = reader.feed, reader.gets
         self._push = PushNotification
-        self._bell: Bell | None = None
-        self._poll: select.poll | None = None
         self.channel = bulk(b"")
         self.channel_name = b""
         self.dead = False
+        self.ear: Ear | None = None
         self.used = 0.0
         self._tick = 0.0
         # Sent together with the first command, not before it: a server that stands still has then
         # received that command, too. It may be the clean-up for one that it received earlier.
         self._greeting = greeting(address)
         self._socket = self._connect(by)
+        self._send: Callable[[bytes], int] = self._socket.send
+        self._receive: Callable[[int], bytes] = self._socket.recv
+        if address.tls is None:
+            # The same system calls, with less of Python around them.
+            self._send = partial(os.write, self._socket.fileno())
+            self._receive = partial(os.read, self._socket.fileno())
 
     def _connect(self, by: float) -> socket.socket:
-        address = self._address
-        left = by - self._clock.now()
+        address = self.address
+        left = by - self._now()
         if left <= 0:
             raise BackendUnavailable(f"no time was left to reach the server at {address}")
         try:
@@ -133,31 +128,26 @@ class Connection:
         except OSError as error:
             raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
 
-    @property
-    def bell(self) -> Bell:
-        if self._bell is None:
-            self._bell = Bell()
-        return self._bell
-
-    def listens_on(self, name: bytes) -> None:
+    def listens_on(self, name: bytes, ear: Ear | None) -> None:
         self.channel_name = name
         self.channel = bulk(name)
+        self.ear = ear or Ear(self)
 
-    def take_bell(self, other: Connection) -> None:
-        """Go on where a broken connection was waited on."""
-        self._bell, other._bell, self._poll = other._bell, None, None
-        other.close()
+    def interrupt(self) -> None:
+        """End the wait of a thread that listens here, and the use of the connection."""
+        self.dead = True
+        with suppress(OSError):  # it has ended by itself
+            self._socket.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
         self.dead = True
         self._socket.close()
-        if self._bell is not None:
-            self._bell.close()
-            self._bell = None
+        # Its number may be another's from now on.
+        self._send, self._receive = self._socket.send, self._socket.recv
 
     def is_alive(self) -> bool:
         """Whether the other end has not hung up meanwhile. A late wake-up may have come, too."""
-        if self._address.tls is not None:
+        if self.address.tls is not None:
             return True
         try:
             data = self._socket.recv(CHUNK, socket.MSG_DONTWAIT)
@@ -167,68 +157,79 @@ class Connection:
             return False
         if not data:
             return False
-        self._reader.feed(data)
+        self._feed(data)
         return True
 
     # Asking.
 
-    def call(self, command: bytes, by: float) -> Any:
-        left = by - self._clock.now()
-        if left < TICK or self._tick != TICK:
-            self._set_tick(left)
+    def call(self, command: bytes, by: float, now: float) -> Any:
+        if self._tick != TICK or by - now < TICK:
+            self._set_tick(min(TICK, by - now))
         try:
             if self._greeting:
-                self._greet(command, by)
-            else:
-                self._socket.sendall(command)
-            return self._reply(by)
-        except OSError as error:
-            raise self._lost(error) from error
-
-    def _greet(self, command: bytes, by: float) -> None:
-        commands, self._greeting = self._greeting, []
-        self._socket.sendall(b"".join(commands) + command)
-        check_greeting([self._reply(by) for _ in commands], self._address)
-
-    def batch(self, commands: Sequence[bytes], by: float) -> list[Any]:
-        first = self.call(b"".join(commands), by)
-        try:
-            return [first, *[self._reply(by) for _ in range(len(commands) - 1)]]
-        except OSError as error:
-            raise self._lost(error) from error
-
-    def _reply(self, by: float) -> Any:
-        gets = self._reader.gets
-        while True:
-            reply = gets()
-            if reply is not NOTHING:
-                # A subscription is answered by a push; every other push is not an answer.
-                if type(reply) is not self._push or reply[0] == b"subscribe":
-                    return reply
-                continue
+                return self._greet(command, by)
+            sent = self._send(command)
+            if sent != len(command):
+                self._send_rest(command, sent)
             try:
-                data = self._socket.recv(CHUNK)
+                self._feed(self._receive(CHUNK))
+                reply = self._gets()
             except (BlockingIOError, TimeoutError):
-                if self._clock.now() >= by:
-                    raise
-                continue
-            if not data:
-                raise ConnectionResetError("the connection was closed")
-            self._reader.feed(data)
+                reply = NOTHING  # yet
+            if reply is NOTHING or type(reply) is self._push:
+                reply = self._reply(by, reply)
+            return reply
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _greet(self, command: bytes, by: float) -> Any:
+        commands, self._greeting = self._greeting, []
+        self._send_rest(b"".join(commands) + command, 0)
+        check_greeting([self._reply(by, NOTHING) for _ in commands], self.address)
+        return self._reply(by, NOTHING)
+
+    def _send_rest(self, data: bytes, sent: int) -> None:
+        while sent < len(data):
+            sent += self._send(data[sent:])
+
+    def batch(self, commands: Sequence[bytes], by: float, now: float) -> list[Any]:
+        first = self.call(b"".join(commands), by, now)
+        try:
+            return [first, *[self._reply(by, NOTHING) for _ in range(len(commands) - 1)]]
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _reply(self, by: float, reply: Any) -> Any:
+        """The next answer, behind `reply`, which is none, or not whole."""
+        while True:
+            # A subscription is answered by a push; every other push is not an answer.
+            if reply is not NOTHING and (type(reply) is not self._push or reply[0] == b"subscribe"):
+                return reply
+            reply = self._gets()
+            if reply is NOTHING:
+                try:
+                    data = self._receive(CHUNK)
+                except (BlockingIOError, TimeoutError):
+                    if self._now() >= by:
+                        raise
+                    continue
+                if not data:
+                    raise ConnectionResetError("the connection was closed")
+                self._feed(data)
 
     def _lost(self, error: OSError) -> BackendUnavailable:
         self.dead = True
         if isinstance(error, BackendUnavailable):
             return error  # the greeting was refused
         if isinstance(error, BlockingIOError | TimeoutError):
-            return Late(f"the server at {self._address} did not answer in time")
-        return Lost(f"the connection to the server at {self._address} broke: {error}")
+            return Late(f"the server at {self.address} did not answer in time")
+        return Lost(f"the connection to the server at {self.address} broke: {error}")
 
-    def _set_tick(self, left: float) -> None:
-        if left <= 0:
-            raise BackendUnavailable(f"no time was left to ask the server at {self._address}")
-        self._tick = tick = min(TICK, left)
-        if self._address.tls is not None:
+    def _set_tick(self, tick: float) -> None:
+        if tick <= 0:
+            raise BackendUnavailable(f"no time was left to ask the server at {self.address}")
+        self._tick = tick
+        if self.address.tls is not None:
             self._socket.settimeout(tick)
             return
         whole = int(tick)
@@ -240,47 +241,32 @@ class Connection:
     # Listening.
 
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
-        """Wait for this ticket's wake-up, for the bell, or for the end of the connection."""
-        poll = self._poll
-        if poll is None:
-            poll = self._poll = select.poll()
-            poll.register(self._socket, select.POLLIN)
-            poll.register(self.bell.fileno(), select.POLLIN)
-        rung = False
+        """Wait for this ticket's wake-up, for `interrupt`, or for the end of the connection."""
+        owner = ticket.owner
         while True:
             # What came together with an earlier answer is in the parser already.
-            while (reply := self._reader.gets()) is not NOTHING:
+            while (reply := self._gets()) is not NOTHING:
                 if type(reply) is self._push and reply[0] == b"message":
-                    owner, _, token = reply[2].decode("ascii", "replace").partition(" ")
-                    if owner == ticket.owner and token.isdecimal():
-                        return (
-                            Granted(int(token), ticket.ttl, handed=True) if token != "0" else None
-                        )
-            if rung:
-                return None
-            left = LONGEST_SLEEP if until is None else until - self._clock.now()
-            if left <= 0:
-                return None
-            for fd, _ in poll.poll(min(left, LONGEST_SLEEP) * 1000):
-                if fd != self._socket.fileno():
-                    rung = self.bell.stop() or rung
-                elif not self._hear():
+                    who, token = woken(reply[2])
+                    if who == owner:
+                        return Granted(token, ticket.ttl, True) if token else None
+            if until is not None:
+                left = until - self._now()
+                if left <= 0:
                     return None
-
-    def _hear(self) -> bool:
-        """Take in what has come; False if the connection has ended."""
-        try:
-            data = self._socket.recv(CHUNK)
-            if self._address.tls is not None:
-                tls: Any = self._socket
-                while tls.pending():  # decrypted already, so that no poll would tell of it
-                    data += tls.recv(CHUNK)
-        except (BlockingIOError, TimeoutError):
-            return True
-        except OSError:
-            data = b""
-        if not data:
-            self.dead = True
-            return False
-        self._reader.feed(data)
-        return True
+                if left < self._tick:
+                    self._set_tick(left)
+            try:
+                data = self._receive(CHUNK)
+            except (BlockingIOError, TimeoutError):
+                if self.dead:
+                    return None
+                # It takes longer: look at the clock, but not so often any more.
+                self._set_tick(LONGEST_SLEEP)
+                continue
+            except OSError:
+                data = b""
+            if not data:
+                self.dead = True
+                return None
+            self._feed(data)

@@ -1,7 +1,7 @@
 """The names of keys.
 
     NAMESPACE:{NAME}            the lock: an ordinary string with a TTL, for every client to see
-    NAMESPACE:{NAME}:q          its queue; beside it :w:OWNER, :h and :e, see scripts/redis_queue.lua
+    NAMESPACE:{NAME}:q          its queue; beside it :q:OWNER, :h and :e, see scripts/redis_queue.lua
     NAMESPACE:token:N           the counters of tokens, N from 0 to 255, for any number of locks
     NAMESPACE:audit             what was released by force, the newest first
     NAMESPACE:wake:ID           the channels on which waiters are woken

@@ -42,6 +42,12 @@ def pack(*parts: bytes) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%b\r\n" % (len(p), p) for p in parts])
 
 
+def woken(message: bytes) -> tuple[str, int]:
+    """Who is told, and its token; 0 where it was not granted, and should ask."""
+    owner, _, token = message.decode("ascii", "replace").partition(" ")
+    return (owner, int(token)) if token.isdecimal() else ("", 0)
+
+
 def greeting(address: Address) -> list[bytes]:
     """The first commands on a connection: RESP3, which brings wake-ups beside answers; who we are."""
     hello = [b"HELLO", b"3"]

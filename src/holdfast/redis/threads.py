@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from .._runtime.threads import Signal
 from ..clock import Clock
 from ..errors import BackendUnavailable, LockError
 from ..model import Granted
 from .address import Address
-from .connection import Connection
+from .connection import Connection, Ear
 from .protocol import bulk, pack
 
 if TYPE_CHECKING:
@@ -30,118 +31,135 @@ PAUSE = 0.5
 """Seconds between attempts to hear again, while the server is gone."""
 
 
-class Ear:
-    """A waiting ticket, and the connection on which it will be told."""
-
-    __slots__ = ("bell", "connection", "dropped", "listening", "ticket")
-
-    def __init__(self, ticket: Ticket, connection: Connection) -> None:
-        self.ticket = ticket
-        self.connection = connection
-        self.bell = connection.bell
-        """It stays the same when the connection is replaced."""
-        self.listening = False
-        self.dropped = False
-
-
 class Wire:
     def __init__(self, address: Address, clock: Clock, channels: bytes) -> None:
         self._address = address
         self._clock = clock
+        self._now = clock.now
         self._channels = channels
         self._idle: list[Connection] = []
-        self._ears: dict[str, Ear] = {}
+        self.waiting: dict[str, Ear] = {}
+        """By owner: who waits to be told."""
         self._mutex = Lock()
         self._closed = False
 
     def open(self, by: float) -> None:
-        self._give(self._take(by))
+        now = self._now()
+        self._give(self._take(by, now), now)
 
     def call(self, command: bytes, by: float) -> Any:
         """The server's answer, which may be an error it answered with. Raises `Lost` without one."""
-        connection = self._take(by)
+        now = self._now()
+        connection = self._take(by, now)
         try:
-            reply = connection.call(command, by)
+            reply = connection.call(command, by, now)
         except BaseException:
             connection.close()
             raise
-        self._give(connection)
+        self._give(connection, now)
         return reply
 
     def batch(self, commands: Sequence[bytes], by: float) -> list[Any]:
         """All at once, in one round trip."""
-        connection = self._take(by)
+        now = self._now()
+        connection = self._take(by, now)
         try:
-            replies = connection.batch(commands, by)
+            replies = connection.batch(commands, by, now)
         except BaseException:
             connection.close()
             raise
-        self._give(connection)
+        self._give(connection, now)
         return replies
 
     def ask(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any:
         """Ask for a lock: `command`, the channel where the ticket will be told, `owner`.
 
-        A connection has no channel until it first needs one: who never waits never pays for it.
+        A connection has no channel until it first needs one: who never waits never pays for it. So this
+        may answer "not in the queue" for a ticket that is to queue: `enqueue` is for that.
         """
-        connection = self._take(by)
+        now = self._now()
+        connection = self._take(by, now)
         try:
-            queue = ticket.queue
-            channel = connection.channel if queue else NO_CHANNEL
-            reply = connection.call(command + channel + owner, by)
-            if queue and type(reply) is list and reply[0] < 0:
-                self._subscribe(connection, by)
-                reply = connection.call(command + connection.channel + owner, by)
+            channel = connection.channel if ticket.queue else NO_CHANNEL
+            reply = connection.call(command + channel + owner, by, now)
         except BaseException:
             connection.close()
             raise
-        if type(reply) is list and reply[0] == 0:
-            ear = Ear(ticket, connection)
+        if type(reply) is bytes:
+            self._give(connection, now)
+            return reply
+        return self._asked(ticket, connection, reply)
+
+    def enqueue(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any:
+        """The same, on a connection that has a channel."""
+        now = self._now()
+        connection = self._take(by, now)
+        try:
+            self._subscribe(connection, by)
+            reply = connection.call(command + connection.channel + owner, by, now)
+        except BaseException:
+            connection.close()
+            raise
+        return self._asked(ticket, connection, reply)
+
+    def _asked(self, ticket: Ticket, connection: Connection, reply: Any) -> Any:
+        ear = connection.ear
+        if type(reply) is int and reply >= 0 and ear is not None:
+            ear.ticket, ear.dropped, ear.rung = ticket, False, False
             with self._mutex:
-                old = self._ears.pop(ticket.owner, None)
-                self._ears[ticket.owner] = ear
+                old = self.waiting.get(ticket.owner)
+                self.waiting[ticket.owner] = ear
             if old is not None:
-                self._give(old.connection)
-            ticket.attach(ear.bell)
+                self._give(old.connection, self._now())
+            ticket.attach(ear)
         else:
-            self._give(connection)
+            self._give(connection, self._now())
         return reply
 
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
-        """Until this ticket is told something, or until `until`."""
+        """Until this ticket is told something, or until `until`. With a grant it is forgotten."""
+        owner = ticket.owner
         with self._mutex:
-            ear = self._ears.get(ticket.owner)
+            ear = self.waiting.get(owner)
             if ear is not None:
                 ear.listening = True
         if ear is None:
             return ticket.wait(self._clock, until)
+        grant = None
         try:
-            if ear.connection.dead:
+            connection = ear.connection
+            if not connection.dead:
+                grant = connection.listen(ticket, until)
+            else:
                 self._mend(ear, until)
-                return None
-            return ear.connection.listen(ticket, until)
         finally:
             with self._mutex:
-                ear.listening = False
-                dropped = ear.dropped
-            if dropped:
-                self._give(ear.connection)
+                ear.listening = ear.rung = False
+                ended = ear.dropped
+                if grant is not None and not ended:
+                    ended = True
+                    del self.waiting[owner]
+            if ended:
+                ticket.attach(None)
+                self._give(ear.connection, self._now())
+        return grant
 
     def forget(self, owner: str) -> None:
         """This owner does not wait any more."""
-        if owner not in self._ears:
+        if owner not in self.waiting:
             return
         with self._mutex:
-            ear = self._ears.pop(owner, None)
+            ear = self.waiting.pop(owner, None)
             if ear is None:
                 return
-            listening = ear.listening
             ear.dropped = True
-        ear.ticket.attach(None)
+            listening = ear.listening
         if listening:
-            ear.bell.set()  # it gives the connection back itself
-        else:
-            self._give(ear.connection)
+            ear.set()  # it gives the connection back itself
+            return
+        if ear.ticket is not None:
+            ear.ticket.attach(None)
+        self._give(ear.connection, self._now())
 
     def turn_away(self) -> None:
         """This is not the server to talk to: next time a new connection may lead to another."""
@@ -153,27 +171,30 @@ class Wire:
         with self._mutex:
             self._closed = True
             idle, self._idle = self._idle, []
-            owners = list(self._ears)
+            owners = list(self.waiting)
         for owner in owners:
             self.forget(owner)
         for connection in idle:
             connection.close()
 
-    def _take(self, by: float) -> Connection:
-        if self._closed:
-            raise BackendUnavailable(f"this connection to {self._address} is closed")
-        now = self._clock.now()
+    def _take(self, by: float, now: float) -> Connection:
         while True:
             try:
                 connection = self._idle.pop()
             except IndexError:
-                return Connection(self._address, self._clock, by)
+                return self._new(by)
             if now - connection.used < SUSPECT_AFTER or connection.is_alive():
                 return connection
             connection.close()
 
-    def _give(self, connection: Connection) -> None:
-        connection.used = self._clock.now()
+    def _new(self, by: float) -> Connection:
+        if self._closed:
+            raise BackendUnavailable(f"this connection to {self._address} is closed")
+        return Connection(self._address, self._clock, by)
+
+    def _give(self, connection: Connection, now: float) -> None:
+        """Kept for the next caller, with when it was last used."""
+        connection.used = now
         if connection.dead or self._closed or len(self._idle) >= KEPT_IDLE:
             connection.close()
         else:
@@ -181,37 +202,39 @@ class Wire:
             if self._closed:  # meanwhile
                 connection.close()
 
-    def _subscribe(self, connection: Connection, by: float, name: bytes = b"") -> None:
+    def _subscribe(
+        self, connection: Connection, by: float, name: bytes = b"", ear: Ear | None = None
+    ) -> None:
         if connection.channel != NO_CHANNEL:
             return
         name = name or self._channels + os.urandom(9).hex().encode()
-        reply = connection.call(pack(b"SUBSCRIBE", name), by)
+        reply = connection.call(pack(b"SUBSCRIBE", name), by, self._now())
         if isinstance(reply, Exception):
             raise BackendUnavailable(
                 f"the server at {self._address} does not let us listen on channels: {reply}; a user "
                 f"with an access list needs &{self._channels.decode()}*"
             )
-        connection.listens_on(name)
+        connection.listens_on(name, ear)
 
     def _mend(self, ear: Ear, until: float | None) -> None:
         """Hear again, on a new connection and the same channel; who comes back has to ask."""
-        while not ear.dropped:
-            now = self._clock.now()
+        broken = ear.connection
+        broken.close()
+        ear.pause = Signal(self._clock)
+        while not (ear.dropped or ear.rung):
+            now = self._now()
             limit = now + PAUSE if until is None else min(now + PAUSE, until)
             if now >= limit:
                 return
-            old = ear.connection
             try:
-                fresh = Connection(self._address, self._clock, limit)
+                fresh = self._new(limit)
                 try:
-                    self._subscribe(fresh, limit, old.channel_name)
+                    self._subscribe(fresh, limit, broken.channel_name, ear)
                 except BaseException:
                     fresh.close()
                     raise
             except (LockError, OSError):
-                if ear.bell.sleep(max(0.0, limit - self._clock.now())):
-                    return
+                ear.pause.wait(limit)
                 continue
-            fresh.take_bell(old)
             ear.connection = fresh
             return

@@ -1,51 +1,54 @@
 -- Grant a lock, or put the asker into the queue, or refuse it: one step.
 --
 -- KEYS: 1 the lock · 2 its queue (":q") · 3 the counter of tokens
--- ARGV: 1 weight US capacity US kind · 2 ttl in ms · 3 the request (see redis_queue.lua)
---       4 ms that it keeps its place without a heartbeat
---       5 the channel where this asker is told; empty: do not put it into the queue · 6 its owner id
--- Answers the token; or {0, ms}: in the queue, the holders have that long; or {-1, ms}: not in the queue;
--- or an error: HFKIND capacity kind (in use as something else), HFUSED (this owner asked for something
--- else before), HFLEFT (this owner has left already).
+-- ARGV: 1 the request (see redis_queue.lua) · 2 ttl in ms · 3 ms that it keeps its place without a heartbeat
+--       4 the channel where this asker is told; empty: do not put it into the queue · 5 its owner id
+-- Answers the token, as text; or ms: it is in the queue, and the holders have that long; or -1 - ms: it is not
+-- in the queue; or an error: HFKIND capacity kind (in use as something else), HFUSED (this owner asked for
+-- something else before), HFLEFT (this owner has left already).
 
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
-local shape, channel, owner = ARGV[1], ARGV[5], ARGV[6]
+local request, channel, owner = ARGV[1], ARGV[4], ARGV[5]
 
--- The two common cases first, for a lock that one holds. They do what the rest below would do.
-if string.sub(shape, 1, 4) == '1\0311\031' then
-  local mine = string.sub(Q, 1, -3) .. ':w:' .. owner
+-- The two common cases first, for a plain lock. They do what the rest below would do.
+if string.sub(request, 1, 9) == '1\0311\031lock\031' then
+  local call, sub = redis.call, string.sub
+  local mine = Q .. ':' .. owner
+  -- Who can be told has waited before, and will find it held again.
+  local v = channel ~= '' and call('GET', K)
   -- Nobody holds it, nobody waits, and this owner has not left before it came.
-  if redis.call('EXISTS', K, Q, mine) == 0 then
-    local time = redis.call('TIME')
-    local now = time[1] .. string.sub('00000' .. time[2], -6)
-    local token = now
-    local last = redis.call('SET', C, now, 'GET')
-    if last and tonumber(last) >= tonumber(now) then
-      token = string.format('%.0f', tonumber(last) + 1)
-      redis.call('SET', C, token)
-    end
-    redis.call('SET', K, 'hf1\031' .. owner .. '\031' .. token .. '\031' .. now .. '\031' .. ARGV[3], 'PX', ARGV[2])
-    return tonumber(token)
-  end
-  -- Another holds it, as the same kind of lock, and this owner is not known yet.
-  if channel ~= '' then
-    local holder, kind = string.match(
-      redis.call('GET', K) or '', '^hf1\031([^\031]+)\031%d+\031%d+\031(%d+\031%d+\031[^\031]*)\031')
-    if kind == shape and holder ~= owner then
-      local time = redis.call('TIME')
-      local text = time[1] .. string.sub('00000' .. time[2], -6) .. '\031' .. channel .. '\031' .. ARGV[3]
-      if redis.call('SET', mine, text, 'NX', 'PX', ARGV[4]) then
-        redis.call('RPUSH', Q, owner)
-        redis.call('PEXPIRE', Q, 3600000 + ARGV[4])
-        return { 0, redis.call('PTTL', K) }
+  if not v and call('EXISTS', K, Q, mine) == 0 then
+    local time = call('TIME')
+    local second, micro = time[1], time[2]
+    local now = #micro == 6 and second .. micro or second .. sub('00000' .. micro, -6)
+    local token, since = now, ''
+    local last = call('SET', C, now, 'GET')
+    if last and (#last ~= #now or last >= now) then
+      local higher = (tonumber(last) or 0) + 1
+      if higher > tonumber(now) then
+        token, since = string.format('%.0f', higher), now
+        call('SET', C, token)
       end
+    end
+    call('SET', K, 'hf1\031' .. owner .. '\031' .. token .. '\031' .. since .. '\031' .. request, 'PX', ARGV[2])
+    return token
+  end
+  -- Another holds it, as a plain lock too, and this owner is not known yet.
+  if v then
+    local h, f, flag, us = string.byte(v, 1, 4)
+    if h == 104 and f == 102 and us == 31 and (flag == 50 or flag == 49) and string.byte(request, 10) == 48
+      and sub(v, 5, 5 + #owner) ~= owner .. '\031'
+      and call('SET', mine, '\031' .. channel .. '\031' .. request, 'NX', 'PX', ARGV[3]) then
+      if flag == 49 then call('SETRANGE', K, 2, '2') end
+      if call('RPUSH', Q, owner) == 1 then call('PEXPIRE', Q, 3600000 + ARGV[3]) end
+      return call('PTTL', K)
     end
   end
 end
 
 --@include redis_queue.lua
 
-local ask = read('0\031' .. channel .. '\031' .. ARGV[3])
+local ask = read('\031' .. channel .. '\031' .. request)
 local mine = waiter_key(owner)
 if call('GET', mine) == 'x' then
   return redis.error_reply('HFLEFT this owner has left')
@@ -61,28 +64,28 @@ local USED = 'HFUSED this owner asked for something else'
 -- Asked again, because the answer was lost: the same answer.
 local known
 if has(owner) then
-  known = match(v, '^hf1\031[^\031]*\031(.*)$')
+  known = holder_text()
 elseif shared() then
   known = call('HGET', H, owner)
 end
 if known then
   if differs(read_holder(known)) then return redis.error_reply(USED) end
-  return extend(owner, ask.ttl)
+  return fmt('%.0f', extend(owner, ask.ttl))
 end
 known = call('GET', mine)
 if known then
   local waiter = read(known)
   if differs(waiter) then return redis.error_reply(USED) end
-  if channel == '' then return { -1, remaining() } end
-  call('SET', mine, waiter.since .. '\031' .. channel .. '\031' .. ARGV[3], 'PX', ask.patience)
-  return { 0, remaining() }
+  if channel == '' then return -1 - remaining() end
+  call('SET', mine, began(waiter, mine) .. '\031' .. channel .. '\031' .. request, 'PX', ask.patience)
+  return remaining()
 end
 
 local capacity, kind
 if shared() then
-  capacity, kind = match(v, '^hf1\031\031(%d+)\031(.*)$')
+  capacity, kind = match(v, '^hf0\031\031(%d+)\031(.*)$')
 elseif v and not foreign() then
-  local holder = read_holder(match(v, '^hf1\031[^\031]*\031(.*)$'))
+  local holder = read_holder(holder_text())
   capacity, kind = holder.capacity, holder.kind
 elseif head then
   capacity, kind = head.capacity, head.kind
@@ -91,9 +94,8 @@ if capacity and (tonumber(capacity) ~= ask.capacity or kind ~= ask.kind) then
   return redis.error_reply('HFKIND ' .. capacity .. ' ' .. kind)
 end
 
-if room(ask) and (not head or ask.barge) then return take(owner, ask, ask.ttl) end
-if channel == '' then return { -1, remaining() } end
-call('SET', mine, fmt('%.0f', micros()) .. '\031' .. channel .. '\031' .. ARGV[3], 'PX', ask.patience)
-call('RPUSH', Q, owner)
-call('PEXPIRE', Q, FOREVER + ask.patience)
-return { 0, remaining() }
+if room(ask) and (not head or ask.barge) then return fmt('%.0f', take(owner, ask, ask.ttl)) end
+if channel == '' then return -1 - remaining() end
+call('SET', mine, '\031' .. channel .. '\031' .. request, 'PX', ask.patience)
+enqueue(owner, ask)
+return remaining()

@@ -16,14 +16,17 @@ local mine = waiter_key(owner)
 local known = call('GET', mine)
 local waiter = known and read(known)
 if not waiter then return -1 end
-call('PEXPIRE', mine, waiter.patience)
+if waiter.since == '' then
+  call('SET', mine, began(waiter, mine) .. known, 'PX', waiter.patience)
+else
+  call('PEXPIRE', mine, waiter.patience)
+end
 call('PEXPIRE', Q, FOREVER + waiter.patience)
 if not v or shared() then settle(owner) end
 token = extend(owner, 0)
-if not token and room(waiter) and not call('LPOS', Q, owner) then
+if not token and room(waiter) and not call('LPOS', Q, place(owner, waiter)) then
   -- There is room, and it is not in the queue: that was evicted, or deleted by somebody. Enrol again.
-  call('RPUSH', Q, owner)
-  call('PEXPIRE', Q, FOREVER + waiter.patience)
+  enqueue(owner, waiter)
   settle(owner)
   token = extend(owner, 0)
 end
@@ -31,7 +34,7 @@ if token then return { token, waiter.ttl } end
 if waiter.barge and room(waiter) then
   -- Not the first in line, but allowed to overtake: the first was only woken.
   call('DEL', mine)
-  call('LREM', Q, 0, owner)
+  call('LREM', Q, 0, place(owner, waiter))
   return { take(owner, waiter, waiter.ttl), waiter.ttl }
 end
 return { 0, remaining() }

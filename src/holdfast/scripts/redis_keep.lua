@@ -1,18 +1,18 @@
 -- Renew many leases at once, of locks with one holder each. Never shortens, creates nothing.
 --
 -- KEYS: the locks
--- ARGV: for each of them its owner id, then its ttl in ms
+-- ARGV: for each of them US owner id US, then its ttl in ms
 -- Answers for each of them its token, or 0: not held alone by this owner; redis_beat.lua knows more.
 
 local call, sub, match = redis.call, string.sub, string.match
 local answers = {}
 for i = 1, #KEYS do
   local key, ttl = KEYS[i], tonumber(ARGV[2 * i])
-  local start = 'hf1\031' .. ARGV[2 * i - 1] .. '\031'
+  local between = ARGV[2 * i - 1]
   local v = call('GET', key)
-  if v and sub(v, 1, #start) == start then
+  if v and sub(v, 4, 3 + #between) == between and sub(v, 1, 2) == 'hf' then
     if call('PTTL', key) < ttl then call('PEXPIRE', key, ttl) end
-    answers[i] = tonumber(match(v, '^%d+', #start + 1))
+    answers[i] = tonumber(match(v, '^%d+', #between + 4))
   else
     answers[i] = 0
   end

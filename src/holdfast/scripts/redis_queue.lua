@@ -2,34 +2,40 @@
 --
 -- Needs the locals K, Q, C of the including script:
 --   K  the lock key: an ordinary string with a TTL, which any client can see and respect
---   Q  the queue, a list of owners in the order of their arrival; its name ends in ":q"
+--   Q  the queue, a list in the order of arrival; its name ends in ":q". An entry is an owner, or US owner for
+--      one who is not handed the lock, only woken
 --   C  the counter of tokens
 -- Made from Q, so that all of them are in one slot of a cluster:
---   ...:w:OWNER  a waiter, with the time that it lives without a heartbeat as its TTL; or "x", the
+--   ...:q:OWNER  a waiter, with the time that it lives without a heartbeat as its TTL; or "x", the
 --                tombstone of an owner that left before its request arrived
 --   ...:h, ...:e the holders of a lock with a capacity above 1: what they are, and when each one ends
 --
 -- What K says is the truth. It holds one of
---   hf1 US owner US token US since US request     one holder has all of it
---   hf1 US US capacity US kind                    several share it, see ...:h and ...:e
+--   hf1 US owner US token US since US request     a plain lock (weight 1 of 1, "lock"), nobody waits for it
+--   hf2 US owner US token US since US request     the same, and somebody may be waiting
+--   hf0 US owner US token US since US request     another lock that one holder has all of
+--   hf0 US US capacity US kind                    several share it, see ...:h and ...:e
 --   anything else                                 somebody who is not Holdfast holds it
 -- where US is the byte 31, which no name, owner or label can have, and a request is
---   weight US capacity US kind US ttl US claim US patience US barge US label    (times in ms)
--- A waiter is: since US channel US request. A sharing holder is: token US since US request.
+--   weight US capacity US kind US barge US ttl US claim US patience US label    (times in ms; claim <= ttl)
+-- A waiter is: since US channel US request. A sharing holder is: token US since US request. Where `since`
+-- is empty it is, for a holder, its token; for a waiter, as much before now as its TTL has gone down.
 
 local call, fmt, match, sub = redis.call, string.format, string.match, string.sub
 local base = sub(Q, 1, -3)
 local H, E = base .. ':h', base .. ':e'
 local FOREVER = 3600000
-local WAITER = '^(%d+)\031([^\031]*)\031((%d+)\031(%d+)\031([^\031]*)\031(%d+)\031(%d+)\031(%d+)\031(%d)\031.*)$'
+local WAITER = '^(%d*)\031([^\031]*)\031((%d+)\031(%d+)\031([^\031]*)\031(%d)\031(%d+)\031(%d+)\031(%d+)\031.*)$'
 
 local v = call('GET', K) -- what K says now; kept up to date below
 local usage              -- the weight in use, where several share it; nil until it was looked up
 
-local function waiter_key(owner) return base .. ':w:' .. owner end
-local function has(owner) return v and sub(v, 1, 5 + #owner) == 'hf1\031' .. owner .. '\031' end
-local function shared() return v and sub(v, 1, 5) == 'hf1\031\031' end
-local function foreign() return v and sub(v, 1, 4) ~= 'hf1\031' end
+local function waiter_key(owner) return Q .. ':' .. owner end
+local function ours() return v and match(v, '^hf[012]\031') end
+local function has(owner) return ours() and sub(v, 5, 5 + #owner) == owner .. '\031' end
+local function shared() return v and sub(v, 1, 5) == 'hf0\031\031' end
+local function foreign() return v and not ours() end
+local function holder_text() return match(v, '^hf[012]\031[^\031]*\031(.*)$') end
 
 local micros_now
 local function micros()
@@ -54,7 +60,7 @@ local function mint()
 end
 
 local function read(text)
-  local since, channel, request, weight, capacity, kind, ttl, claim, patience, barge = match(text, WAITER)
+  local since, channel, request, weight, capacity, kind, barge, ttl, claim, patience = match(text, WAITER)
   if not since then return nil end
   return {
     since = since, channel = channel, request = request, ttl = tonumber(ttl), claim = tonumber(claim),
@@ -63,7 +69,25 @@ local function read(text)
   }
 end
 
-local function read_holder(text) return read('0\031\031' .. match(text, '^%d+\031%d+\031(.*)$')) end
+local function read_holder(text) return read('\031\031' .. match(text, '^%d+\031%d*\031(.*)$')) end
+
+-- Since when it waits.
+local function began(waiter, key)
+  if waiter.since ~= '' then return waiter.since end
+  return fmt('%.0f', micros() - 1000 * math.max(0, waiter.patience - call('PTTL', key)))
+end
+
+-- What stands for it in the queue.
+local function place(owner, waiter) return waiter.barge and '\031' .. owner or owner end
+
+local function enqueue(owner, waiter)
+  if v and sub(v, 1, 4) == 'hf1\031' then
+    call('SETRANGE', K, 2, '2')
+    v = 'hf2' .. sub(v, 4)
+  end
+  call('RPUSH', Q, place(owner, waiter))
+  call('PEXPIRE', Q, FOREVER + waiter.patience)
+end
 
 -- A lock that several share: the keys last as long as the last of its holders.
 local function cover()
@@ -107,9 +131,10 @@ end
 -- The one place where somebody becomes a holder.
 local function take(owner, request, ms, token)
   token = token or mint()
-  local text = fmt('%.0f', token) .. '\031' .. fmt('%.0f', micros()) .. '\031' .. request.request
+  local since = token ~= micros() and fmt('%.0f', micros()) or ''
+  local text = fmt('%.0f', token) .. '\031' .. since .. '\031' .. request.request
   if request.capacity == 1 then
-    v = 'hf1\031' .. owner .. '\031' .. text
+    v = (request.weight == 1 and request.kind == 'lock' and 'hf2\031' or 'hf0\031') .. owner .. '\031' .. text
     call('SET', K, v, 'PX', ms)
   else
     call('HSET', H, owner, text)
@@ -117,7 +142,7 @@ local function take(owner, request, ms, token)
     call('ZADD', E, millis() + ms + 1, owner)
     usage = usage + request.weight
     if not v then
-      v = 'hf1\031\031' .. request.capacity .. '\031' .. request.kind
+      v = 'hf0\031\031' .. request.capacity .. '\031' .. request.kind
       call('SET', K, v)
     end
     cover()
@@ -129,7 +154,7 @@ end
 local function extend(owner, ms)
   if has(owner) then
     if call('PTTL', K) < ms then call('PEXPIRE', K, ms) end
-    return tonumber(match(v, '^hf1\031[^\031]*\031(%d+)'))
+    return tonumber(match(holder_text(), '^%d+'))
   end
   if shared() then
     if not usage then weigh() end
@@ -152,6 +177,7 @@ local function settle(asking)
   while true do
     local owner = call('LINDEX', Q, 0)
     if not owner then return nil end
+    if string.byte(owner) == 31 then owner = sub(owner, 2) end
     local key = waiter_key(owner)
     local text = call('GET', key)
     local waiter = text and read(text)
@@ -171,7 +197,7 @@ local function settle(asking)
       else
         local token = mint()
         if call('PUBLISH', waiter.channel, owner .. ' ' .. fmt('%.0f', token)) > 0 then
-          take(owner, waiter, math.min(waiter.claim, waiter.ttl), token)
+          take(owner, waiter, waiter.claim, token)
         end
       end
     end

@@ -1,44 +1,59 @@
 -- Free a lease, or leave the queue, and hand on to whoever is next: one step.
 --
 -- KEYS: 1 the lock · 2 its queue (":q") · 3 the counter of tokens
--- ARGV: 1 ms for which a tombstone refuses this owner, 0 for none · 2 the owner id
+-- ARGV: 1 US owner id US · 2 only if this owner is to be refused from now on: for how many ms
 -- Answers 1 if a lease that had not ended was freed, otherwise 0.
 
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
-local owner = ARGV[2]
+local between = ARGV[1]
 
--- The common case first: one holds it, and nobody waits, or somebody to whom it is simply handed. It does
--- what the rest below would do.
-if ARGV[1] == '0' then
-  local holder = redis.call('GET', K)
-  if holder and string.sub(holder, 1, 5 + #owner) == 'hf1\031' .. owner .. '\031' then
-    while true do
-      local following = redis.call('LPOP', Q)
+-- The common cases first: a plain lock for which nobody waits, or somebody to whom it is simply handed. They
+-- do what the rest below would do.
+if not ARGV[2] then
+  local call, sub = redis.call, string.sub
+  local v = call('GET', K)
+  if v and sub(v, 4, 3 + #between) == between then
+    local h, f, flag = string.byte(v, 1, 3)
+    if h ~= 104 or f ~= 102 then flag = 0 end
+    if flag == 49 then
+      call('DEL', K)
+      return 1
+    end
+    while flag == 50 do
+      local following = call('LPOP', Q)
       if not following then
-        redis.call('DEL', K)
+        call('DEL', K)
         return 1
       end
-      local key = string.sub(Q, 1, -3) .. ':w:' .. following
-      local text = redis.call('GET', key)
+      if string.byte(following) == 31 then -- one who is only to be woken
+        call('LPUSH', Q, following)
+        break
+      end
+      local key = Q .. ':' .. following
+      local text = call('GETDEL', key)
       if text then
-        local channel, request, ttl, claim = string.match(
-          text, '^%d+\031([^\031]*)\031(1\0311\031[^\031]*\031(%d+)\031(%d+)\031%d+\0310\031.*)$')
-        if not channel then
-          redis.call('LPUSH', Q, following)
+        local channel, request, claim = string.match(
+          text, '^%d*\031([^\031]*)\031(1\0311\031lock\0310\031%d+\031(%d+)\031.*)$')
+        if not channel then -- a tombstone
+          call('SET', key, text, 'PX', 60000)
           break
         end
-        redis.call('DEL', key)
-        local time = redis.call('TIME')
-        local now = time[1] .. string.sub('00000' .. time[2], -6)
-        local minted = now
-        local last = redis.call('SET', C, now, 'GET')
-        if last and tonumber(last) >= tonumber(now) then
-          minted = string.format('%.0f', tonumber(last) + 1)
-          redis.call('SET', C, minted)
+        local time = call('TIME')
+        local second, micro = time[1], time[2]
+        local now = #micro == 6 and second .. micro or second .. sub('00000' .. micro, -6)
+        local token, since = now, ''
+        local last = call('SET', C, now, 'GET')
+        if last and (#last ~= #now or last >= now) then
+          local higher = (tonumber(last) or 0) + 1
+          if higher > tonumber(now) then
+            token, since = string.format('%.0f', higher), now
+            call('SET', C, token)
+          end
         end
-        if redis.call('PUBLISH', channel, following .. ' ' .. minted) > 0 then
-          redis.call('SET', K, 'hf1\031' .. following .. '\031' .. minted .. '\031' .. now .. '\031' .. request,
-            'PX', math.min(tonumber(claim), tonumber(ttl)))
+        if call('PUBLISH', channel, following .. ' ' .. token) > 0 then
+          call('SET', K, 'hf2\031' .. following .. '\031' .. token .. '\031' .. since .. '\031' .. request, 'PX', claim)
+          -- A queue that is never empty lives on; this is often enough.
+          if #micro < 5 then call('PEXPIRE', Q, 7200000) end
           return 1
         end
       end
@@ -48,6 +63,7 @@ end
 
 --@include redis_queue.lua
 
+local owner = sub(between, 2, -2)
 local freed = 0
 local mine = waiter_key(owner)
 if has(owner) then
@@ -66,11 +82,12 @@ else
     end
   end
   local known = freed == 0 and call('GET', mine)
-  if known and known ~= 'x' then
+  local waiter = known and read(known)
+  if waiter then
     call('DEL', mine)
-    call('LREM', Q, 0, owner)
+    call('LREM', Q, 0, place(owner, waiter))
     settle('')
   end
 end
-if ARGV[1] ~= '0' then call('SET', mine, 'x', 'PX', ARGV[1]) end
+if ARGV[2] then call('SET', mine, 'x', 'PX', ARGV[2]) end
 return freed

@@ -1,4 +1,4 @@
--- The embedded store, format 1. Run once, in one transaction, on an empty file.
+-- The embedded store, format 2. Run once, in one transaction, on an empty file.
 -- The format number is in PRAGMA user_version; PRAGMA application_id says that the file is ours.
 
 -- One row: what all locks share.
@@ -16,7 +16,8 @@ CREATE TABLE store (
 CREATE TABLE entry (
     name      TEXT    NOT NULL,  -- namespace, U+001F, name
     waiting   INTEGER NOT NULL,  -- 0 holder, 1 waiter
-    seq       INTEGER NOT NULL,  -- the order of arrival among the waiters of a lock
+    seq       INTEGER NOT NULL,  -- waiters: in the order of their arrival; holders: 0 if there can
+                                 --   be but one, else their token
     owner     TEXT    NOT NULL,
     token     INTEGER NOT NULL,  -- 0 while waiting
     expires   REAL    NOT NULL,  -- on the boot clock
@@ -37,7 +38,7 @@ CREATE TABLE entry (
     label     TEXT    NOT NULL,
     -- The rows of a lock stand together, in the order in which they are read: a grant that meets
     -- nobody, and its release, touch one page of this table and no index.
-    PRIMARY KEY (name, waiting, seq, owner)
+    PRIMARY KEY (name, waiting, seq)
 ) STRICT, WITHOUT ROWID;
 
 -- Who broke which lock. The newest thousand are kept.

@@ -185,19 +185,3 @@ async def test_unknown_options_are_refused(url: str) -> None:
         holdfast.connect(f"{url}?heartbeat")
     async with holdfast.connect(f"{url}?heartbeat=0.5&claim_window=1.5") as locks:
         assert (await locks._session()).heartbeat == 0.5
-
-
-class Fence:
-    __holdfast_fence__ = True
-
-
-async def test_correctness_needs_a_fence_and_a_store_that_can_carry_it(url: str) -> None:
-    async with holdfast.connect(url) as locks:
-        with pytest.raises(holdfast.GuaranteeError, match="protects="):
-            locks.lock("x", purpose="correctness")
-        if "correctness" in locks.guarantees.safe_for:
-            async with locks.lock("x", purpose="correctness", protects=Fence()) as lease:
-                assert lease.token
-        else:
-            with pytest.raises(holdfast.GuaranteeError, match="cannot"):
-                locks.lock("x", purpose="correctness", protects=Fence())

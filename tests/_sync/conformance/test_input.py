@@ -187,19 +187,3 @@ def test_unknown_options_are_refused(url: str) -> None:
         holdfast.connect(f"{url}?heartbeat")
     with holdfast.connect(f"{url}?heartbeat=0.5&claim_window=1.5") as locks:
         assert locks._session().heartbeat == 0.5
-
-
-class Fence:
-    __holdfast_fence__ = True
-
-
-def test_correctness_needs_a_fence_and_a_store_that_can_carry_it(url: str) -> None:
-    with holdfast.connect(url) as locks:
-        with pytest.raises(holdfast.GuaranteeError, match="protects="):
-            locks.lock("x", purpose="correctness")
-        if "correctness" in locks.guarantees.safe_for:
-            with locks.lock("x", purpose="correctness", protects=Fence()) as lease:
-                assert lease.token
-        else:
-            with pytest.raises(holdfast.GuaranteeError, match="cannot"):
-                locks.lock("x", purpose="correctness", protects=Fence())

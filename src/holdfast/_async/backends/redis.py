@@ -9,6 +9,7 @@ arrives after all, it is refused. A command that is only late stays in its place
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ... import checks, guarantees
@@ -30,7 +31,7 @@ from ...model import (
 from ...redis.address import TLS_OPTIONS, Address, address_of
 from ...redis.aio import Wire
 from ...redis.answers import lock_state
-from ...redis.commands import MARKED, UNMARKED, Commands
+from ...redis.commands import Commands
 from ...redis.keys import Naming
 from ...redis.protocol import Lost, pack, require_hiredis
 from ...urls import Target, merge_options
@@ -86,34 +87,37 @@ class RedisBackend:
             raise
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
-        command = self._commands.ask(ticket).command
         owner = ticket.owner
+        command = self._commands.ask(ticket)
         end = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
         try:
             reply = await self._wire.ask(ticket, command, end, by)
-            if type(reply) is not int:
-                reply = await self._calls.settled(reply, self._asking(ticket, command, end, by), by)
+            if type(reply) is not bytes:
+                reply = await self._asked(reply, ticket, command, end, by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
             _remember(self._doubtful, owner)
-            reply = await self._calls.again(error, self._asking(ticket, command, end, by), by)
+            reply = await self._ask_again(error, ticket, command, end, by)
         except BaseException:
             _remember(self._doubtful, owner)
+            self._wire.forget(owner)
             raise
-        if type(reply) is int:
+        if type(reply) is bytes:
+            if owner in self._wire.waiting:
+                self._wire.forget(owner)
             if ticket.capacity != 1:
                 _remember(self._special, owner)
-            return Granted(reply, ticket.ttl)
-        if isinstance(reply, Exception):
+            return Granted(int(reply), ticket.ttl)
+        if type(reply) is not int:
+            self._wire.forget(owner)
             raise self._refused(reply, ticket)
-        place, left = reply
-        if place < 0:
+        if reply < 0:
             if owner in self._doubtful:
                 # An earlier try of it may still arrive, and nobody would release what it gets.
                 await self.release(ticket.name, owner, by)
-            return Busy(left / 1000)
+            return Busy((-1 - reply) / 1000)
         _remember(self._special, owner)
-        return Queued(left / 1000)
+        return Queued(reply / 1000)
 
     async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
         outcomes: list[Outcome] = [UNKNOWN] * len(claims)
@@ -136,8 +140,11 @@ class RedisBackend:
     async def release(self, name: str, owner: str, by: float) -> bool:
         if owner in self._special:
             self._forget(owner)
-        mark = MARKED if owner in self._doubtful else UNMARKED
-        command = self._commands.release(name, owner, mark)
+        doubtful = owner in self._doubtful
+        if doubtful:
+            command = self._commands.release_doubtful(name, owner)
+        else:
+            command = self._commands.release(name, owner)
         try:
             reply = await self._wire.call(command, by)
             if type(reply) is not int:
@@ -149,16 +156,14 @@ class RedisBackend:
                 reply = 1
         if type(reply) is not int:
             raise self._calls.refused(reply)
-        if mark is MARKED:
+        if doubtful:
             self._doubtful.pop(owner, None)
         return reply == 1
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         grant = await self._wire.listen(ticket, until)
-        if grant is not None:
-            self._wire.forget(ticket.owner)
-            if ticket.capacity == 1:
-                self._special.pop(ticket.owner, None)
+        if grant is not None and ticket.capacity == 1:
+            self._special.pop(ticket.owner, None)
         return grant
 
     async def inspect(self, name: str, by: float) -> LockState:
@@ -197,10 +202,32 @@ class RedisBackend:
 
     # Their parts.
 
-    def _asking(
-        self, ticket: Ticket, command: bytes, end: bytes, by: float
-    ) -> Callable[[], Awaitable[Any]]:
-        return lambda: self._wire.ask(ticket, command, end, by)
+    async def _ask(self, ticket: Ticket, command: bytes, end: bytes, by: float) -> Any:
+        reply = await self._wire.ask(ticket, command, end, by)
+        if type(reply) is int and reply < 0 and ticket.queue:
+            reply = await self._wire.enqueue(ticket, command, end, by)
+        return reply
+
+    async def _asked(
+        self, reply: Any, ticket: Ticket, command: bytes, end: bytes, by: float
+    ) -> Any:
+        """The first answer was no grant."""
+        if type(reply) is int and reply < 0 and ticket.queue:
+            reply = await self._wire.enqueue(ticket, command, end, by)
+        if isinstance(reply, Exception):
+            send = partial(self._ask, ticket, command, end, by)
+            reply = await self._calls.settled(reply, send, by)
+        return reply
+
+    async def _ask_again(
+        self, error: Lost, ticket: Ticket, command: bytes, end: bytes, by: float
+    ) -> Any:
+        try:
+            send = partial(self._ask, ticket, command, end, by)
+            return await self._calls.again(error, send, by)
+        except BaseException:
+            self._wire.forget(ticket.owner)
+            raise
 
     def _calling(self, command: bytes, by: float) -> Callable[[], Awaitable[Any]]:
         return lambda: self._wire.call(command, by)

@@ -12,21 +12,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
-from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from typing import Any
 
 from ... import checks, guarantees
 from ..._runtime.threads import Poller, Worker
 from ...clock import BootClock
 from ...embedded import place
+from ...embedded.mailbox import Mailbox
 from ...embedded.store import Store
 from ...entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, SEPARATOR, Ask, Claim, Entry
 from ...model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
 from ...urls import Target, merge_options
 from ..contract import Backend, Ticket
-
-if TYPE_CHECKING:
-    from ...embedded.mailbox import Mailbox
 
 
 def prepare(
@@ -55,7 +52,8 @@ class SqliteBackend:
         self._poller = Poller("holdfast-wakeups")
         self._mutex = RLock()
         self._mailbox: Mailbox | None = None
-        self._tickets: WeakValueDictionary[str, Ticket] = WeakValueDictionary()
+        self._tickets: dict[str, Ticket] = {}
+        """Those that wait, by owner."""
         self._watches: dict[str, dict[str, int]] = {}
         self._store: Store
 
@@ -88,34 +86,37 @@ class SqliteBackend:
             # The first who has to wait: from now on there is a place to be woken.
             self._open_mailbox()
             self._tickets[ticket.owner] = ticket
-            again = ask._replace(queue=True)
-            answer, blockers = self._worker.call(self._store.acquire, again, by)
+            ask.queue = True
+            answer, blockers = self._worker.call(self._store.acquire, ask, by)
         if blockers:
             self._watch(blockers)
+        if self._tickets and not isinstance(answer, Queued):
+            self._tickets.pop(ticket.owner, None)
         return answer
 
     def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
         prefix = self._prefix
         full = [Claim(prefix + name, owner, ttl) for name, owner, ttl in claims]
         outcomes, blockers = self._worker.call(self._store.renew, full, by)
-        if self._watches:
+        if self._watches or self._tickets:
             for claim, outcome in zip(claims, outcomes, strict=True):
                 if isinstance(outcome, Renewed | Gone):
-                    self._unwatch(claim.owner)
+                    self._forget(claim.owner)
         if blockers:
             self._watch(blockers)
         return outcomes
 
     def release(self, name: str, owner: str, by: float) -> bool:
-        if self._mailbox is not None:
-            self._unwatch(owner, forget=True)
-        return self._worker.call(self._store.release, self._prefix + name, owner, by)
+        try:
+            return self._worker.call(self._store.release, self._prefix + name, owner, by)
+        finally:
+            # After it, as somebody may wait for the lock.
+            if owner in self._tickets or owner in self._watches:
+                self._forget(owner)
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
-        grant = ticket.wait(self.clock, until, self._poller)
-        if grant is not None and self._watches:
-            self._unwatch(ticket.owner)
-        return grant
+        # Whom it watched is forgotten with its release: now there is no time for that.
+        return ticket.wait(self.clock, until, self._poller)
 
     def inspect(self, name: str, by: float) -> LockState:
         return self._shown(self._worker.call(self._store.inspect, self._prefix + name, by))
@@ -144,8 +145,6 @@ class SqliteBackend:
     # Being woken.
 
     def _open_mailbox(self) -> None:
-        from ...embedded.mailbox import Mailbox  # brings in sockets, which most never need
-
         with self._mutex:
             if self._mailbox is None:
                 mailbox = Mailbox(self._store.live, self._store.process)
@@ -155,12 +154,15 @@ class SqliteBackend:
 
     def _mail(self) -> None:
         if self._mailbox is not None:
-            for message in self._mailbox.receive():
+            # One at a time: whoever polls comes back while there are more.
+            for message in self._mailbox.receive(1):
                 owner, _, number = message.decode("ascii", "replace").partition(" ")
                 ticket = self._tickets.get(owner)
                 if ticket is not None and number.isdecimal():
                     token = int(number)
-                    ticket.tell(Granted(token, ticket.ttl, handed=True) if token else None)
+                    if token:
+                        self._tickets.pop(owner, None)
+                    ticket.tell(Granted(token, ticket.ttl, True) if token else None)
 
     def _watch(self, blockers: Mapping[str, Sequence[Entry]]) -> None:
         """Have each of these waiters ask again when a holder that it waits for has died."""
@@ -193,10 +195,14 @@ class SqliteBackend:
 
         return ready
 
-    def _unwatch(self, owner: str, forget: bool = False) -> None:
+    def _forget(self, owner: str) -> None:
+        """It does not wait any more."""
         with self._mutex:
-            if forget:
-                self._tickets.pop(owner, None)
+            self._tickets.pop(owner, None)
+        self._unwatch(owner)
+
+    def _unwatch(self, owner: str) -> None:
+        with self._mutex:
             watched = self._watches.pop(owner, {})
         for fd in watched.values():
             self._poller.unwatch(fd)

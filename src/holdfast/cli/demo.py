@@ -1,0 +1,310 @@
+"""`holdfast demo`: the pause that breaks every lock, for real, without a fence and with one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from typing import IO, Any
+
+from .arguments import STORE_OPTIONS, HelpWanted, UsageError, sort
+from .durations import seconds
+from .report import say
+
+HELP = """\
+Usage: holdfast demo [--ttl 3s] [--url URL]
+
+Two processes share an account, one lock and one file, on an embedded store in a temporary
+folder. A is frozen (SIGSTOP) while it holds the lock, for longer than its lease; B takes over
+and writes; A wakes up and writes too. It is shown twice: without a fence, and with one. About
+ten seconds.
+
+  --ttl TIME              how long a lease is (default: 3s)
+  --url URL               on that store instead
+  -h, --help              this text
+"""
+
+OPTIONS = {**STORE_OPTIONS, "--ttl": "3s"}
+START, DEPOSIT, WITHDRAWAL = 100, 50, 30
+PATIENCE = 60.0
+
+
+def main(words: list[str]) -> int:
+    """Answers the exit status: 0 if everything went as it is meant to."""
+    try:
+        given = sort(words, OPTIONS)
+        if given.operands or given.command is not None:
+            raise UsageError("demo takes options only")
+        ttl = seconds("--ttl", given.options.get("--ttl", "3s"))
+    except HelpWanted:
+        sys.stdout.write(HELP)
+        return 0
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+        url = given.options.get("--url", f"sqlite://{folder}/locks.db")
+        namespace = given.options.get("--namespace", f"demo-{os.getpid()}")
+        try:
+            return Demo(folder, url, namespace, ttl, sys.stdout).run()
+        except BrokenPipeError:
+            return 0
+        except Failed as error:
+            say(str(error))
+            return 1
+
+
+class Failed(Exception):
+    """Raised when a process of the demonstration did not do its part."""
+
+
+class Demo:
+    def __init__(self, folder: str, url: str, namespace: str, ttl: float, out: IO[str]) -> None:
+        self.path = os.path.join(folder, "account")
+        self.url = url
+        self.namespace = namespace
+        self.ttl = ttl
+        self.picture = Picture(out)
+
+    def run(self) -> int:
+        self.picture.text(
+            "An account of 100. A withdraws 30, B deposits 50, each under the lock: read,\n"
+            "think, write. Whoever comes first, 120 must be left."
+        )
+        self.picture.title("Without a fence")
+        without = self.round(fenced=False)
+        self.picture.title("The same with a fence, which keeps the highest token it has seen")
+        fenced = self.round(fenced=True)
+        self.picture.text("")
+        good = self.picture.verdict(
+            without == START - WITHDRAWAL,
+            f"without: {without} is left. B's {DEPOSIT} were overwritten, and nobody noticed.",
+            bad=True,
+        )
+        good &= self.picture.verdict(
+            fenced == START - WITHDRAWAL + DEPOSIT,
+            f"with:    {fenced} is left. No lock store can stop a late write; the fence did.",
+        )
+        return 0 if good else 1
+
+    def round(self, fenced: bool) -> int:
+        """What is left on the account."""
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(str(START))
+        write = "write-fenced" if fenced else "write"
+        with Actor("A", self) as a, Actor("B", self) as b:
+            picture = self.picture
+            for actor in (a, b):
+                actor.ask("ready")
+            picture.begin(a.pid, b.pid, START)
+            token = a.ask("acquire", ttl=self.ttl)["token"]
+            granted = time.monotonic()
+            picture.row(f"A is granted token {short(token)}", a="●")
+            balance = a.ask("read", path=self.path)["balance"]
+            picture.row(f"A reads {balance}, thinks", a="│")
+            self.breathe()
+            a.freeze()
+            picture.row("A is FROZEN: a pause, a migration, a full swap", a="❄")
+            # It will do this the moment it wakes up: the next statement of its program.
+            a.send(write, path=self.path, balance=balance - WITHDRAWAL)
+            b.send("acquire", ttl=self.ttl)
+            picture.row("B asks, and has to wait", a="┊", b="○")
+            while not b.ready(self.ttl / 4):
+                left = granted + self.ttl - time.monotonic()
+                if left < -PATIENCE:
+                    raise Failed("B was not granted the lock")
+                if left > 0:
+                    picture.row(f"  {left:.1f} s are left of A's lease", a="┊", b="○")
+            higher = b.answer()["token"]
+            picture.row(f"B is granted token {short(higher)}: A's lease is over", a="┊", b="●")
+            balance = b.ask("read", path=self.path)["balance"]
+            picture.row(f"B reads {balance}, thinks", a="┊", b="│")
+            self.breathe()
+            b.ask(write, path=self.path, balance=balance + DEPOSIT)
+            note = f"B writes {balance + DEPOSIT}"
+            if fenced:
+                note += f"; the fence has seen {short(higher)}"
+            picture.row(note, a="┊", b="◆", account=self.balance())
+            b.ask("release")
+            picture.row("B releases", a="┊", b="✓")
+            self.breathe()
+            a.thaw()
+            late = a.answer()
+            if "refused" in late:
+                picture.row(
+                    f"A wakes, writes {START - WITHDRAWAL}: REFUSED, "
+                    f"{short(late['refused'])} < {short(late['highest'])}",
+                    a="✗",
+                    good=True,
+                )
+                self.again(a)
+            else:
+                picture.row(
+                    f"A wakes, writes {START - WITHDRAWAL}: ACCEPTED, B's write is gone",
+                    a="✗",
+                    account=self.balance(),
+                    bad=True,
+                )
+            return self.balance()
+
+    def again(self, a: Actor) -> None:
+        """Refused, A does what the error says: it starts over."""
+        token = a.ask("acquire", ttl=self.ttl)["token"]
+        self.picture.row(f"A starts over, is granted token {short(token)}", a="●")
+        balance = a.ask("read", path=self.path)["balance"]
+        a.ask("write-fenced", path=self.path, balance=balance - WITHDRAWAL)
+        self.picture.row(
+            f"A reads {balance}, writes {balance - WITHDRAWAL}", a="◆", account=self.balance()
+        )
+        a.ask("release")
+        self.picture.row("A releases", a="✓")
+
+    def balance(self) -> int:
+        with open(self.path, encoding="utf-8") as file:
+            return int(file.read())
+
+    def breathe(self) -> None:
+        """For those who watch."""
+        time.sleep(self.ttl / 5)
+
+
+def short(token: int) -> str:
+    """The digits in which two tokens of one minute differ; all of them are on no screen."""
+    text = str(token)
+    return text if len(text) <= 9 else f"…{text[-8:]}"
+
+
+class Actor:
+    """A process that is told what to do. Ended, whatever happens, when the `with` is left."""
+
+    def __init__(self, name: str, demo: Demo) -> None:
+        self.name = name
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast.cli.demo_actor", demo.url, demo.namespace],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for us; we end them
+        )
+        self.pid = self._process.pid
+
+    def send(self, verb: str, **details: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"verb": verb, **details}) + "\n")
+        self._process.stdin.flush()
+
+    def ready(self, timeout: float) -> bool:
+        """Whether it answers within so many seconds."""
+        import select
+
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], timeout)[0])
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline() if self.ready(PATIENCE) else ""
+        if not line:
+            raise Failed(f"process {self.name} did not answer")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def ask(self, verb: str, **details: Any) -> dict[str, Any]:
+        self.send(verb, **details)
+        return self.answer()
+
+    def freeze(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def __enter__(self) -> Actor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()  # also if it is frozen
+        self._process.wait()
+        self._process.stdout.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+
+PLAIN = {"●": "O", "│": "|", "❄": "*", "┊": ":", "○": "o", "◆": "W", "✓": ".", "✗": "X", "…": "~"}
+BOLD, RED, GREEN, BLUE, DIM, OFF = (
+    "\033[1m",
+    "\033[31m",
+    "\033[32m",
+    "\033[36m",
+    "\033[2m",
+    "\033[0m",
+)
+
+
+class Picture:
+    """The timeline: a line per event as it happens, a lane per process, the account at the right."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+        self._colour = out.isatty() and "NO_COLOR" not in os.environ
+        try:
+            "●│❄┊○◆✓✗…".encode(out.encoding or "ascii")
+            self._plain = False
+        except UnicodeEncodeError:
+            self._plain = True
+        self._began = 0.0
+
+    def text(self, text: str) -> None:
+        self._write(text + "\n")
+
+    def title(self, text: str) -> None:
+        self._write(f"\n{self._in(BOLD, text)}\n")
+
+    def begin(self, a: int, b: int, account: int) -> None:
+        self._began = time.monotonic()
+        head = f"{'seconds':>8}  A  B  {'A is process ' + str(a) + ', B is ' + str(b):<48} account"
+        self._write(self._in(DIM, head) + "\n")
+        self.row("", account=account)
+
+    def row(
+        self,
+        note: str,
+        a: str = "",
+        b: str = "",
+        account: int | None = None,
+        good: bool = False,
+        bad: bool = False,
+    ) -> None:
+        at = time.monotonic() - self._began
+        colour = RED if bad else GREEN if good else ""
+        shown = "" if account is None else str(account)
+        self._write(
+            f"{at:8.2f}  {self._lane(a)}  {self._lane(b)}  "
+            f"{self._in(colour, f'{note:<48}')} {self._in(colour or BOLD, f'{shown:>7}')}".rstrip()
+            + "\n"
+        )
+
+    def verdict(self, right: bool, text: str, bad: bool = False) -> bool:
+        if not right:
+            text = f"not as it was meant to be: {text}"
+        self._write(self._in(RED if bad or not right else GREEN, text) + "\n")
+        return right
+
+    def _lane(self, sign: str) -> str:
+        if sign in ("❄", "┊"):
+            return self._in(BLUE, sign)
+        if sign == "✗":
+            return self._in(RED, sign)
+        return self._in(GREEN, sign) if sign else " "
+
+    def _in(self, colour: str, text: str) -> str:
+        return f"{colour}{text}{OFF}" if self._colour and colour else text
+
+    def _write(self, text: str) -> None:
+        if self._plain:
+            text = "".join(PLAIN.get(sign, sign) for sign in text)
+        self._out.write(text)
+        self._out.flush()

@@ -1,0 +1,35 @@
+"""Fences: the other half of a lock, at the resource that it protects.
+
+Each of them refuses a stale token *in the same atomic step as the write*, with `StaleToken`. Wherever
+a token is taken the lease itself may be given, and brings the identity of its lock along.
+
+    fence = holdfast.fences.SqlFence(connection)
+    with locks.lock("invoice:42", purpose="correctness", protects=fence) as lease:
+        with connection.transaction():
+            lease.guard(connection, "invoice:42")
+            connection.execute("UPDATE …")
+"""
+
+from .fence import BoundFence, Fence
+from .file import FileFence
+from .http import fenced, fencing_headers, raise_for_stale, verify_fenced
+from .memory import MemoryFence
+from .middleware import FencingMiddleware
+from .redis import RedisFence
+from .rules import Token
+from .sql import SqlFence
+
+__all__ = [
+    "BoundFence",
+    "Fence",
+    "FencingMiddleware",
+    "FileFence",
+    "MemoryFence",
+    "RedisFence",
+    "SqlFence",
+    "Token",
+    "fenced",
+    "fencing_headers",
+    "raise_for_stale",
+    "verify_fenced",
+]

@@ -1,0 +1,305 @@
+"""A fence for files, for writers who all use it. A plain file checks nothing; its writers can.
+
+Beside a file `report.csv` stands `.report.csv.fence`, which keeps the highest token seen. A write is:
+lock that, compare, write the data to a new file and fsync it, commit, rename the new file into place.
+The commit is the replacement of the memory by one that has the new token *and* names the new file. So
+after a crash before it neither has happened, and after a crash behind it the next one to lock finds
+the new file and finishes the rename: never the one without the other.
+
+It rests on `flock` and atomic renames: local file systems. Whoever writes to the file without this
+fence is not stopped by it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any
+
+from ..errors import ConfigError
+from . import rules
+from .fence import Fence, not_installed, prove
+from .record import Record, sync_folder, write_all
+from .rules import Mark, Shown, Token
+
+SUFFIX = ".fence"
+FLOORS = ".holdfast-floors.fence"
+FIRST_LOOK, LAST_LOOK = 0.001, 0.05
+"""In asyncio nobody tells us when another process lets go: look again after so many seconds."""
+
+Path = str | os.PathLike[str]
+
+
+class FileFence(Fence):
+    """Holds nothing itself: any number of them, in any process, serve the same files."""
+
+    def write(self, path: Path, data: bytes | str, token: Token) -> None:
+        """Replace the file's contents, if no higher token has written to it; else `StaleToken`."""
+        if not isinstance(data, bytes | bytearray | memoryview | str):
+            raise ConfigError(f"data must be bytes or str, not {type(data).__name__}")
+        contents = data.encode() if isinstance(data, str) else bytes(data)
+        given = rules.shown(token)
+        with self._inside(path) as memory:
+            memory.check(given)
+            fresh = memory.stage(contents)
+            try:
+                memory.commit(given, os.path.basename(fresh))
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(fresh)
+                raise
+            os.rename(fresh, memory.path)
+            sync_folder(memory.path)
+
+    def guard(self, path: Path, token: Token) -> None:
+        """Let this token pass, and remember it. What you do next is another step: see `hold`."""
+        given = rules.shown(token)
+        with self._inside(path) as memory:
+            memory.check(given)
+            memory.commit(given)
+
+    def hold(self, path: Path, token: Token) -> Held:
+        """`with fence.hold(path, token):` change the file yourself, such as append to it.
+
+        Nobody else's write comes between. The token counts as seen from the beginning, also if the
+        body fails: it may have written half. In asyncio: `async with`.
+        """
+        return Held(self, path, rules.shown(token))
+
+    def highest(self, path: Path) -> int:
+        """The highest token seen; 0 if none was."""
+        if not os.path.exists(_memory_of(path)):
+            return 0
+        with self._inside(path) as memory:
+            return memory.mark.highest
+
+    def reset(self, path: Path, *, by: str, to: int = 0) -> int:
+        """Forget the highest token and the lock, and begin again at `to`; answers what it was.
+
+        For when a store's tokens have fallen, or the file moved to another lock. Stop the writers
+        first. Kept in the fence's file, under `resets`.
+        """
+        with self._inside(path) as memory:
+            was = memory.mark
+            entry = {"at": time.time(), "by": by, "token": was.highest, "lock": was.lock}
+            memory.resets.append(entry)
+            memory.mark = Mark(to)
+            memory.save()
+            return was.highest
+
+    def prune(self, folder: Path, older_than: float) -> int:
+        """Forget files of a folder not written to for so many seconds; answers how many.
+
+        Old tokens are kept out all the same: what is forgotten counts as the least that a
+        file new to this fence has seen.
+        """
+        limit = time.time() - rules.age(older_than)
+        folder = os.path.realpath(folder)
+        floors_record = Record.locked(os.path.join(folder, FLOORS))
+        assert floors_record is not None
+        with floors_record:
+            old: list[Record] = []
+            try:
+                for name in os.listdir(folder):
+                    path = os.path.join(folder, name)
+                    if not name.endswith(SUFFIX) or name == FLOORS:
+                        continue
+                    if os.stat(path).st_mtime > limit:
+                        continue
+                    record = Record.locked(path, wait=False)
+                    if record is not None:  # else somebody is writing right now
+                        old.append(record)
+                marks = [_Memory(record, {}).mark for record in old]
+                floors_record.replace(rules.raised(_floors(floors_record), marks))
+                for record in old:
+                    record.remove()
+                return len(old)
+            finally:
+                for record in old:
+                    record.close()
+
+    def verify(self, folder: Path) -> None:
+        """Prove that it refuses in this folder; raises `GuaranteeError` otherwise."""
+        name = f"holdfast-probe-{os.urandom(6).hex()}"
+        path = os.path.join(os.path.realpath(folder), name)
+        try:
+            first = Record.locked(_memory_of(path))
+            assert first is not None
+            with first:
+                second = Record.locked(_memory_of(path), wait=False)
+                if second is not None:
+                    second.close()
+                    raise not_installed(repr(str(folder)), "its file system does not keep flock")
+            probe = FileFence()
+            prove(lambda token: probe.write(path, b"probe", token), repr(str(folder)))
+        finally:
+            for leftover in (path, _memory_of(path)):
+                with suppress(FileNotFoundError):
+                    os.unlink(leftover)
+
+    @contextmanager
+    def _inside(self, path: Path) -> Iterator[_Memory]:
+        memory = self._enter(path)
+        assert memory is not None
+        try:
+            yield memory
+        finally:
+            memory.close()
+
+    def _enter(self, path: Path, wait: bool = True) -> _Memory | None:
+        real = os.path.realpath(path)
+        record = Record.locked(_memory_of(real), wait=wait)
+        if record is None:
+            return None
+        try:
+            return _Memory(record, self._floors_for(record), real, self.single_use)
+        except BaseException:
+            record.close()
+            raise
+
+    def _floors_for(self, record: Record) -> Any:
+        """Only what has no memory yet needs to know what was forgotten."""
+        if record.read():
+            return {}
+        path = os.path.join(os.path.dirname(record.path), FLOORS)
+        # Whoever prunes has it to himself: we see his floors, or our memory is not among the pruned.
+        shared = Record.locked(path, shared=True)
+        assert shared is not None
+        with shared:
+            return _floors(shared)
+
+
+class _Memory:
+    """What is remembered of one file, locked until `close`."""
+
+    def __init__(
+        self, record: Record, floors: dict[str, int], path: str = "", single_use: bool = False
+    ) -> None:
+        self.path = path
+        self._record = record
+        self._floors = floors
+        self._single_use = single_use
+        state = record.read()
+        self.mark = Mark(state.get("token", 0), state.get("lock", ""))
+        self.resets: list[Any] = state.get("resets", [])
+        self._new = not state
+        self._pending: str = state.get("pending", "")
+        """The name under which the last write was staged; gone, unless its writer was killed."""
+        if path and self._pending:
+            with suppress(FileNotFoundError):
+                os.rename(os.path.join(os.path.dirname(path), self._pending), path)
+
+    def check(self, given: Shown) -> None:
+        if self._new:
+            self.mark = rules.unknown(self._floors, given)
+        refused = rules.refusal(self.path, self.mark, given, self._single_use)
+        if refused is not None:
+            if self._new:
+                self._record.remove()  # an empty memory helps nobody
+            raise refused
+
+    def stage(self, contents: bytes) -> str:
+        """The data in a file of its own, on the disk."""
+        # Not under the name that the memory holds: what is found there was committed.
+        fresh = f"{self._record.path}-{'b' if self._pending.endswith('-a') else 'a'}"
+        mode = 0o666
+        exists = True
+        try:
+            mode = os.stat(self.path).st_mode & 0o777
+        except FileNotFoundError:
+            exists = False
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        try:
+            if exists:
+                os.fchmod(descriptor, mode)
+            write_all(descriptor, contents)
+            os.fsync(descriptor)
+        except BaseException:
+            os.unlink(fresh)
+            raise
+        finally:
+            os.close(descriptor)
+        return fresh
+
+    def commit(self, given: Shown, staged: str | None = None) -> None:
+        mark = rules.after(self.mark, given)
+        if staged is not None:
+            self._pending = staged
+        elif mark == self.mark and not self._new:
+            return  # nothing to remember
+        self.mark = mark
+        self.save()
+
+    def save(self) -> None:
+        self._record.replace(
+            {
+                "token": self.mark.highest,
+                "lock": self.mark.lock,
+                "pending": self._pending,
+                "resets": self.resets,
+            }
+        )
+
+    def close(self) -> None:
+        self._record.close()
+
+
+class Held:
+    """The turn at one file, for the body of `with`."""
+
+    def __init__(self, fence: FileFence, path: Path, given: Shown) -> None:
+        self._fence = fence
+        self._path = path
+        self._given = given
+        self._memory: _Memory | None = None
+
+    def __enter__(self) -> None:
+        self._begin(self._fence._enter(self._path))
+
+    async def __aenter__(self) -> None:
+        from asyncio import sleep
+
+        pause = FIRST_LOOK
+        while (memory := self._fence._enter(self._path, wait=False)) is None:
+            await sleep(pause)
+            pause = min(pause * 2, LAST_LOOK)
+        self._begin(memory)
+
+    def _begin(self, memory: _Memory | None) -> None:
+        assert memory is not None
+        try:
+            memory.check(self._given)
+            memory.commit(self._given)
+        except BaseException:
+            memory.close()
+            raise
+        self._memory = memory
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._memory is not None
+        self._memory.close()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+
+def _memory_of(path: Path) -> str:
+    folder, name = os.path.split(os.path.realpath(path))
+    return os.path.join(folder, f".{name}{SUFFIX}")
+
+
+def _floors(record: Record) -> dict[str, int]:
+    return {str(where): int(token) for where, token in record.read().items()}

@@ -1,0 +1,192 @@
+"""Tokens over HTTP: the headers that carry them, and the client's side for httpx and requests.
+
+    Fencing-Token: 1794722314229786
+    Fencing-Lock: redis:billing/invoice%3A42     which lock it is of, if a lease was given
+    Fencing-Compare: ?1                          a reader's: compare, and do not remember
+
+A fence answers 409 with `Fencing-Highest` when it refuses a token. `Fencing-Probe` asks whether there
+is a fence at all; only a fence sends it back.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+from .. import checks
+from ..errors import ConfigError, StaleToken
+from . import rules
+from .fence import not_installed
+from .rules import Token
+
+TOKEN, LOCK, COMPARE = "Fencing-Token", "Fencing-Lock", "Fencing-Compare"
+HIGHEST, REASON, PROBE = "Fencing-Highest", "Fencing-Reason", "Fencing-Probe"
+CONFLICT = 409
+MAX_LOCK = 4096
+
+Client = TypeVar("Client")
+
+
+class Presented:
+    """What a request showed: give it to a fence in your handler, wherever a token is taken."""
+
+    kind = "lock"
+
+    def __init__(self, token: int, lock_id: str = "", shared: bool = False) -> None:
+        self.token = token
+        self.lock_id = lock_id
+        self.shared = shared
+        self.owner = ""
+        self.name = lock_id.partition("/")[2]
+        if shared:
+            self.kind = "rwlock"
+
+    def __repr__(self) -> str:
+        return f"<token {self.token} of {self.lock_id or 'a lock that was not named'}>"
+
+
+def fencing_headers(token: Token) -> dict[str, str]:
+    """The headers that carry a token, or better a lease, to a fence: for any client."""
+    given = rules.shown(token)
+    headers = {TOKEN: str(given.token)}
+    if given.lock:
+        headers[LOCK] = quote(given.lock, safe="/:#")
+    if given.reader:
+        headers[COMPARE] = "?1"
+    return headers
+
+
+def read_headers(headers: Mapping[str, str]) -> Presented | None:
+    """What a request shows; None if nothing. The mapping's names are in lower case."""
+    text = headers.get(TOKEN.lower())
+    if text is None:
+        return None
+    text = text.strip()
+    if not (text.isascii() and text.isdigit()) or len(text) > 19:
+        raise ConfigError(f"{TOKEN} must be a whole number, not {text[:40]!r}")
+    lock = unquote(headers.get(LOCK.lower(), "").strip())
+    if lock:
+        checks.printable(LOCK, lock, MAX_LOCK)
+    presented = Presented(int(text), lock, headers.get(COMPARE.lower(), "").strip() == "?1")
+    rules.shown(presented)
+    return presented
+
+
+def raise_for_stale(response: Any) -> None:
+    """Raise `StaleToken` if a fence refused this request; a response of httpx or requests."""
+    if response.status_code != CONFLICT or HIGHEST not in response.headers:
+        return
+    request = response.request
+    token = request.headers.get(TOKEN, "0")
+    try:
+        shown, highest = int(token), int(response.headers[HIGHEST])
+    except ValueError:
+        return  # not one of ours
+    name = unquote(request.headers.get(LOCK, "")).partition("/")[2] or None
+    reason = response.headers.get(REASON, rules.STALE)
+    try:
+        detail = str(response.json()["detail"])
+    except Exception:  # streamed and not read, or not what we sent
+        detail = f"{reason}; the highest token that it has seen is {highest}"
+    raise StaleToken(
+        str(request.url), shown, highest, name=name, reason=reason, detail=detail
+    ) from None
+
+
+@contextmanager
+def fenced(client: Client, token: Token) -> Iterator[Client]:
+    """While inside, every request of this client shows the lease, and a refusal is `StaleToken`.
+
+    For `httpx.Client`, `httpx.AsyncClient` and `requests.Session`. The client must not be shared
+    with those who hold another lease; for single requests there is `fencing_headers(lease)`.
+    """
+    headers = fencing_headers(token)
+    restore = _hook(client, headers)
+    try:
+        yield client
+    finally:
+        restore()
+
+
+def _hook(client: Any, headers: dict[str, str]) -> Callable[[], None]:
+    if hasattr(client, "event_hooks"):  # httpx
+        before = client.event_hooks
+        waits = inspect.iscoroutinefunction(getattr(type(client), "request", None))
+
+        def add(request: Any) -> None:
+            request.headers.update(headers)
+
+        async def add_async(request: Any) -> None:
+            add(request)
+
+        def check(response: Any) -> None:
+            if response.status_code == CONFLICT:
+                response.read()
+                raise_for_stale(response)
+
+        async def check_async(response: Any) -> None:
+            if response.status_code == CONFLICT:
+                await response.aread()
+                raise_for_stale(response)
+
+        ours = (add_async, check_async) if waits else (add, check)
+        client.event_hooks = {
+            "request": [*before.get("request", []), ours[0]],
+            "response": [*before.get("response", []), ours[1]],
+        }
+
+        def restore() -> None:
+            client.event_hooks = before
+
+        return restore
+    if hasattr(client, "hooks") and hasattr(client, "headers"):  # requests
+        had = {name: client.headers.get(name) for name in headers}
+        client.headers.update(headers)
+
+        def look(response: Any, *_: Any, **__: Any) -> None:
+            raise_for_stale(response)
+
+        client.hooks["response"].append(look)
+
+        def unhook() -> None:
+            client.hooks["response"].remove(look)
+            for name, value in had.items():
+                if value is None:
+                    client.headers.pop(name, None)
+                else:
+                    client.headers[name] = value
+
+        return unhook
+    raise ConfigError(
+        f"fenced() takes a client of httpx or a session of requests, not {type(client).__name__}; "
+        "for others there is fencing_headers()"
+    )
+
+
+def verify_fenced(client: Any, url: str) -> Any:
+    """Ask whether there is a fence at this URL; raises `GuaranteeError` if there is none.
+
+    Nothing reaches the application: it is an OPTIONS request, which a fence answers by itself.
+    With an asynchronous client it is awaited.
+    """
+    nonce = os.urandom(8).hex()
+    answer = client.request("OPTIONS", url, headers={PROBE: nonce})
+    if inspect.isawaitable(answer):
+
+        async def wait() -> None:
+            _answered(await answer, nonce, url)
+
+        return wait()
+    _answered(answer, nonce, url)
+    return None
+
+
+def _answered(response: Any, nonce: str, url: str) -> None:
+    if response.headers.get(PROBE) != nonce:
+        raise not_installed(
+            url, f"no FencingMiddleware answered, but status {response.status_code}"
+        )

@@ -1,0 +1,112 @@
+"""A small file that is locked while it is used and replaced whole: what `FileFence` remembers in.
+
+The lock is `flock` on the file itself. Whoever replaces the file locks the new one before it takes
+the old one's name, and whoever gets a lock looks whether the file still has that name: so at any time
+one thread of one process is inside. A crash leaves the old contents or the new.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from typing import Any
+
+from ..errors import GuaranteeError
+
+
+class Record:
+    """The file at `path`, locked until `close`. Made if it is not there; then it is empty."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._held = [descriptor]
+
+    @classmethod
+    def locked(cls, path: str, *, shared: bool = False, wait: bool = True) -> Record | None:
+        """None if it is not to be had without waiting."""
+        how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(descriptor, how)
+                if _is(descriptor, path):
+                    return cls(path, descriptor)
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)  # it was replaced while we waited
+
+    def read(self) -> dict[str, Any]:
+        """What was written last; nothing, if nothing was."""
+        descriptor = self._held[-1]
+        text = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+        if not text:
+            return {}
+        try:
+            contents = json.loads(text)
+            if isinstance(contents, dict):
+                return contents
+        except ValueError:
+            pass
+        # Fail closed: a fence that does not know what it has seen lets nobody pass.
+        raise GuaranteeError(
+            f"the memory of a fence, {self.path!r}, is damaged; restore or reset it"
+        )
+
+    def replace(self, contents: dict[str, Any]) -> None:
+        """On the disk when this returns, with all or nothing of it after a crash."""
+        fresh = f"{self.path}.new"  # we alone are here; one that is left from a crash is used again
+        mode = os.fstat(self._held[-1]).st_mode & 0o777
+        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        try:
+            os.fchmod(descriptor, mode)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            write_all(descriptor, json.dumps(contents).encode())
+            os.fsync(descriptor)
+            os.rename(fresh, self.path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._held.append(descriptor)
+        sync_folder(self.path)
+
+    def remove(self) -> None:
+        os.unlink(self.path)
+
+    def close(self) -> None:
+        while self._held:
+            os.close(self._held.pop(0))
+
+    def __enter__(self) -> Record:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _is(descriptor: int, path: str) -> bool:
+    ours = os.fstat(descriptor)
+    try:
+        named = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in the folder of `path` last."""
+    descriptor = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

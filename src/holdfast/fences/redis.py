@@ -1,0 +1,308 @@
+"""A fence in the Redis that it protects: check and write are one script.
+
+Beside a key `x` stands `{x}:holdfast-fence`, in the same slot of a cluster, which keeps the highest
+token seen. It has no TTL: forgetting is what `prune` is for. The client is yours, redis-py's blocking
+or asyncio one; with the latter every verb is awaited.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import time
+from collections.abc import Generator, Sequence
+from functools import cache
+from hashlib import sha1
+from typing import Any, NamedTuple, TypeVar
+
+from ..errors import ConfigError, GuaranteeError, StaleToken
+from . import rules
+from .fence import Fence, not_installed
+from .rules import Mark, Shown, Token
+
+SUFFIX = ":holdfast-fence"
+FLOORS = "holdfast-fence-floors"
+RESETS = "holdfast-fence-resets"
+BATCH = 500
+_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts")
+
+Result = TypeVar("Result")
+Value = str | bytes | int | float
+
+
+class Script(NamedTuple):
+    text: str
+    sha: str
+
+
+class Call(NamedTuple):
+    words: tuple[Any, ...]
+    text: str = ""
+    """For EVALSHA: the script, if the server does not know it yet."""
+
+
+Steps = Generator[Call, Any, Result]
+
+
+class RedisFence(Fence):
+    """`RedisFence(client)`, with a client of redis-py: blocking or asyncio, one server or a cluster.
+
+    A plain `SET` by somebody else is not stopped. A single-use fence needs a client that does not
+    repeat commands (`retry=None`): the repetition would find the token used.
+    """
+
+    def __init__(self, client: Any, *, single_use: bool = False) -> None:
+        super().__init__(single_use=single_use)
+        execute = getattr(client, "execute_command", None)
+        if execute is None or hasattr(client, "command_stack"):
+            raise ConfigError(f"RedisFence takes a client of redis-py, not {type(client).__name__}")
+        self._client = client
+        self._execute = execute
+        self._asynchronous = inspect.iscoroutinefunction(execute)
+        self._cluster = hasattr(client, "get_node_from_key")
+        self._scripts: dict[str, Script] = {}
+
+    # Verbs. Each answers a coroutine if the client is asynchronous.
+
+    def set(self, key: str, value: Value, token: Token, *, ttl: float | None = None) -> Any:
+        """`SET key value`, if no higher token has written to it; else raises `StaleToken`.
+
+        `ttl` is in seconds. The mark stays when the value expires.
+        """
+        given = rules.shown(token)
+        rules.resource_name(key)
+        if ttl is None:
+            return self._run(self._guarded(_SET, key, given, (key,), (value,)))
+        milliseconds = max(1, round(rules.age(ttl) * 1000))
+        return self._run(self._guarded(_SET_PX, key, given, (key,), (value, milliseconds)))
+
+    def delete(self, key: str, token: Token) -> Any:
+        """`DEL key`, on the same terms. The mark stays."""
+        given = rules.shown(token)
+        rules.resource_name(key)
+        return self._run(self._guarded(_DEL, key, given, (key,), ()))
+
+    def run(
+        self,
+        script: str,
+        resource: str,
+        token: Token,
+        keys: Sequence[str] = (),
+        args: Sequence[Value] = (),
+    ) -> Any:
+        """Run a Lua script of your own, if the token passes: both are one atomic step.
+
+        It sees its own `KEYS` and `ARGV`, and what it returns is answered. In a cluster all its keys
+        must be in the slot of `resource`.
+        """
+        given = rules.shown(token)
+        rules.resource_name(resource)
+        return self._run(self._guarded(script, resource, given, tuple(keys), tuple(args)))
+
+    def guard(self, resource: str, token: Token) -> Any:
+        """Let this token pass, and remember it. What you do next is another step: see `run`."""
+        given = rules.shown(token)
+        rules.resource_name(resource)
+        return self._run(self._guarded("", resource, given, (), ()))
+
+    def highest(self, resource: str) -> Any:
+        """The highest token seen; 0 if none was."""
+        return self._run(self._highest(rules.resource_name(resource)))
+
+    def reset(self, resource: str, *, by: str, to: int = 0) -> Any:
+        """Forget the highest token and the lock, and begin again at `to`; answers what it was.
+
+        For when a store's tokens have fallen, or the key moved to another lock. Stop the writers
+        first. It is kept in the list `holdfast-fence-resets`.
+        """
+        return self._run(self._reset(rules.resource_name(resource), by, to))
+
+    def prune(self, older_than: float) -> Any:
+        """Forget marks that were not raised for so many seconds; answers how many.
+
+        Old tokens are kept out all the same: what is forgotten counts as the least that a
+        key new to this fence has seen. It walks through all keys of the database.
+        """
+        if self._cluster:
+            raise GuaranteeError("in a cluster marks cannot be pruned: their floor has no slot")
+        return self._run(self._prune(rules.age(older_than)))
+
+    def verify(self) -> Any:
+        """Prove that it refuses, and that the server forgets nothing by itself.
+
+        Raises `GuaranteeError` otherwise, and says why.
+        """
+        return self._run(self._verify())
+
+    # What they do, step by step.
+
+    def _guarded(
+        self,
+        body: str,
+        resource: str,
+        given: Shown,
+        keys: tuple[Any, ...],
+        args: tuple[Any, ...],
+    ) -> Steps[Any]:
+        script = self._scripts.get(body) or self._script(body)
+        mark = mark_of(resource)
+        floors = mark if self._cluster else FLOORS
+        mode = "r" if given.reader else "o" if self.single_use else "w"
+        words = (
+            *("EVALSHA", script.sha, 2 + len(keys), mark, floors),
+            *keys,
+            *(given.token, given.lock, mode),
+            *args,
+        )
+        passed, answer = yield Call(words, script.text)
+        if passed:
+            return answer
+        highest, lock = answer
+        seen = Mark(int(highest), _text(lock))
+        refused = rules.refusal(resource, seen, given, self.single_use)
+        raise refused or GuaranteeError(f"the fence at {resource!r} contradicts itself: {seen}")
+
+    def _script(self, body: str) -> Script:
+        if len(self._scripts) > 1000:
+            self._scripts.clear()
+        made = self._scripts[body] = script_for(body)
+        return made
+
+    def _highest(self, resource: str) -> Steps[int]:
+        mark = _parse((yield Call(("GET", mark_of(resource)))))
+        return mark.highest
+
+    def _reset(self, resource: str, by: str, to: int) -> Steps[int]:
+        name = mark_of(resource)
+        was = _parse((yield Call(("GET", name))))
+        entry = {"at": time.time(), "by": by, "key": resource, "token": was.highest}
+        yield Call(("RPUSH", RESETS, json.dumps({**entry, "lock": was.lock})))
+        yield Call(("SET", name, f"{to} {round(time.time() * 1000)} "))
+        return was.highest
+
+    def _prune(self, older_than: float) -> Steps[int]:
+        text = _read("fence_prune.lua")
+        script = Script(text, _sha(text))
+        cursor, forgotten = 0, 0
+        while True:
+            answer = yield Call(("SCAN", cursor, "MATCH", f"*{SUFFIX}", "COUNT", BATCH))
+            cursor, marks = int(answer[0]), answer[1]
+            if marks:
+                words = ("EVALSHA", script.sha, 1 + len(marks), FLOORS, *marks)
+                forgotten += yield Call((*words, round(older_than * 1000)), script.text)
+            if cursor == 0:
+                return forgotten
+
+    def _verify(self) -> Steps[None]:
+        if not self._cluster:
+            info = yield Call(("INFO", "memory"))
+            policy = info.get("maxmemory_policy", "") if isinstance(info, dict) else ""
+            if policy.startswith("allkeys"):
+                raise not_installed(
+                    "this Redis", f"its maxmemory-policy is {policy}, which may drop any mark"
+                )
+        probe = f"holdfast probe {os.urandom(6).hex()}"
+        above = 2**62
+        yield from self._guarded("", probe, Shown(above), (), ())
+        try:
+            yield from self._guarded("", probe, Shown(above - 1), (), ())
+        except StaleToken:
+            return
+        finally:
+            yield Call(("DEL", mark_of(probe)))
+        raise not_installed("this Redis", "it let an older token pass")
+
+    def _run(self, steps: Steps[Any]) -> Any:
+        return self._run_async(steps) if self._asynchronous else self._run_blocking(steps)
+
+    def _run_blocking(self, steps: Steps[Any]) -> Any:
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = self._execute(*call.words)
+                except Exception as error:
+                    if not _unknown_script(error, call):
+                        raise
+                    answer = self._execute("EVAL", call.text, *call.words[2:])
+                call = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value
+
+    async def _run_async(self, steps: Steps[Any]) -> Any:
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = await self._execute(*call.words)
+                except Exception as error:
+                    if not _unknown_script(error, call):
+                        raise
+                    answer = await self._execute("EVAL", call.text, *call.words[2:])
+                call = steps.send(answer)
+        except StopIteration as stop:
+            return stop.value
+
+
+_SET = "return redis.call('SET', KEYS[1], ARGV[1])"
+_SET_PX = "return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])"
+_DEL = "return redis.call('DEL', KEYS[1])"
+
+
+@cache
+def script_for(body: str) -> Script:
+    """The check, and behind it a body that sees its own keys and arguments."""
+    check = _read("fence_check.lua").replace(
+        "return {highest, owner}", "return {0, {highest, owner}}"
+    )
+    if not body:
+        text = f"{check}\nreturn {{1, false}}"
+    elif body in (_SET, _SET_PX, _DEL):  # ours, and spared the copying
+        own = body.removeprefix("return ")
+        own = own.replace("ARGV[2]", "ARGV[5]").replace("ARGV[1]", "ARGV[4]")
+        text = f"{check}\nreturn {{1, {own.replace('KEYS[1]', 'KEYS[3]')}}}"
+    else:
+        text = (
+            f"{check}\nlocal function body(KEYS, ARGV)\n{body}\nend\n"
+            "local answer = body({unpack(KEYS, 3)}, {unpack(ARGV, 4)})\n"
+            "if type(answer) == 'table' and answer.err then return answer end\n"
+            "return {1, answer or false}"
+        )
+    return Script(text, _sha(text))
+
+
+@cache
+def _read(name: str) -> str:
+    """Without comments: they would be kept in the server's memory."""
+    with open(os.path.join(_FOLDER, name), encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith("--"))
+
+
+def _sha(text: str) -> str:
+    return sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def mark_of(key: str) -> str:
+    """The key beside it, in the same slot of a cluster."""
+    start = key.find("{")
+    end = key.find("}", start + 1)
+    if start >= 0 and end > start + 1:
+        return key + SUFFIX  # it has a hash tag of its own
+    return f"{{{key}}}{SUFFIX}"
+
+
+def _unknown_script(error: Exception, call: Call) -> bool:
+    return bool(call.text) and type(error).__name__ == "NoScriptError"
+
+
+def _parse(value: Any) -> Mark:
+    if value is None:
+        return Mark()
+    token, _, lock = _text(value).split(" ", 2)
+    return Mark(int(token), lock)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else value

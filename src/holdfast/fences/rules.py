@@ -1,0 +1,203 @@
+"""The rules of every fence, as pure code: what is remembered of a resource, and who may pass.
+
+- A token lower than the highest seen is refused; an equal one is the same holder's next write and
+  passes; a higher one passes and is remembered. A single-use fence refuses an equal one too.
+- A resource belongs to the first lock that shows its name (by giving the lease, not the bare
+  number); tokens of another lock do not compare with its own and are refused, whatever their size.
+- A reader's lease is compared, and not remembered: readers hold at the same time, in no order.
+- A semaphore's lease is refused: holder 11 would write and shut out holder 10, who holds as well.
+- What was pruned leaves a *floor* behind. A resource that nothing is known of counts as one that has
+  seen the floor, so forgetting never lets an old token back in. Floors are kept apart by *realm*
+  (store and namespace), since 10^15 from one store says nothing about 10^4 from another. A bare
+  number is measured against all of them.
+
+Stores that decide by themselves (SQL, Redis) do the same in their own language, and come here to
+say why; the one test suite runs on all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from .. import checks
+from ..errors import ConfigError, GuaranteeError, StaleToken
+
+MAX_TOKEN = 2**63 - 1
+MICROSECONDS = 10**15
+"""From here on a token is a time in µs: those of Redis, SQL and the embedded store, since 2001."""
+MONTH = 30 * 86400 * 10**6
+COUNTER_FELL = 16
+"""A counter that fell to less than a sixteenth has started anew; a late writer is not that late."""
+COUNTER_GAP = 10_000
+
+STALE, USED, OTHER_LOCK, FORGOTTEN = "stale", "used", "other-lock", "store-lost-memory"
+
+
+class FencedLease(Protocol):
+    """What a fence needs of a lease: any lease of `holdfast` or `holdfast.aio` will do."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def owner(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def shared(self) -> bool: ...
+    @property
+    def lock_id(self) -> str: ...
+
+    token: int
+
+
+Token = int | FencedLease
+"""Wherever a token is taken, the lease itself may be given, and brings the lock's identity along."""
+
+
+class Shown(NamedTuple):
+    """What somebody shows to a fence."""
+
+    token: int
+    lock: str = ""
+    """Which lock it is from; empty if only the number was shown."""
+    reader: bool = False
+    name: str | None = None
+    owner: str | None = None
+
+
+class Mark(NamedTuple):
+    """What a fence remembers of one resource; all empty if nothing."""
+
+    highest: int = 0
+    lock: str = ""
+
+
+def shown(token: Token) -> Shown:
+    """Take a token or a lease apart, and refuse what could never pass."""
+    if type(token) is int:
+        return Shown(_number(token))
+    if isinstance(token, int) or not hasattr(token, "lock_id"):
+        raise ConfigError(f"a fencing token is an int or a lease, not {type(token).__name__}")
+    lock = token.lock_id
+    reader = False
+    if token.shared:
+        slot = getattr(token, "slot", None)
+        if token.kind != "semaphore":
+            reader = True
+        elif slot is None:
+            raise GuaranteeError(
+                f"the lease on {token.name!r} is one of a semaphore's: several hold at once, and a "
+                "fence that has seen the higher token would shut out the lower one for ever; give "
+                "each slot a lock, and a resource, of its own",
+                name=token.name,
+                owner=token.owner,
+                token=token.token,
+            )
+        else:
+            lock = f"{lock}#{slot}"
+    return Shown(_number(token.token), lock, reader, token.name, token.owner)
+
+
+def _number(token: int) -> int:
+    if not 1 <= token <= MAX_TOKEN:
+        raise ConfigError(f"a fencing token is from 1 to 2^63 - 1, not {token!r:.40}")
+    return token
+
+
+def resource_name(name: object) -> str:
+    return checks.printable("the resource's name", name, checks.MAX_NAME_BYTES)
+
+
+def refusal(resource: str, mark: Mark, given: Shown, single_use: bool) -> StaleToken | None:
+    """Why it may not pass; None if it may."""
+    token, highest = given.token, mark.highest
+    if mark.lock and given.lock and mark.lock != given.lock:
+        return _stale(
+            resource,
+            given,
+            highest,
+            OTHER_LOCK,
+            f"this resource belongs to the lock {mark.lock!r}, and the token is of "
+            f"{given.lock!r}; tokens of two locks cannot be compared, so protect it by one lock "
+            "only, or reset() the fence if it moved",
+        )
+    if token < highest:
+        if far_below(token, highest):
+            return _stale(
+                resource,
+                given,
+                highest,
+                FORGOTTEN,
+                f"it is far below {highest}, which this resource has seen: the lock store has lost "
+                "its memory (wiped, restored, replaced, or its clock was set back), or the holder "
+                "slept for a very long time; raise the store's tokens above the highest seen, or "
+                "reset() the fence",
+            )
+        return _stale(resource, given, highest, STALE, "")
+    if single_use and token == highest and not given.reader:
+        return _stale(
+            resource,
+            given,
+            highest,
+            USED,
+            "it has been used, and this fence takes each token once; acquire again for another",
+        )
+    return None
+
+
+def _stale(resource: str, given: Shown, highest: int, reason: str, detail: str) -> StaleToken:
+    return StaleToken(
+        resource,
+        given.token,
+        highest,
+        name=given.name,
+        owner=given.owner,
+        reason=reason,
+        detail=detail,
+    )
+
+
+def far_below(token: int, highest: int) -> bool:
+    """Whether no late writer could explain it."""
+    if token >= MICROSECONDS:
+        return highest - token > MONTH
+    return highest - token > COUNTER_GAP and token < highest // COUNTER_FELL
+
+
+def after(mark: Mark, given: Shown) -> Mark:
+    """What is remembered once it has passed."""
+    if given.reader:
+        return mark
+    return Mark(max(mark.highest, given.token), mark.lock or given.lock)
+
+
+Floors = Mapping[str, int]
+"""By realm; the empty one is for marks whose lock was never named."""
+
+
+def realm(lock: str) -> str:
+    """Within a realm all tokens are from one source, so that they compare."""
+    return lock.partition("/")[0]
+
+
+def unknown(floors: Floors, given: Shown) -> Mark:
+    """What counts as the mark of a resource that nothing is known of."""
+    if not floors:
+        return Mark()
+    if given.lock:
+        return Mark(max(floors.get(realm(given.lock), 0), floors.get("", 0)))
+    return Mark(max(floors.values()))
+
+
+def raised(floors: Floors, pruned: Iterable[Mark]) -> dict[str, int]:
+    """The floors once these marks have been forgotten."""
+    risen = dict(floors)
+    for mark in pruned:
+        where = realm(mark.lock)
+        risen[where] = max(risen.get(where, 0), mark.highest)
+    return risen
+
+
+def age(older_than: object) -> float:
+    return checks.ttl(older_than, "older_than")

@@ -1,0 +1,342 @@
+"""A fence in the database that it protects: the check is part of the caller's own transaction.
+
+`guard` raises the resource's mark by one conditional UPDATE, which also locks the mark's row until the
+caller commits. So whoever passed has the resource to himself until then, a rollback or a crash undoes
+mark and write alike, and a lower token that comes later finds the higher mark.
+
+A resource without a row gets one that starts at the floor of what was pruned. The floors are read with
+a lock against whoever prunes: either we see what he forgot, or he does not see our row.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ConfigError, GuaranteeError, StaleToken
+from . import rules
+from .fence import Fence, not_installed
+from .rules import Mark, Shown, Token
+from .sql_dialects import DIALECTS, QUALIFIED, Statements, identifier
+from .sql_links import (
+    Ask,
+    Link,
+    Steps,
+    in_transaction,
+    link_to,
+    refuse_autocommit,
+    run,
+    run_async,
+)
+
+KNOWN_LIMIT = 10_000
+ROUNDS = 4
+
+
+class SqlFence(Fence):
+    """For PostgreSQL, MySQL, MariaDB and SQLite, by DB-API or SQLAlchemy.
+
+    `SqlFence(connection)` makes its table if it is not there, outside of any transaction; the
+    connection is not kept. With an asynchronous connection use `await SqlFence().install(connection)`,
+    and await every other verb too.
+    """
+
+    def __init__(
+        self, connection: Any = None, *, table: str = "holdfast_fences", single_use: bool = False
+    ) -> None:
+        super().__init__(single_use=single_use)
+        self._table = identifier("table", table)
+        self._statements: dict[tuple[str, str], Statements] = {}
+        self._known: set[str] = set()
+        if connection is not None:
+            if link_to(connection).asynchronous:
+                raise ConfigError(
+                    "this connection is asynchronous: fence = SqlFence(), then "
+                    "await fence.install(connection)"
+                )
+            self.install(connection)
+
+    # Verbs. Each answers a coroutine if the connection is asynchronous.
+
+    def guard(self, connection: Any, resource: str, token: Token) -> Any:
+        """Let this token pass for the transaction that is under way; else raises `StaleToken`.
+
+        Until you commit, others wait who would write to the resource. Call it first in the
+        transaction; if it raises, roll back.
+        """
+        resource = rules.resource_name(resource)
+        given = rules.shown(token)
+        link = link_to(connection)
+        refuse_autocommit(link, connection)
+        statements = self._of(link)
+        return self._run(link, connection, self._guard(statements, resource, given))
+
+    def update(
+        self,
+        connection: Any,
+        table: str,
+        values: Mapping[str, Any],
+        where: Mapping[str, Any],
+        token: Token,
+        *,
+        column: str = "fencing_token",
+        lock_column: str | None = None,
+    ) -> Any:
+        """The one-statement form: `UPDATE table SET values WHERE where AND column <= token`.
+
+        For a row that has a column (`BIGINT NOT NULL DEFAULT 0`) for the token, and perhaps one
+        (text, `NOT NULL DEFAULT ''`) for the lock's identity. No other table and no further round
+        trip. Raises `StaleToken`, or `LookupError` if there is no such row.
+        """
+        given = rules.shown(token)
+        if given.reader:
+            raise ConfigError("a reader's lease does not write", name=given.name)
+        if not values or not where:
+            raise ConfigError("update needs values to set, and where to set them")
+        names = [*values, *where, column, *([lock_column] if lock_column else [])]
+        for name in names:
+            identifier("a column", name)
+        identifier("the table", table, QUALIFIED)
+        link = link_to(connection)
+        statements = self._of(link)
+        steps = self._update(statements, table, values, where, given, column, lock_column)
+        return self._run(link, connection, steps)
+
+    def highest(self, connection: Any, resource: str) -> Any:
+        """The highest token seen; 0 if none was."""
+        link = link_to(connection)
+        steps = self._highest(self._of(link), rules.resource_name(resource))
+        return self._run(link, connection, steps)
+
+    def reset(self, connection: Any, resource: str, *, by: str, to: int = 0) -> Any:
+        """Forget the highest token and the lock, and begin again at `to`; answers what it was.
+
+        For when a store's tokens have fallen, or the resource moved to another lock. Stop the
+        writers first. It is kept in the table `…_resets`. Commit it yourself.
+        """
+        link = link_to(connection)
+        steps = self._reset(self._of(link), rules.resource_name(resource), by, to)
+        return self._run(link, connection, steps)
+
+    def prune(self, connection: Any, older_than: float) -> Any:
+        """Forget resources not written to for so many seconds; answers how many. Commit it yourself.
+
+        Old tokens are kept out all the same: what is forgotten counts as the least that a
+        resource new to this fence has seen.
+        """
+        link = link_to(connection)
+        refuse_autocommit(link, connection)
+        steps = self._prune(self._of(link), rules.age(older_than))
+        return self._run(link, connection, steps)
+
+    def install(self, connection: Any) -> Any:
+        """Make the tables if they are not there, and commit."""
+        link = link_to(connection)
+        busy = in_transaction(link, connection)
+        steps = self._install(self._of(link), busy)
+        if link.asynchronous:
+            return self._install_async(link, connection, steps, busy)
+        self._run(link, connection, steps)
+        if not busy:
+            connection.commit()
+        return self
+
+    def verify(self, connection: Any, *tables: str) -> Any:
+        """Prove that the fence works here; raises `GuaranteeError` otherwise, and says why.
+
+        It runs in the transaction under way, or begins one, and leaves nothing behind. `tables` are
+        those that it protects: they must be in the same database and know transactions.
+        """
+        link = link_to(connection)
+        refuse_autocommit(link, connection)
+        for table in tables:
+            identifier("a table", table)
+        return self._run(link, connection, self._verify(self._of(link), tables))
+
+    # What they do, step by step.
+
+    def _of(self, link: Link) -> Statements:
+        key = (link.dialect, link.style)
+        found = self._statements.get(key)
+        if found is None:
+            if link.dialect not in DIALECTS:
+                raise ConfigError(f"SqlFence does not know the database {link.dialect!r}")
+            dialect = DIALECTS[link.dialect]
+            found = Statements(dialect, self._table, link.style, self.single_use)
+            self._statements[key] = found
+        return found
+
+    def _run(self, link: Link, connection: Any, steps: Steps[Any]) -> Any:
+        if link.asynchronous:
+            return run_async(link, connection, steps)
+        return run(link, connection, steps)
+
+    def _guard(self, sql: Statements, resource: str, given: Shown) -> Steps[None]:
+        text = _encoder(sql)
+        name = text(resource)
+        if given.reader:
+            mark = yield from self._look(sql, name)
+            if mark is None:
+                floors = yield from self._floors(sql)
+                mark = rules.unknown(floors, given)
+            refused = rules.refusal(resource, mark, given, self.single_use)
+            if refused is not None:
+                raise refused
+            return
+        if given.lock:
+            lock = text(given.lock)
+            pass_ = Ask(sql.update_locked, (given.token, lock, name, given.token, lock))
+        else:
+            pass_ = Ask(sql.update, (given.token, name, given.token))
+        if sql.dialect.gaps and resource not in self._known:
+            # An UPDATE that finds no row would lock the gap, and two of them each other out.
+            yield from self._begin(sql, resource, name, given)
+        for _ in range(ROUNDS):
+            if (yield pass_).changed == 1:
+                return
+            # Refused; or there is no row; or its first writer has committed it just now.
+            mark = yield from self._look(sql, name, own=True)
+            if mark is None:
+                yield from self._begin(sql, resource, name, given)
+                continue
+            refused = rules.refusal(resource, mark, given, self.single_use)
+            if refused is not None:
+                raise refused
+        raise GuaranteeError(
+            f"the fence's row for {resource!r} is not to be had; roll back and try again"
+        )
+
+    def _begin(self, sql: Statements, resource: str, name: Any, given: Shown) -> Steps[None]:
+        """Give the resource a row, unless it has one."""
+        floors = yield from self._floors(sql)
+        yield Ask(sql.begin, (name, rules.unknown(floors, given).highest))
+        if len(self._known) >= KNOWN_LIMIT:
+            self._known.clear()
+        self._known.add(resource)
+
+    def _look(self, sql: Statements, name: Any, own: bool = False) -> Steps[Mark | None]:
+        rows = (yield Ask(sql.look_own if own else sql.look, (name,), rows=True)).rows
+        return Mark(int(rows[0][0]), _text(rows[0][1])) if rows else None
+
+    def _floors(self, sql: Statements) -> Steps[dict[str, int]]:
+        rows = (yield Ask(sql.floors, rows=True)).rows
+        if not rows:
+            raise not_installed(f"the table {self._table}", "its first row is missing: install()")
+        floors: dict[str, int] = json.loads(_text(rows[0][0]))
+        return floors
+
+    def _update(
+        self,
+        sql: Statements,
+        table: str,
+        values: Mapping[str, Any],
+        where: Mapping[str, Any],
+        given: Shown,
+        column: str,
+        lock_column: str | None,
+    ) -> Steps[None]:
+        lower = "<" if self.single_use else "<="
+        settings = [*(f"{name} = ?" for name in values), f"{column} = ?"]
+        conditions = [f"{name} = ?" for name in where]
+        setting = [*values.values(), given.token]
+        meeting = [*where.values(), given.token]
+        fenced = [*conditions, f"{column} {lower} ?"]
+        if lock_column and given.lock:
+            settings.append(f"{lock_column} = ?")
+            fenced.append(f"{lock_column} IN ('', ?)")
+            setting.append(given.lock)
+            meeting.append(given.lock)
+        text = f"UPDATE {table} SET {', '.join(settings)} WHERE {' AND '.join(fenced)}"
+        if (yield Ask(sql.mark(text), (*setting, *meeting))).changed > 0:
+            return
+        lock = lock_column or "''"
+        text = f"SELECT {column}, {lock} FROM {table} WHERE {' AND '.join(conditions)}"
+        rows = (yield Ask(sql.mark(text + sql.dialect.share), tuple(where.values()), True)).rows
+        what = f"{table} {', '.join(f'{name}={value!r}' for name, value in where.items())}"
+        if not rows:
+            raise LookupError(f"there is no row to update: {what}")
+        for row in rows:
+            mark = Mark(int(row[0]), _text(row[1]))
+            refused = rules.refusal(what, mark, given, self.single_use)
+            if refused is not None:
+                raise refused
+        # It passed, and MySQL counts only rows that were changed: all was as it should be.
+
+    def _highest(self, sql: Statements, resource: str) -> Steps[int]:
+        mark = yield from self._look(sql, _encoder(sql)(resource))
+        return mark.highest if mark is not None else 0
+
+    def _reset(self, sql: Statements, resource: str, by: str, to: int) -> Steps[int]:
+        text = _encoder(sql)
+        name = text(resource)
+        mark = yield from self._look(sql, name)
+        if mark is None:
+            yield Ask(sql.begin, (name, to))
+            mark = Mark()
+        yield Ask(sql.reset, (to, name))
+        yield Ask(sql.audit, (text(by), name, mark.highest, text(mark.lock)))
+        return mark.highest
+
+    def _prune(self, sql: Statements, older_than: float) -> Steps[int]:
+        yield Ask(sql.lock_floors)
+        floors = yield from self._floors(sql)
+        rows = (yield Ask(sql.old, (older_than,), rows=True)).rows
+        marks = [Mark(int(token), _text(lock)) for _, token, lock in rows]
+        for name, _, _ in rows:
+            yield Ask(sql.forget, (name,))
+        floors = rules.raised(floors, marks)
+        yield Ask(sql.set_floors, (_encoder(sql)(json.dumps(floors)),))
+        return len(rows)
+
+    def _install(self, sql: Statements, busy: bool) -> Steps[None]:
+        if (yield Ask(sql.exists, (self._table,), rows=True)).rows:
+            return
+        if busy:
+            raise ConfigError(
+                f"the table {self._table} has to be made, which is not done inside your "
+                "transaction: give SqlFence a connection that has none under way"
+            )
+        for text in sql.create:
+            yield Ask(text)
+        yield Ask(sql.first_floors, (_encoder(sql)("{}"),))
+
+    async def _install_async(
+        self, link: Link, connection: Any, steps: Steps[None], busy: bool
+    ) -> SqlFence:
+        await run_async(link, connection, steps)
+        if not busy:
+            await connection.commit()
+        return self
+
+    def _verify(self, sql: Statements, tables: tuple[str, ...]) -> Steps[None]:
+        for table in (self._table, *tables):
+            if not (yield Ask(sql.exists, (table,), rows=True)).rows:
+                raise not_installed("this database", f"it has no table {table}")
+            if sql.engine:
+                rows = (yield Ask(sql.engine, (table,), rows=True)).rows
+                if _text(rows[0][0]).lower() not in ("innodb", "rocksdb"):
+                    raise not_installed(
+                        f"the table {table}",
+                        f"its engine, {_text(rows[0][0])}, has no transactions",
+                    )
+        probe = f"holdfast probe {os.urandom(6).hex()}"
+        floors = yield from self._floors(sql)
+        above = max(floors.values(), default=0) + 2
+        yield from self._guard(sql, probe, Shown(above))
+        try:
+            yield from self._guard(sql, probe, Shown(above - 1))
+        except StaleToken:
+            yield Ask(sql.forget, (_encoder(sql)(probe),))
+            self._known.discard(probe)
+            return
+        raise not_installed(f"the table {self._table}", "it let an older token pass")
+
+
+def _encoder(sql: Statements) -> Any:
+    return str.encode if sql.dialect.binary else str
+
+
+def _text(value: Any) -> str:
+    return bytes(value).decode() if isinstance(value, bytes | bytearray | memoryview) else value

@@ -1,0 +1,176 @@
+"""The statements of `SqlFence`, for each kind of database. Values are marked by `?` everywhere.
+
+One table, a row per resource. The row whose resource is empty holds the floors of what was pruned, as
+JSON. `writes` is raised by every write, so that a database which counts only rows that really
+changed counts ours. `touched` is by the database's clock.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..errors import ConfigError
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+QUALIFIED = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
+
+
+class Dialect(NamedTuple):
+    name: str
+    exists: str
+    """Counts, or names, the table: something if it is there."""
+    create: tuple[str, ...]
+    now: str
+    share: str
+    """Behind a SELECT: keep others from changing what was read until we have committed."""
+    own: str
+    """The same, from the first look on for ourselves."""
+    absent: str
+    """Behind an INSERT: leave a row that is there already as it is."""
+    skip: str
+    """Behind a SELECT: lock what is found, and leave out what others have locked."""
+    engine: str
+    """Names the storage engine of a table, where there are some that know no transactions."""
+    binary: bool = False
+    """Text is given as bytes, since only these compare exactly."""
+    gaps: bool = False
+    """An UPDATE that finds nothing locks the gap, in which others then cannot INSERT."""
+
+
+POSTGRESQL = Dialect(
+    name="postgresql",
+    exists="SELECT 1 WHERE to_regclass(?) IS NOT NULL",
+    create=(
+        # Two that make a table at once, "if not exists" or not, may collide in the catalogue.
+        "SELECT pg_advisory_xact_lock(7236018430951)",
+        "CREATE TABLE IF NOT EXISTS {table} (resource text PRIMARY KEY, token bigint NOT NULL, "
+        "lock_id text NOT NULL, writes bigint NOT NULL, touched double precision NOT NULL) "
+        "WITH (fillfactor = 50)",
+        "CREATE TABLE IF NOT EXISTS {table}_resets (at double precision NOT NULL, "
+        "by_whom text NOT NULL, resource text NOT NULL, token bigint NOT NULL, "
+        "lock_id text NOT NULL)",
+    ),
+    now="extract(epoch from clock_timestamp())",
+    share=" FOR SHARE",
+    own=" FOR UPDATE",
+    absent=" ON CONFLICT DO NOTHING",
+    skip=" FOR UPDATE SKIP LOCKED",
+    engine="",
+)
+
+MYSQL = Dialect(
+    name="mysql",
+    exists="SELECT 1 FROM information_schema.tables "
+    "WHERE table_schema = DATABASE() AND table_name = ?",
+    create=(
+        "CREATE TABLE IF NOT EXISTS {table} (resource VARBINARY(1024) NOT NULL PRIMARY KEY, "
+        "token BIGINT NOT NULL, lock_id VARBINARY(8192) NOT NULL, writes BIGINT NOT NULL, "
+        "touched DOUBLE NOT NULL) ENGINE=InnoDB",
+        "CREATE TABLE IF NOT EXISTS {table}_resets (at DOUBLE NOT NULL, "
+        "by_whom VARBINARY(1024) NOT NULL, resource VARBINARY(1024) NOT NULL, "
+        "token BIGINT NOT NULL, lock_id VARBINARY(8192) NOT NULL) ENGINE=InnoDB",
+    ),
+    now="UNIX_TIMESTAMP(SYSDATE(6))",
+    share=" LOCK IN SHARE MODE",
+    own=" FOR UPDATE",
+    absent=" ON DUPLICATE KEY UPDATE resource = resource",
+    skip=" FOR UPDATE SKIP LOCKED",
+    engine="SELECT engine FROM information_schema.tables "
+    "WHERE table_schema = DATABASE() AND table_name = ?",
+    binary=True,
+    gaps=True,
+)
+
+SQLITE = Dialect(
+    name="sqlite",
+    exists="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
+    create=(
+        "CREATE TABLE IF NOT EXISTS {table} (resource TEXT PRIMARY KEY NOT NULL, "
+        "token INTEGER NOT NULL, lock_id TEXT NOT NULL, writes INTEGER NOT NULL, "
+        "touched REAL NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE IF NOT EXISTS {table}_resets (at REAL NOT NULL, by_whom TEXT NOT NULL, "
+        "resource TEXT NOT NULL, token INTEGER NOT NULL, lock_id TEXT NOT NULL)",
+    ),
+    now="(julianday('now') - 2440587.5) * 86400.0",
+    own="",
+    share="",  # whoever writes has the whole file to himself
+    absent=" ON CONFLICT DO NOTHING",
+    skip="",
+    engine="",
+)
+
+DIALECTS = {
+    "postgresql": POSTGRESQL,
+    "mysql": MYSQL,
+    "mariadb": MYSQL,
+    "sqlite": SQLITE,
+}
+
+
+class Statements:
+    """Those of one dialect, table and way of marking values, made once."""
+
+    def __init__(self, dialect: Dialect, table: str, style: str, single_use: bool) -> None:
+        self.dialect = dialect
+        self._style = style
+        lower = "<" if single_use else "<="
+        set_mark = f"UPDATE {table} SET token = ?, writes = writes + 1, touched = {dialect.now}"
+        self.update = self.mark(f"{set_mark} WHERE resource = ? AND token {lower} ?")
+        self.update_locked = self.mark(
+            f"{set_mark}, lock_id = ? WHERE resource = ? AND token {lower} ? AND lock_id IN ('', ?)"
+        )
+        self.look = self.mark(
+            f"SELECT token, lock_id FROM {table} WHERE resource = ?{dialect.share}"
+        )
+        self.look_own = self.mark(
+            f"SELECT token, lock_id FROM {table} WHERE resource = ?{dialect.own}"
+        )
+        self.floors = self.mark(f"SELECT lock_id FROM {table} WHERE resource = ''{dialect.share}")
+        self.begin = self.mark(
+            f"INSERT INTO {table} (resource, token, lock_id, writes, touched) "
+            f"VALUES (?, ?, '', 0, {dialect.now}){dialect.absent}"
+        )
+        self.exists = self.mark(dialect.exists)
+        self.create = tuple(self.mark(text.format(table=table)) for text in dialect.create)
+        self.first_floors = self.mark(
+            f"INSERT INTO {table} (resource, token, lock_id, writes, touched) "
+            f"VALUES ('', 0, ?, 0, {dialect.now}){dialect.absent}"
+        )
+        lock_floors = f"UPDATE {table} SET writes = writes + 1, touched = {dialect.now}"
+        self.lock_floors = self.mark(f"{lock_floors} WHERE resource = ''")
+        self.set_floors = self.mark(f"{lock_floors}, lock_id = ? WHERE resource = ''")
+        self.old = self.mark(
+            f"SELECT resource, token, lock_id FROM {table} "
+            f"WHERE resource <> '' AND touched <= {dialect.now} - ?{dialect.skip}"
+        )
+        self.forget = self.mark(f"DELETE FROM {table} WHERE resource = ?")
+        self.reset = self.mark(
+            f"UPDATE {table} SET token = ?, lock_id = '', writes = writes + 1, "
+            f"touched = {dialect.now} WHERE resource = ?"
+        )
+        self.audit = self.mark(
+            f"INSERT INTO {table}_resets (at, by_whom, resource, token, lock_id) "
+            f"VALUES ({dialect.now}, ?, ?, ?, ?)"
+        )
+        self.engine = self.mark(dialect.engine)
+
+    def mark(self, text: str) -> str:
+        """Put the driver's own marks for `?`."""
+        if self._style == "qmark":
+            return text
+        if self._style in ("format", "pyformat"):
+            return text.replace("%", "%%").replace("?", "%s")
+        if self._style in ("numeric", "numeric_dollar"):
+            sign = ":" if self._style == "numeric" else "$"
+            parts = text.split("?")
+            marked = "".join(f"{part}{sign}{n}" for n, part in enumerate(parts[:-1], 1))
+            return marked + parts[-1]
+        raise ConfigError(f"SqlFence cannot mark values in the style {self._style!r}")
+
+
+def identifier(what: str, name: object, pattern: re.Pattern[str] = IDENTIFIER) -> str:
+    """A name that needs no quotes: it becomes part of a statement."""
+    if not isinstance(name, str) or not pattern.fullmatch(name):
+        raise ConfigError(f"{what} must be a plain SQL name, not {name!r:.80}")
+    return name

@@ -1,0 +1,186 @@
+"""How `SqlFence` talks to the connections that people have: DB-API and SQLAlchemy, in both worlds.
+
+The fence's own logic yields `Ask`s and is sent `Answer`s, so it is written once; what is here carries
+them to a connection. Nothing here begins, commits or rolls back: the transaction is the caller's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeVar
+
+from ..errors import ConfigError
+
+Result = TypeVar("Result")
+
+DRIVERS = {
+    "sqlite3": "sqlite",
+    "aiosqlite": "sqlite",
+    "psycopg": "postgresql",
+    "psycopg2": "postgresql",
+    "pg8000": "postgresql",
+    "pymysql": "mysql",
+    "MySQLdb": "mysql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "asyncmy": "mysql",
+    "aiomysql": "mysql",
+}
+"""Whose connections are of which dialect."""
+
+
+class Ask(NamedTuple):
+    sql: str
+    values: tuple[Any, ...] = ()
+    rows: bool = False
+    """Whether rows are wanted, or how many were changed."""
+
+
+class Answer(NamedTuple):
+    changed: int
+    rows: list[Any]
+
+
+Steps = Generator[Ask, Answer, Result]
+
+
+class Link(NamedTuple):
+    """What there is to know of one kind of connection."""
+
+    dialect: str
+    style: str
+    driver: str
+    alchemy: bool = False
+    asynchronous: bool = False
+
+
+_links: dict[Any, Link] = {}
+
+
+def link_to(connection: Any) -> Link:
+    kind = type(connection)
+    found = _links.get(kind)
+    if found is not None:
+        return found
+    module = kind.__module__.partition(".")[0]
+    waits = inspect.iscoroutinefunction(getattr(kind, "commit", None))
+    if module == "sqlalchemy":
+        if not hasattr(kind, "exec_driver_sql"):  # an engine, or a session
+            raise ConfigError(
+                f"SqlFence takes a connection, not SQLAlchemy's {kind.__name__}; "
+                "for a session give session.connection()"
+            )
+        dialect = connection.dialect
+        key = (kind, dialect.name, dialect.paramstyle)
+        if key not in _links:
+            _links[key] = Link(dialect.name, dialect.paramstyle, dialect.driver, True, waits)
+        return _links[key]
+    name = DRIVERS.get(module)
+    if name is None:
+        raise ConfigError(
+            f"SqlFence does not know connections like {kind.__module__}.{kind.__name__}; it knows "
+            f"SQLAlchemy's and those of {', '.join(DRIVERS)}"
+        )
+    style = getattr(sys.modules.get(module), "paramstyle", "format")
+    if module == "mysql":
+        style = "format"
+    _links[kind] = Link(name, style, module, False, waits)
+    return _links[kind]
+
+
+def run(link: Link, connection: Any, steps: Steps[Result]) -> Result:
+    try:
+        ask = next(steps)
+        while True:
+            ask = steps.send(_execute(link, connection, ask))
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+
+
+def _execute(link: Link, connection: Any, ask: Ask) -> Answer:
+    if link.alchemy:
+        result = connection.exec_driver_sql(ask.sql, ask.values)
+        if ask.rows:
+            return Answer(0, [tuple(row) for row in result.fetchall()])
+        changed = result.rowcount
+        result.close()
+        return Answer(changed, [])
+    cursor = connection.cursor()
+    try:
+        cursor.execute(ask.sql, ask.values)
+        return Answer(cursor.rowcount, list(cursor.fetchall()) if ask.rows else [])
+    finally:
+        cursor.close()
+
+
+async def run_async(link: Link, connection: Any, steps: Steps[Result]) -> Result:
+    try:
+        ask = next(steps)
+        while True:
+            ask = steps.send(await _execute_async(link, connection, ask))
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+
+
+async def _execute_async(link: Link, connection: Any, ask: Ask) -> Answer:
+    if link.alchemy:
+        result = await connection.exec_driver_sql(ask.sql, ask.values)
+        if ask.rows:
+            return Answer(0, [tuple(row) for row in result.fetchall()])
+        changed = result.rowcount
+        result.close()
+        return Answer(changed, [])
+    cursor = await _settled(connection.cursor())
+    try:
+        await _settled(cursor.execute(ask.sql, ask.values))
+        rows = list(await _settled(cursor.fetchall())) if ask.rows else []
+        return Answer(cursor.rowcount, rows)
+    finally:
+        await _settled(cursor.close())
+
+
+async def _settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+def in_transaction(link: Link, connection: Any) -> bool:
+    """Whether something is under way that has still to be committed, as far as can be told."""
+    if link.alchemy:
+        return bool(connection.in_transaction())
+    if link.driver == "sqlite3":
+        return bool(connection.in_transaction)
+    if link.driver in ("psycopg", "psycopg2"):
+        return int(connection.info.transaction_status) != 0
+    if link.driver == "pymysql":
+        return bool(connection.server_status & 1)
+    return False
+
+
+def refuse_autocommit(link: Link, connection: Any) -> None:
+    """A check that is committed by itself says nothing about the write that comes after it."""
+    if link.alchemy:
+        if link.asynchronous:
+            connection = connection.sync_connection
+        level = connection.get_execution_options().get("isolation_level")
+        if level is None:  # as the engine was made with
+            level = getattr(connection.dialect, "_on_connect_isolation_level", None)
+        alone = level == "AUTOCOMMIT"
+    elif link.driver == "sqlite3":
+        alone = not connection.in_transaction and (
+            connection.isolation_level is None or getattr(connection, "autocommit", -1) is True
+        )
+    elif link.driver in ("psycopg", "psycopg2"):
+        alone = connection.autocommit and int(connection.info.transaction_status) == 0
+    elif link.driver == "pymysql":
+        alone = connection.get_autocommit() and not connection.server_status & 1
+    else:
+        alone = False
+    if alone:
+        raise ConfigError(
+            "a fence guards a transaction, and this connection commits each statement by itself: "
+            "begin a transaction, guard, write, commit"
+        )

@@ -1,0 +1,108 @@
+"""A lock for correctness: what it needs, on every store, and the guard that its leases offer."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import aio as holdfast
+from holdfast.fences import MemoryFence
+
+
+async def test_correctness_needs_a_fence_and_a_store_that_can_carry_it(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        with pytest.raises(holdfast.GuaranteeError, match="protects="):
+            locks.lock("x", purpose="correctness")
+        with pytest.raises(holdfast.GuaranteeError, match="protects="):
+            locks.rwlock("x", purpose="correctness")
+        fence = MemoryFence()
+        if "correctness" in locks.guarantees.safe_for:
+            async with locks.lock("x", purpose="correctness", protects=fence) as lease:
+                lease.guard("row 7")
+            assert fence.highest("row 7") == lease.token
+        else:
+            with pytest.raises(holdfast.GuaranteeError, match="cannot"):
+                locks.lock("x", purpose="correctness", protects=fence)
+
+
+async def test_what_is_missing_is_said_at_once(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        with pytest.raises(holdfast.GuaranteeError) as caught:
+            locks.semaphore("x", permits=2, purpose="correctness")
+        assert "protects=" in str(caught.value)
+        assert "a lock for each slot" in str(caught.value)
+        with pytest.raises(holdfast.GuaranteeError, match="a lock for each slot"):
+            locks.semaphore("x", permits=2, purpose="correctness", protects=MemoryFence())
+
+
+async def test_each_grant_outranks_the_one_before(url: str) -> None:
+    fence = MemoryFence()
+    async with holdfast.connect(url) as locks:
+        lock = locks.lock("x", protects=fence)
+        first = await lock.acquire()
+        first.guard("row 7")
+        first.guard("row 7")  # the same holder's next write
+        await first.release()
+        second = await lock.acquire()
+        first.guard("row 8")  # a fence sees what is shown to it, and nothing else
+        second.guard("row 7")
+        with pytest.raises(holdfast.StaleToken) as caught:
+            first.guard("row 7")
+        error = caught.value
+        assert (error.resource, error.token, error.highest) == ("row 7", first.token, second.token)
+        assert (error.name, error.owner, error.reason) == ("x", first.owner, "stale")
+
+
+async def test_a_forced_release_shuts_the_holder_out(url: str) -> None:
+    fence = MemoryFence()
+    async with holdfast.connect(url) as locks:
+        lock = locks.lock("x", protects=fence)
+        first = await lock.acquire()
+        first.guard("row 7")
+        assert await locks.force_release("x")
+        second = await lock.acquire(timeout=10.0)
+        second.guard("row 7")
+        with pytest.raises(holdfast.StaleToken):
+            first.guard("row 7")
+
+
+async def test_writers_are_remembered_and_readers_compared(url: str) -> None:
+    fence = MemoryFence()
+    async with holdfast.connect(url) as locks:
+        book = locks.rwlock("book", protects=fence)
+        early = await book.read().acquire()
+        assert early.shared
+        early.guard("page")
+        assert fence.highest("page") == 0
+        await early.release()
+        async with book.write() as writer:
+            assert not writer.shared
+            writer.guard("page")
+        async with book.read() as one, book.read() as other:
+            other.guard("page")
+            one.guard("page")
+            with pytest.raises(holdfast.StaleToken):
+                early.guard("page")
+        assert fence.highest("page") == writer.token
+
+
+async def test_a_lock_has_the_same_identity_for_all_and_no_other_has_it(url: str) -> None:
+    ours, again = holdfast.connect(url), holdfast.connect(url)
+    theirs = holdfast.connect(url, namespace="a/b")
+    async with ours, again, theirs:
+        first = await ours.lock("x").acquire()
+        await first.release()
+        second = await again.lock("x").acquire()
+        assert second.lock_id == first.lock_id == f"{ours.guarantees.store}:holdfast/x"
+        other = await theirs.lock("x").acquire()
+        assert other.lock_id == f"{ours.guarantees.store}:a%2Fb/x"
+        assert (await ours.lock("y").acquire()).lock_id != first.lock_id
+
+
+async def test_a_lease_without_a_fence_has_no_guard(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        async with locks.lock("x") as lease:
+            assert lease.kind == "lock"
+            with pytest.raises(holdfast.GuaranteeError, match="protects="):
+                lease.guard("row 7")
+        with pytest.raises(holdfast.ConfigError, match="must be a fence"):
+            locks.semaphore("x", permits=2, protects=object())

@@ -1,0 +1,59 @@
+"""`holdfast demo`: two real processes, one of them frozen, without a fence and with one."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from cli.stage import Stage, eventually, is_stopped, lives
+
+
+def test_without_a_fence_it_breaks_and_with_one_it_does_not(stage: Stage) -> None:
+    ended = stage.run("demo", "--ttl", "500ms")
+    assert (ended.status, ended.err) == (0, "")
+    without, fenced = ended.out.split("The same with a fence")
+    assert "A wakes, writes 70: ACCEPTED" in without
+    assert "REFUSED" not in without
+    refused = re.search(r"A wakes, writes 70: REFUSED, …(\d+) < …(\d+)", fenced)
+    assert refused is not None
+    tokens = re.findall(r"([AB]) is granted token …(\d+)", fenced)
+    assert [(who, digits) for who, digits in tokens[:2]] == [
+        ("A", refused.group(1)),
+        ("B", refused.group(2)),
+    ]
+    assert "without: 70 is left" in fenced
+    assert "with:    120 is left" in fenced
+    assert max(map(len, ended.out.splitlines())) <= 80
+    assert "\033" not in ended.out  # no colours where nobody sees them
+
+
+def test_a_terminal_that_knows_ascii_only(stage: Stage) -> None:
+    env = stage.environment(PYTHONIOENCODING="ascii")
+    ended = stage.run("demo", "--ttl", "300ms", env=env)
+    assert ended.status == 0, ended.err
+    assert ended.out.isascii()
+    assert "REFUSED, ~" in ended.out
+
+
+def test_nobody_stays_behind_frozen(stage: Stage) -> None:
+    for how in (signal.SIGINT, signal.SIGKILL):
+        demo = stage.start("demo", "--ttl", "5s")
+        assert demo.stdout is not None
+        seen = ""
+        while "FROZEN" not in seen:
+            seen += demo.stdout.readline()
+        found = re.search(r"A is process (\d+), B is (\d+)", seen)
+        assert found is not None
+        pids = [int(pid) for pid in found.groups()]
+        eventually(lambda pid=pids[0]: is_stopped(pid), "A to be frozen")
+        demo.send_signal(how)
+        demo.wait(20)
+        for pid in pids:
+            eventually(lambda pid=pid: not lives(pid), f"the end of {pid}")
+
+
+def test_help_and_mistakes(stage: Stage) -> None:
+    assert "Usage: holdfast demo" in stage.run("demo", "--help").out
+    ended = stage.run("demo", "now")
+    assert (ended.status, "options only" in ended.err) == (2, True)
+    assert stage.run("demo", "--ttl", "soon").status == 2

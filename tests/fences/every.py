@@ -1,0 +1,20 @@
+"""Every fence that there is, each with the site that it is tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fences.http_sites import AsgiSite, WsgiSite
+from fences.redis_sites import AsyncRedisSite, RedisSite
+from fences.sites import FileSite, MemorySite, Site
+from fences.sql_sites import SQL_SITES
+
+SITES: dict[str, Callable[..., Site]] = {
+    "asgi": AsgiSite,
+    "file": FileSite,
+    "memory": MemorySite,
+    "redis": RedisSite,
+    "redis-async": AsyncRedisSite,
+    "wsgi": WsgiSite,
+    **SQL_SITES,
+}

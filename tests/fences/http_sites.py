@@ -1,0 +1,136 @@
+"""Real web servers with a fence before them, and the clients of requests and httpx."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fences.sites import Site
+from holdfast.fences import FencingMiddleware, FileFence, MemoryFence, Token, fenced
+from servers import web
+
+VALUES: dict[str, dict[str, str]] = {}
+"""What was put, by the folder of the site."""
+
+
+class WsgiSite(Site):
+    """In memory; by requests."""
+
+    restarts = False
+    transactions = False
+
+    def __init__(self, folder: Path, single_use: bool = False) -> None:
+        super().__init__(folder, single_use)
+        self.values = VALUES.setdefault(str(folder), {})
+        self.fence = MemoryFence(single_use=single_use)
+        self._mine = threading.local()
+        self._stack = ExitStack()
+        self.url = self._stack.enter_context(self.serve())
+
+    def serve(self) -> Any:
+        return web.wsgi(FencingMiddleware(self.app, self.fence))
+
+    def app(self, environ: Any, start_response: Any) -> list[bytes]:
+        size = int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(size)
+        if body == b"crash":
+            raise ZeroDivisionError
+        self.values[environ["PATH_INFO"].encode("latin-1").decode()] = body.decode()
+        start_response("204 No Content", [])
+        return [b""]
+
+    def client(self) -> Any:
+        import requests
+
+        if not hasattr(self._mine, "client"):
+            self._mine.client = self._stack.enter_context(requests.Session())
+        return self._mine.client
+
+    def write(self, resource: str, value: str, token: Token) -> None:
+        with fenced(self.client(), token) as client:
+            self.put(client, resource, value).raise_for_status()
+
+    def put(self, client: Any, resource: str, value: str) -> Any:
+        return client.put(f"{self.url}/{quote(resource)}", data=value)
+
+    def read(self, resource: str) -> str | None:
+        return self.values.get(f"/{resource}")
+
+    def highest(self, resource: str) -> int:
+        return self.fence.highest(f"/{resource}")
+
+    def reset(self, resource: str, to: int = 0) -> int:
+        return self.fence.reset(f"/{resource}", by="a test", to=to)
+
+    def prune(self) -> int:
+        return self.fence.prune(1e-9)
+
+    def verify(self) -> None:
+        from holdfast.fences import verify_fenced
+
+        verify_fenced(self.client(), self.url)
+
+    def crash(self, resource: str, value: str, token: int) -> None:
+        """The handler fails before it has written anything."""
+        with fenced(self.client(), token) as client:
+            assert self.put(client, resource, "crash").status_code == 500
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+class AsgiSite(WsgiSite):
+    """In a folder; by httpx."""
+
+    restarts = True
+
+    def __init__(self, folder: Path, single_use: bool = False) -> None:
+        (folder / "tokens").mkdir(exist_ok=True)
+        super().__init__(folder, single_use)
+
+    def serve(self) -> Any:
+        folder = self.folder / "tokens"
+        made = FencingMiddleware(self.asgi, folder=folder, single_use=self.single_use)
+        return web.asgi(made)
+
+    async def asgi(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        more = True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        assert scope["holdfast.fencing"].token > 0
+        if body == b"crash":
+            await send({"type": "http.response.start", "status": 500, "headers": []})
+        else:
+            self.values[scope["path"]] = body.decode()
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    def client(self) -> Any:
+        import httpx
+
+        if not hasattr(self._mine, "client"):
+            self._mine.client = self._stack.enter_context(httpx.Client(trust_env=False))
+        return self._mine.client
+
+    def put(self, client: Any, resource: str, value: str) -> Any:
+        return client.put(f"{self.url}/{quote(resource)}", content=value)
+
+    def _path(self, resource: str) -> Path:
+        name = hashlib.sha256(f"/{resource}".encode()).hexdigest()
+        return self.folder / "tokens" / name
+
+    def highest(self, resource: str) -> int:
+        return FileFence().highest(self._path(resource))
+
+    def reset(self, resource: str, to: int = 0) -> int:
+        return FileFence().reset(self._path(resource), by="a test", to=to)
+
+    def prune(self) -> int:
+        return FileFence().prune(self.folder / "tokens", 1e-9)

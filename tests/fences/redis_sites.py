@@ -1,0 +1,80 @@
+"""A real Redis, by redis-py's blocking and asyncio clients."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from fences.sites import Site, die
+from holdfast.fences import RedisFence, Token
+from stores import redis_server
+
+
+class RedisSite(Site):
+    def __init__(self, folder: Path, single_use: bool = False) -> None:
+        import redis
+
+        super().__init__(folder, single_use)
+        server = redis_server()
+        if not (folder / "begun").exists():
+            server("FLUSHALL")
+            (folder / "begun").touch()
+        self.client = redis.Redis(port=server.port, decode_responses=True)
+        self.fence = RedisFence(self.client, single_use=single_use)
+
+    def _verb(self, verb: str, *args: Any, **options: Any) -> Any:
+        return getattr(self.fence, verb)(*args, **options)
+
+    def write(self, resource: str, value: str, token: Token) -> None:
+        self._verb("set", resource, value, token)
+
+    def read(self, resource: str) -> str | None:
+        value: str | None = self.client.get(resource)
+        return value
+
+    def highest(self, resource: str) -> int:
+        highest: int = self._verb("highest", resource)
+        return highest
+
+    def reset(self, resource: str, to: int = 0) -> int:
+        was: int = self._verb("reset", resource, by="a test", to=to)
+        return was
+
+    def prune(self) -> int:
+        number: int = self._verb("prune", 1e-3)
+        return number
+
+    def verify(self) -> None:
+        self._verb("verify")
+
+    def crash(self, resource: str, value: str, token: int) -> None:
+        """Half of the request has been sent: the server sees none of it."""
+        die(
+            "import os, signal, socket, sys\n"
+            "from holdfast.fences.redis import script_for, _SET, mark_of\n"
+            f"key, value, token = {resource!r}, {value!r}, {token}\n"
+            "words = ['EVAL', script_for(_SET).text, '3', mark_of(key), 'holdfast-fence-floors', key,"
+            " str(token), '', 'w', value]\n"
+            "packed = f'*{len(words)}\\r\\n' + ''.join(f'${len(w)}\\r\\n{w}\\r\\n' for w in words)\n"
+            f"sock = socket.create_connection(('127.0.0.1', {redis_server().port}))\n"
+            "sock.sendall(packed.encode()[:-3])\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class AsyncRedisSite(RedisSite):
+    """Each call has a loop and a client of its own."""
+
+    def _verb(self, verb: str, *args: Any, **options: Any) -> Any:
+        import redis.asyncio
+
+        async def call() -> Any:
+            async with redis.asyncio.Redis(port=redis_server().port) as client:
+                fence = RedisFence(client, single_use=self.single_use)
+                return await getattr(fence, verb)(*args, **options)
+
+        return asyncio.run(call())

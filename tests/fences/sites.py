@@ -1,0 +1,140 @@
+"""The resources that the one suite of fences runs on. A new fence joins by its line in `every`.
+
+A site is a place with resources that have a value each, and a fence before them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.fences import FileFence, MemoryFence, Token
+
+
+class Site(ABC):
+    restarts = True
+    """Whether its memory outlives the process."""
+    transactions = True
+    """Whether check and write are undone together."""
+
+    def __init__(self, folder: Path, single_use: bool = False) -> None:
+        self.folder = folder
+        self.single_use = single_use
+
+    @abstractmethod
+    def write(self, resource: str, value: str, token: Token) -> None:
+        """Set the value, behind the fence."""
+
+    @abstractmethod
+    def read(self, resource: str) -> str | None: ...
+
+    @abstractmethod
+    def highest(self, resource: str) -> int: ...
+
+    @abstractmethod
+    def reset(self, resource: str, to: int = 0) -> int: ...
+
+    @abstractmethod
+    def prune(self) -> int:
+        """Forget all that was not written to just now."""
+
+    @abstractmethod
+    def verify(self) -> None: ...
+
+    @abstractmethod
+    def crash(self, resource: str, value: str, token: int) -> None:
+        """Die between the check and the write."""
+
+    def again(self, single_use: bool = False) -> Site:
+        """A fence of its own before the same resources, as after a restart."""
+        return type(self)(self.folder, single_use)
+
+    def close(self) -> None:  # noqa: B027  not all have something to close
+        """Let go of what it holds."""
+
+
+class MemorySite(Site):
+    restarts = False
+    transactions = False
+
+    def __init__(self, folder: Path, single_use: bool = False) -> None:
+        super().__init__(folder, single_use)
+        self.fence = MemoryFence(single_use=single_use)
+        self.values: dict[str, str] = {}
+
+    def write(self, resource: str, value: str, token: Token) -> None:
+        with self.fence.hold(resource, token):
+            self.values[resource] = value
+
+    def read(self, resource: str) -> str | None:
+        return self.values.get(resource)
+
+    def highest(self, resource: str) -> int:
+        return self.fence.highest(resource)
+
+    def reset(self, resource: str, to: int = 0) -> int:
+        return self.fence.reset(resource, by="a test", to=to)
+
+    def prune(self) -> int:
+        return self.fence.prune(1e-9)
+
+    def verify(self) -> None:
+        self.fence.verify()
+
+    def crash(self, resource: str, value: str, token: int) -> None:
+        with suppress(ZeroDivisionError), self.fence.hold(resource, token):
+            raise ZeroDivisionError
+
+
+class FileSite(Site):
+    def __init__(self, folder: Path, single_use: bool = False) -> None:
+        super().__init__(folder, single_use)
+        self.fence = FileFence(single_use=single_use)
+
+    def path(self, resource: str) -> Path:
+        return self.folder / resource
+
+    def write(self, resource: str, value: str, token: Token) -> None:
+        self.fence.write(self.path(resource), value, token)
+
+    def read(self, resource: str) -> str | None:
+        path = self.path(resource)
+        return path.read_text() if path.exists() else None
+
+    def highest(self, resource: str) -> int:
+        return self.fence.highest(self.path(resource))
+
+    def reset(self, resource: str, to: int = 0) -> int:
+        return self.fence.reset(self.path(resource), by="a test", to=to)
+
+    def prune(self) -> int:
+        return self.fence.prune(self.folder, 1e-9)
+
+    def verify(self) -> None:
+        self.fence.verify(self.folder)
+
+    def crash(self, resource: str, value: str, token: int) -> None:
+        die(
+            "import os, signal\n"
+            "from holdfast.fences import FileFence, file\n"
+            "file._Memory.commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+            f"FileFence().write({str(self.path(resource))!r}, {value!r}, {token})\n"
+        )
+
+
+def die(code: str) -> None:
+    """Run a program that kills itself."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -9, done.stderr

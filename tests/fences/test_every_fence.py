@@ -1,0 +1,325 @@
+"""The rules, on every fence that there is."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from fences.every import SITES
+from fences.sites import Site
+
+T = 1_800_000_000_000_000
+"""A token as most stores make it: a time in µs."""
+DAY = 86400 * 10**6
+WORDS = {
+    "stale": "acquire again",
+    "used": "takes each token once",
+    "other-lock": "belongs to the lock",
+    "store-lost-memory": "the lock store has lost its memory",
+}
+
+
+@contextmanager
+def refused(reason: str, highest: int) -> Iterator[None]:
+    with pytest.raises(holdfast.StaleToken) as caught:
+        yield
+    assert caught.value.reason == reason
+    assert caught.value.highest == highest
+    assert WORDS[reason] in str(caught.value)
+
+
+def test_lower_is_refused_equal_and_higher_pass(site: Site) -> None:
+    site.write("x", "a", 33)
+    assert (site.read("x"), site.highest("x")) == ("a", 33)
+    site.write("x", "b", 33)  # the same holder's next write
+    assert site.read("x") == "b"
+    site.write("x", "c", 34)
+    assert (site.read("x"), site.highest("x")) == ("c", 34)
+    with refused("stale", 34):
+        site.write("x", "d", 33)
+    assert (site.read("x"), site.highest("x")) == ("c", 34)
+    site.write("x", "e", 34)
+    assert site.read("x") == "e"
+
+
+def test_the_refusal_says_what_happened_and_what_to_do(site: Site) -> None:
+    site.write("x", "a", 34)
+    with pytest.raises(holdfast.StaleToken) as caught:
+        site.write("x", "b", 33)
+    error = caught.value
+    assert error.token == 33
+    assert error.resource.endswith("x")
+    for word in ("33", "34", "acquire again"):
+        assert word in str(error)
+
+
+def test_tokens_keep_all_their_digits(site: Site) -> None:
+    """2^53 and more, where doubles lose some."""
+    for near in (2**53, T, 2**63 - 3):
+        resource = f"x{near}"
+        site.write(resource, "a", near + 1)
+        with refused("stale", near + 1):
+            site.write(resource, "b", near)
+        site.write(resource, "c", near + 2)
+        assert site.highest(resource) == near + 2
+
+
+def test_more_digits_is_higher(site: Site) -> None:
+    site.write("x", "a", 999)
+    site.write("x", "b", 1000)
+    with refused("stale", 1000):
+        site.write("x", "c", 999)
+
+
+def test_single_use(kind: str, tmp_path: Path) -> None:
+    site = SITES[kind](tmp_path, single_use=True)
+    try:
+        site.write("x", "a", 33)
+        with refused("used", 33):
+            site.write("x", "b", 33)
+        with refused("stale", 33):
+            site.write("x", "b", 32)
+        site.write("x", "c", 34)
+        assert site.read("x") == "c"
+    finally:
+        site.close()
+
+
+def test_resources_do_not_know_of_each_other(site: Site) -> None:
+    names = [f"row {n}" for n in range(20)] + ["Row 1", "row 1 ", "rów 1", "row%201", "{row}1"]
+    for number, name in enumerate(names, 1):
+        site.write(name, name, number * 10)
+    for number, name in enumerate(names, 1):
+        with refused("stale", number * 10):
+            site.write(name, "late", number * 10 - 1)
+        assert site.read(name) == name
+
+
+def test_far_below_is_a_store_that_lost_its_memory(site: Site) -> None:
+    site.write("x", "a", T)
+    with refused("store-lost-memory", T):
+        site.write("x", "b", 17)
+    with refused("store-lost-memory", T):
+        site.write("x", "b", T - 40 * DAY)
+    with refused("stale", T):
+        site.write("x", "b", T - DAY)
+    assert site.read("x") == "a"
+
+
+def test_the_memory_survives_a_restart(site: Site) -> None:
+    if not site.restarts:
+        return  # it is a promise of the others
+    with holdfast.connect("memory://") as locks:
+        lease = locks.lock("a").acquire()
+        other = locks.lock("b").acquire()
+        site.write("x", "a", lease)
+        again = site.again()
+        with refused("stale", lease.token):
+            again.write("x", "b", lease.token - 1)
+        with refused("other-lock", lease.token):
+            again.write("x", "b", other)
+        again.write("x", "c", lease)
+        assert (site.read("x"), again.highest("x")) == ("c", lease.token)
+        again.close()
+
+
+def test_crash_between_check_and_write(site: Site) -> None:
+    site.write("x", "a", 33)
+    site.crash("x", "b", 34)
+    assert site.read("x") == "a"
+    # Neither; or, where what is guarded cannot be undone, the mark alone, which is on the safe side.
+    assert site.highest("x") == (33 if site.transactions else 34)
+    site.write("x", "c", 34)
+    assert site.read("x") == "c"
+    site.crash("y", "b", 34)
+    assert site.read("y") is None
+    site.write("y", "c", 35)
+
+
+def test_a_lease_brings_its_lock_along(site: Site) -> None:
+    with holdfast.connect("memory://") as locks:
+        first = locks.lock("a").acquire()
+        site.write("x", "a", first)
+        other = locks.lock("b").acquire()
+        assert other.token > first.token
+        with refused("other-lock", first.token):
+            site.write("x", "b", other)
+        first.release()
+        second = locks.lock("a").acquire()
+        site.write("x", "c", second)
+        site.write("x", "d", second.token)  # a bare number is taken at its word
+        with refused("stale", second.token):
+            site.write("x", "e", first)
+        with refused("other-lock", second.token):
+            site.write("x", "f", other)
+        assert site.read("x") == "d"
+
+
+def test_a_resource_belongs_to_the_first_lock_that_is_named(site: Site) -> None:
+    with holdfast.connect("memory://") as locks:
+        site.write("x", "a", 5)  # nobody in particular
+        lease = locks.lock("a").acquire()
+        site.write("x", "b", lease)
+        with refused("other-lock", lease.token):
+            site.write("x", "c", locks.lock("b").acquire())
+
+
+def test_the_same_name_elsewhere_is_another_lock(site: Site) -> None:
+    ours = holdfast.connect("memory://", namespace="a")
+    theirs = holdfast.connect("memory://", namespace="b")
+    with ours, theirs:
+        lease = ours.lock("x").acquire()
+        site.write("x", "a", lease)
+        with refused("other-lock", lease.token):
+            site.write("x", "b", theirs.lock("x").acquire())
+
+
+def test_a_readers_token_is_compared_and_not_remembered(site: Site) -> None:
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        first, second = book.read().acquire(), book.read().acquire()
+        site.write("new", "a", second)
+        assert site.highest("new") == 0
+        site.write("new", "b", first)
+        first.release(), second.release()
+        writer = book.write().acquire()
+        site.write("x", "a", writer)
+        writer.release()
+        late, later = book.read().acquire(), book.read().acquire()
+        site.write("x", "b", later)
+        site.write("x", "c", late)  # it holds as well
+        assert (site.read("x"), site.highest("x")) == ("c", writer.token)
+        with refused("stale", writer.token):
+            site.write("x", "d", first)
+        with refused("other-lock", writer.token):
+            site.write("x", "d", locks.rwlock("other").read().acquire())
+
+
+def test_a_semaphores_token_is_refused(site: Site) -> None:
+    with holdfast.connect("memory://") as locks:
+        lease = locks.semaphore("s", permits=2).acquire()
+        with pytest.raises(holdfast.GuaranteeError, match="slot"):
+            site.write("x", "a", lease)
+        assert site.highest("x") == 0
+
+
+def test_a_pruned_token_does_not_come_back(site: Site) -> None:
+    with holdfast.connect("memory://") as locks:
+        old = locks.lock("a").acquire()
+        old.release()
+        newer = locks.lock("a").acquire()
+        site.write("x", "a", newer)
+        time.sleep(0.005)  # older than the grain of a file's time
+        assert site.prune() == 1
+        assert site.highest("x") == 0
+        with refused("stale", newer.token):
+            site.write("x", "b", old)
+        with refused("stale", newer.token):
+            site.write("x", "b", old.token)
+        again = site.again() if site.restarts else site
+        with refused("stale", newer.token):
+            again.write("never seen", "b", old)
+        site.write("x", "c", newer)  # it still holds
+        assert (site.read("x"), site.highest("x")) == ("c", newer.token)
+        if again is not site:
+            again.close()
+
+
+def test_a_pruned_mark_keeps_no_other_counter_out(site: Site) -> None:
+    """10^15 of one store says nothing about 10 of another."""
+    with holdfast.connect("memory://") as locks:
+        lease = locks.lock("a").acquire()
+        site.write("x", "a", lease)
+        time.sleep(0.005)
+        site.prune()
+        site.write("y", "a", Other(10))
+        site.write("y", "b", Other(11))
+        with refused("stale", 11):
+            site.write("y", "c", Other(10))
+        with refused("store-lost-memory", lease.token):
+            site.write("z", "a", 10)  # a bare number may be anybody's
+        time.sleep(0.005)
+        site.prune()
+        with refused("stale", 11):
+            site.write("y", "c", Other(10))
+
+
+class Other:
+    """A lease of a store that counts from one."""
+
+    name = "a"
+    owner = "o"
+    kind = "lock"
+    shared = False
+    lock_id = "etcd:holdfast/a"
+
+    def __init__(self, token: int) -> None:
+        self.token = token
+
+
+def test_a_reset_is_the_way_out(site: Site) -> None:
+    with holdfast.connect("memory://") as locks:
+        lease = locks.lock("a").acquire()
+        site.write("x", "a", lease)
+        with refused("other-lock", lease.token):
+            site.write("x", "b", Other(10))
+        assert site.reset("x") == lease.token
+        site.write("x", "b", Other(10))
+        assert site.highest("x") == 10
+        assert site.reset("x", to=20) == 10
+        with refused("stale", 20):
+            site.write("x", "c", 19)
+
+
+@pytest.mark.parametrize("token", [0, -1, 2**63, True, 1.0, "7", None, object()])
+def test_what_is_no_token_is_refused_before_anything_is_sent(site: Site, token: object) -> None:
+    with pytest.raises(holdfast.ConfigError, match="fencing token"):
+        site.write("x", "a", token)  # type: ignore[arg-type]
+    assert site.highest("x") == 0
+
+
+def test_the_fence_can_be_proved_in_its_place(site: Site) -> None:
+    site.verify()
+    site.verify()
+
+
+def test_fifty_writers_with_random_delays(site: Site) -> None:
+    tokens = list(range(1, 51))
+    dice = random.Random(6)
+    dice.shuffle(tokens)
+    accepted: list[tuple[float, float, int]] = []
+    errors: list[BaseException] = []
+
+    def writer(token: int, delays: list[float]) -> None:
+        try:
+            for turn, delay in enumerate(delays):
+                time.sleep(delay)
+                began = time.monotonic()
+                with suppress(holdfast.StaleToken):
+                    site.write("x", f"{token} {turn}", token)
+                    accepted.append((began, time.monotonic(), token))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [
+        threading.Thread(target=writer, args=(token, [dice.random() * 0.05 for _ in range(3)]))
+        for token in tokens
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not errors, errors[0]
+    assert site.read("x") == "50 2"
+    assert site.highest("x") == 50
+    for began, _, token in accepted:
+        over = [higher for _, ended, higher in accepted if ended < began and higher > token]
+        assert not over, f"{token} was accepted after {max(over)}"

@@ -1,0 +1,99 @@
+"""The fence in memory: turns at a resource, in threads and in event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+import holdfast
+from holdfast.fences import MemoryFence
+
+
+async def test_tasks_and_threads_take_turns() -> None:
+    fence = MemoryFence()
+    inside = 0
+    order: list[int] = []
+
+    async def task() -> None:
+        nonlocal inside
+        async with fence.hold("x", 5):
+            inside += 1
+            await asyncio.sleep(0.001)
+            order.append(inside)
+            inside -= 1
+
+    def thread() -> None:
+        nonlocal inside
+        with fence.hold("x", 5):
+            inside += 1
+            order.append(inside)
+            inside -= 1
+
+    threads = [threading.Thread(target=thread) for _ in range(20)]
+    for one in threads:
+        one.start()
+    await asyncio.gather(*(task() for _ in range(20)))
+    for one in threads:
+        await asyncio.to_thread(one.join, 20)
+    assert order == [1] * 40
+    assert not fence._turns._queues
+
+
+async def test_a_late_request_does_not_overtake_the_one_that_was_let_in() -> None:
+    fence = MemoryFence()
+    order: list[int] = []
+    first_is_in, go_on = asyncio.Event(), asyncio.Event()
+
+    async def first() -> None:
+        async with fence.hold("x", 33):
+            first_is_in.set()
+            await go_on.wait()
+            order.append(33)
+
+    async def second() -> None:
+        async with fence.hold("x", 34):
+            order.append(34)
+
+    one = asyncio.create_task(first())
+    await first_is_in.wait()
+    two = asyncio.create_task(second())
+    await asyncio.sleep(0)
+    assert order == []
+    go_on.set()
+    await asyncio.gather(one, two)
+    assert order == [33, 34]
+    with pytest.raises(holdfast.StaleToken):
+        async with fence.hold("x", 33):
+            order.append(33)
+    async with fence.hold("x", 34):
+        pass
+
+
+async def test_one_who_gives_up_waiting_passes_the_turn_on() -> None:
+    fence = MemoryFence()
+    async with fence.hold("x", 1):
+        waiting = [asyncio.create_task(_enter(fence)) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+    # Handed to the second, which is cancelled before it hears of it.
+    waiting[1].cancel()
+    done = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(one).__name__ for one in done] == ["CancelledError", "CancelledError", "str"]
+    async with fence.hold("x", 1):
+        pass
+    assert not fence._turns._queues
+
+
+async def _enter(fence: MemoryFence) -> str:
+    async with fence.hold("x", 1):
+        return "entered"
+
+
+def test_resets_are_kept() -> None:
+    fence = MemoryFence()
+    fence.guard("x", 5)
+    fence.reset("x", by="ada")
+    ((_, who, what, mark),) = fence.resets
+    assert (who, what, mark.highest) == ("ada", "x", 5)

@@ -1,0 +1,58 @@
+"""A throw-away PostgreSQL."""
+
+from __future__ import annotations
+
+import glob
+import socket
+from contextlib import suppress
+from typing import Any
+
+from .daemon import Daemon, find
+from .redis import free_port
+
+
+class PostgresServer:
+    def __init__(self, *settings: str) -> None:
+        folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
+        self._program = find("postgres", "postgresql", *folders)
+        self._daemon = Daemon("postgres", "postgres")
+        self.port = free_port()
+        self._settings = settings
+        self._data = str(self._daemon.folder / "data")
+        initdb = find("initdb", "postgresql", *folders)
+        command = [initdb, "-D", self._data, "-A", "trust", "-N", "-U", "postgres", "-E", "UTF8"]
+        self._daemon.prepare([*command, "--locale=C.UTF-8"])
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        command = [self._program, "-D", self._data, "-p", str(self.port), "-h", "127.0.0.1"]
+        command += ["-k", str(self._daemon.folder), "-c", "shared_buffers=16MB"]
+        command += ["-c", "max_connections=200"]
+        for setting in self._settings:
+            command += ["-c", setting]
+        self._daemon.run(command, self._answers)
+
+    def _answers(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):
+            import psycopg
+
+            with suppress(psycopg.OperationalError):
+                self.connect().close()
+                return True
+        return False
+
+    def connect(self, **options: Any) -> Any:
+        """A connection of psycopg's."""
+        import psycopg
+
+        return psycopg.connect(self.url, **options)
+
+    def kill(self) -> None:
+        self._daemon.kill()
+
+    def stop(self) -> None:
+        self._daemon.stop()
