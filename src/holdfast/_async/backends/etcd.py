@@ -164,7 +164,7 @@ class EtcdBackend:
                 (held if attempt.token else waiting).append((number, attempt, claim))
         for lease in {attempt.lease for _, attempt, _ in (*held, *waiting)}:
             if lease is not None:
-                await self._leases.keep(lease, by, FRESH)
+                await self._leases.keep(lease, by, lease.ttl / FRESH)
         self._watches.follow()
         self._roll.rest()
         for start in range(0, len(held), AT_ONCE):

@@ -148,7 +148,7 @@ class Asking:
             self._roll.watch_blocker(attempt, line, whom, attempt.created + 1)
         attempt.until = lease.sent + lease.ttl
         # The first in line looks soon: who held the lock for a moment only has not looked for it.
-        soon = FIRST_LOOK if mine == 1 else lease.ttl
+        soon = self._clock.now() - lease.sent + FIRST_LOOK if mine == 1 else lease.ttl
         return Queued(min(soon, ask_again(line, lease)), lease.sent)
 
     def take(self, attempt: Attempt, by: float) -> Outcome:

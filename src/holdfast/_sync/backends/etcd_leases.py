@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 HOLD, QUEUE, OWN, GRAVES, FOREIGN = "hold", "queue", "own", "graves", "foreign"
 STALE = 4
 """One kept alive longer ago than its TTL divided by this is so again before anything is put on it."""
+QUEUE_STALE = 0.25
 FRESH = 12
-"""And what was kept alive within this part of it is not when the engine renews."""
+"""What was kept alive within this part of its TTL is not again when the engine renews."""
 LONGEST = 9_000_000_000
 IDLE_OWN = 8
 """Leases kept for the next attempt that must have one of its own."""
@@ -58,6 +59,12 @@ class Lease:
         self.dead = False
         self.keeping = Mutex()
         self.attempts: set[Attempt] = set()
+
+    @property
+    def lasting(self) -> float:
+        """Seconds after it was kept alive for which more is put on it without doing that again."""
+        # The next heartbeat of a waiter counts from there.
+        return min(self.ttl / STALE, QUEUE_STALE) if self.kind == QUEUE else self.ttl / STALE
 
     def over(self, now: float) -> bool:
         """By our own clock: no more is to be put on it, and it is never kept alive again."""
@@ -86,7 +93,7 @@ class Leases:
         lease = self._shared.get((kind, seconds(ttl)))
         if lease is None or lease.dead:
             return None
-        return lease if self._clock.now() < lease.sent + lease.ttl / STALE else None
+        return lease if self._clock.now() < lease.sent + lease.lasting else None
 
     def shared(self, kind: str, ttl: float, by: float) -> Lease:
         """A lease for anything of that TTL, with most of its time ahead."""
@@ -95,7 +102,7 @@ class Leases:
             return lease
         key = kind, seconds(ttl)
         lease = self._shared.get(key)
-        if lease is not None and self.keep(lease, by, STALE):
+        if lease is not None and self.keep(lease, by, lease.lasting):
             return lease
         with self._granting:
             lease = self.alive(kind, ttl)  # somebody else may have made one
@@ -153,11 +160,9 @@ class Leases:
                 lease = self._all[lease_id] = Lease(lease_id, FOREIGN, whole, whole, sent)
             return lease
 
-    def keep(self, lease: Lease, by: float, fresh: float = 0.0) -> bool:
-        """Keep it alive; False if it has ended. One kept alive in that part of its TTL is enough."""
-        arrived = self._clock.now()
-        if fresh:
-            arrived -= lease.ttl / fresh
+    def keep(self, lease: Lease, by: float, within: float = 0.0) -> bool:
+        """Keep it alive; False if it has ended. Kept alive so many seconds ago is enough."""
+        arrived = self._clock.now() - within
         if lease.sent >= arrived and not lease.dead:
             return True
         with lease.keeping:
