@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import platform
 import shutil
@@ -10,9 +11,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from .peers import PeerLink
 from .redis import free_port
 
 READY_LIMIT = 30.0
@@ -31,6 +34,7 @@ class Member:
         self.port = free_port()
         self.peer_port = free_port()
         self.peers = ""
+        self.link = PeerLink(self.peer_port)
         self.scheme = scheme
         self.wrapper: list[str] = []
         """What to run the server under: `strace` and its options."""
@@ -38,7 +42,8 @@ class Member:
 
     @property
     def peer_url(self) -> str:
-        return f"http://127.0.0.1:{self.peer_port}"
+        """Where the others reach it."""
+        return f"http://127.0.0.1:{self.link.port}"
 
     @property
     def client_url(self) -> str:
@@ -51,7 +56,7 @@ class Member:
         command += ["--data-dir", str(self.folder / "data")]
         command += ["--listen-client-urls", self.client_url]
         command += ["--advertise-client-urls", self.client_url]
-        command += ["--listen-peer-urls", self.peer_url]
+        command += ["--listen-peer-urls", f"http://127.0.0.1:{self.peer_port}"]
         command += ["--initial-advertise-peer-urls", self.peer_url]
         command += ["--initial-cluster", self.peers, "--initial-cluster-token", self.peers]
         command += ["--logger", "zap", "--log-level", "warn", *self.options]
@@ -91,6 +96,7 @@ class Member:
 
     def stop(self) -> None:
         self.kill()
+        self.link.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -106,7 +112,7 @@ class EtcdCluster:
         hasty: bool = True,
     ) -> None:
         # A short election makes the shortest lease one second instead of two.
-        pace = ("10", "100") if hasty else ("100", "1000")
+        pace = ("10", "100") if hasty else ("50", "500")
         paced = ["--heartbeat-interval", pace[0], "--election-timeout", pace[1], *options]
         self.members = [Member(f"m{number}", paced, scheme) for number in range(size)]
         peers = ",".join(f"{member.name}={member.peer_url}" for member in self.members)
@@ -151,25 +157,53 @@ class EtcdCluster:
         # DeleteRange of everything: from the first key there can be, without an end.
         self._channel.unary_unary("/etcdserverpb.KV/DeleteRange")(b"\n\1\0\x12\1\0", timeout=5.0)
 
-    def leader(self) -> Member:
-        """The member that leads now."""
+    def leader(self, *among: Member) -> Member:
+        """The member that leads now; of all, or of these."""
         limit = time.monotonic() + READY_LIMIT
         while time.monotonic() < limit:
-            for member in self.members:
-                if member.process is None:
-                    continue
-                status = self._ask(member, "endpoint", "status", "-w", "fields")
-                fields = dict(
-                    line.split(" : ", 1)
-                    for line in status.stdout.decode().splitlines()
-                    if ":" in line
-                )
-                if fields and fields.get('"MemberID"') == fields.get('"Leader"'):
-                    return member
+            for member in among or self.members:
+                if member.process is not None:
+                    fields = self._status(member)
+                    if fields and fields["MemberID"] == fields["Leader"]:
+                        return member
         raise AssertionError("the cluster has no leader")
+
+    def _status(self, member: Member) -> dict[str, str]:
+        answer = self._ask(member, "endpoint", "status", "-w", "fields").stdout.decode()
+        pairs = (line.split(" : ", 1) for line in answer.splitlines() if " : " in line)
+        return {name.strip('"'): value for name, value in pairs}
+
+    def cut_off(self, member: Member) -> None:
+        """From the other members; clients still reach it."""
+        who = f"{int(self._status(member)['MemberID']):x}"
+        member.link.deaf = True
+        for other in self.members:
+            if other is not member:
+                other.link.refused.add(who)
+        for each in self.members:
+            each.link.enforce()
+
+    def heal(self) -> None:
+        """Whatever was cut, paused or killed: all members are there again, with a leader."""
+        for member in self.members:
+            member.link.deaf = False
+            member.link.refused.clear()
+            if member.process is None:
+                member.start()
+            else:
+                member.resume()
+        self.wait_ready()
 
     def stop(self) -> None:
         if self._channel is not None:
             self._channel.close()
         for member in self.members:
             member.stop()
+
+
+@cache
+def trio() -> EtcdCluster:
+    """Three members for the whole run. Tests that upset them `heal` them."""
+    cluster = EtcdCluster(3, hasty=False)
+    atexit.register(cluster.stop)
+    return cluster

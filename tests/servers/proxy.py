@@ -20,6 +20,10 @@ class Proxy:
         """Seconds by which answers come later."""
         self.swallow = False
         """Requests arrive, answers do not."""
+        self.silent = False
+        """Nothing gets through, either way, and nobody is told."""
+        self.refuse = False
+        """New connections are reset."""
         self.cut_once = -1
         """Let so many bytes of the next answer through, then hang up."""
         self.reset_once = False
@@ -66,6 +70,9 @@ class Proxy:
                 client, _ = self._server.accept()
             except OSError:
                 return
+            if self.refuse:
+                _reset(client)
+                continue
             try:
                 server = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
@@ -81,6 +88,8 @@ class Proxy:
     def _requests(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
+                if self.silent:
+                    continue
                 if self.keep_once:
                     self.keep_once = False
                     self._delivering.add(server)
@@ -105,7 +114,7 @@ class Proxy:
                     client.sendall(data[: self.cut_once])
                     self.cut_once = -1
                     break
-                if not self.swallow:
+                if not self.swallow and not self.silent:
                     client.sendall(data)
         if server in self._delivering:
             self._answered.set()

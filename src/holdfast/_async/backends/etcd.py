@@ -58,7 +58,8 @@ from .etcd_watch import Watches
 CLAIM_WINDOW = 5.0
 """For so long a waiter is kept in line without a sign of life; a lock handed to it lasts as long."""
 OPEN_LIMIT = 10.0
-CLOSE_LIMIT = 5.0
+CLOSE_LIMIT = 2.0
+"""Seconds for taking the leases away. They end by themselves, too."""
 LOOK_AGAIN = 5.0
 """Seconds after which a waiter looks at its line though its watches are quiet."""
 AT_ONCE = 100

@@ -63,7 +63,9 @@ class Calls:
 
     def _patience(self, left: float) -> float:
         """How long one member may take, so that there is time left for the others."""
-        return max(left / self._members, min(left, SHORTEST_TRY), 0.001)
+        if self._members == 1:
+            return max(left, 0.001)
+        return max(left / (self._members + 2), min(left, SHORTEST_TRY), 0.001)
 
     async def _again(
         self,
