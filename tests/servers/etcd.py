@@ -108,6 +108,8 @@ class EtcdCluster:
         size: int = 1,
         *,
         options: Sequence[str] = (),
+        ctl_options: Sequence[str] = (),
+        wrapper: Sequence[str] = (),
         scheme: str = "http",
         hasty: bool = True,
     ) -> None:
@@ -116,10 +118,11 @@ class EtcdCluster:
         paced = ["--heartbeat-interval", pace[0], "--election-timeout", pace[1], *options]
         self.members = [Member(f"m{number}", paced, scheme) for number in range(size)]
         peers = ",".join(f"{member.name}={member.peer_url}" for member in self.members)
-        self.ctl_options: list[str] = []
+        self.ctl_options = list(ctl_options)
         self._channel: Any = None
         for member in self.members:
             member.peers = peers
+            member.wrapper = list(wrapper)
             member.start()
         self.wait_ready()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
         waits(others)
-        backend = locks._live.backend  # type: ignore[union-attr]
+        backend: Any = locks._session().backend
         eventually(lambda: any(a.watched for a in backend._roll._attempts.values()))
         proxy.refuse = True
         proxy.hang_up()
@@ -150,6 +151,8 @@ def test_a_holder_whose_way_is_cut_is_told_before_its_rival_is_granted(
             return sum(len(state.waiters) for state in rivals.list()) == len(names)
 
         eventually(all_wait)
+        for lease in leases:
+            lease.renew()
         proxy.silent = True  # nothing gets through, either way
         for job in jobs:
             job.result()

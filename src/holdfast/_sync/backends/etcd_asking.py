@@ -17,7 +17,7 @@ from .etcd_leases import QUEUE, Lease, seconds
 from .etcd_leaving import Leaving
 from .etcd_roll import Roll
 
-FIRST_LOOK = 0.03
+FIRST_LOOK = 0.3
 """Seconds after which the first waiter looks whether the holder is still there."""
 
 

@@ -95,9 +95,9 @@ class Calls:
                     doubt()
                 if not failure.unreachable:
                     reached = now
+                self.wire.turn_from(failure.endpoint)  # for the next call, at least
                 if now + pause >= by or now - reached > UNREACHABLE:
                     raise failure.in_words(str(self._address))
-                self.wire.turn_from(failure.endpoint)
                 if tries >= self._members:
                     Signal(clock).wait(now + pause)
                     pause = min(pause * 2, LONGEST_PAUSE)
