@@ -31,6 +31,7 @@ class Proxy:
         self.keep_once = False
         """Hang up on the next request, but keep it, and deliver it when `let_go` is called."""
         self._kept: list[tuple[socket.socket, bytes]] = []
+        self._muted: set[socket.socket] = set()
         self._delivering: set[socket.socket] = set()
         self._answered = threading.Event()
         self._open: set[socket.socket] = set()
@@ -98,11 +99,13 @@ class Proxy:
                         self._open.discard(server)
                     _reset(client)
                     return
-                server.sendall(data)
                 if self.reset_once:
                     self.reset_once = False
+                    self._muted.add(server)  # first, or its answer may be quicker than we are
+                    server.sendall(data)
                     _reset(client)
                     break
+                server.sendall(data)
         self._end(client, server)
 
     def _answers(self, client: socket.socket, server: socket.socket) -> None:
@@ -114,7 +117,7 @@ class Proxy:
                     client.sendall(data[: self.cut_once])
                     self.cut_once = -1
                     break
-                if not self.swallow and not self.silent:
+                if not self.swallow and not self.silent and server not in self._muted:
                     client.sendall(data)
         if server in self._delivering:
             self._answered.set()

@@ -6,16 +6,33 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from .. import forks
+from ..errors import LockError
 from .address import Address
 from .channels import LEADER, open_channel, require_grpc
 from .failures import Failure
 from .messages import WATCH
+
+_generation: int | None = None
+"""In which process gRPC's asyncio side was first used: it has a thread that no fork takes along."""
+
+
+def _refuse_fork() -> None:
+    global _generation
+    if _generation is None:
+        _generation = forks.generation
+    elif _generation != forks.generation:
+        raise LockError(
+            "this process was forked from one that used etcd:// in asyncio, which gRPC does not "
+            "survive; use holdfast.connect() here, or start processes by spawn instead of fork"
+        )
 
 
 class Wire:
     """A channel to each member, opened when it is first needed; calls go to one of them at a time."""
 
     def __init__(self, address: Address) -> None:
+        _refuse_fork()
         self._address = address
         self._grpc = require_grpc()
         self._channels: dict[str, Any] = {}

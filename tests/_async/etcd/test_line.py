@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast._async.backends import etcd_leases
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from stores import etcd_cluster
@@ -205,6 +207,47 @@ async def test_a_holder_hears_at_once_that_its_lease_was_revoked(cluster: EtcdCl
         assert not lease.held
         # And the next one is not put on the dead lease.
         assert (await locks.lock("x", ttl=60.0).acquire(timeout=5.0)).token > lease.token
+
+
+async def test_a_crowd_in_one_manager_loses_nothing(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keep-alives at every turn, and none of them ends what another is just about to end."""
+    monkeypatch.setattr(etcd_leases, "QUEUE_STALE", 0.0)
+    async with holdfast.connect(cluster.url) as locks:
+        turns = 0
+
+        async def work(name: str) -> None:
+            nonlocal turns
+            for _ in range(30):
+                async with locks.lock(name):
+                    turns += 1
+
+        jobs = [Job(work, name) for name in ("a", "b") for _ in range(4)]
+        for job in jobs:
+            await job.result()
+        assert turns == 240
+        assert await locks.list() == []
+
+
+async def test_many_locks_cost_no_thread_each(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        first = await locks.lock("first").acquire()
+        await first.renew()
+        threads = threading.active_count()
+        leases = []
+
+        async def some(start: int) -> None:
+            for number in range(start, start + 50):
+                leases.append(await locks.lock(f"n{number}", ttl=2.0).acquire())
+
+        for job in [Job(some, start) for start in range(0, 400, 50)]:
+            await job.result()
+        assert threading.active_count() <= threads + 2
+        renewed: list[str] = []
+        locks.on_event(lambda event: renewed.append(event.name))
+        await eventually(lambda: len(set(renewed)) >= 400)
+        assert all(lease.held for lease in leases)
 
 
 def revoke(cluster: EtcdCluster, state: str) -> None:

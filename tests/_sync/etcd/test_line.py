@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._sync.backends import etcd_leases
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from stores import etcd_cluster
@@ -207,6 +209,47 @@ def test_a_holder_hears_at_once_that_its_lease_was_revoked(cluster: EtcdCluster)
         assert not lease.held
         # And the next one is not put on the dead lease.
         assert locks.lock("x", ttl=60.0).acquire(timeout=5.0).token > lease.token
+
+
+def test_a_crowd_in_one_manager_loses_nothing(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keep-alives at every turn, and none of them ends what another is just about to end."""
+    monkeypatch.setattr(etcd_leases, "QUEUE_STALE", 0.0)
+    with holdfast.connect(cluster.url) as locks:
+        turns = 0
+
+        def work(name: str) -> None:
+            nonlocal turns
+            for _ in range(30):
+                with locks.lock(name):
+                    turns += 1
+
+        jobs = [Job(work, name) for name in ("a", "b") for _ in range(4)]
+        for job in jobs:
+            job.result()
+        assert turns == 240
+        assert locks.list() == []
+
+
+def test_many_locks_cost_no_thread_each(cluster: EtcdCluster) -> None:
+    with holdfast.connect(cluster.url) as locks:
+        first = locks.lock("first").acquire()
+        first.renew()
+        threads = threading.active_count()
+        leases = []
+
+        def some(start: int) -> None:
+            for number in range(start, start + 50):
+                leases.append(locks.lock(f"n{number}", ttl=2.0).acquire())
+
+        for job in [Job(some, start) for start in range(0, 400, 50)]:
+            job.result()
+        assert threading.active_count() <= threads + 2
+        renewed: list[str] = []
+        locks.on_event(lambda event: renewed.append(event.name))
+        eventually(lambda: len(set(renewed)) >= 400)
+        assert all(lease.held for lease in leases)
 
 
 def revoke(cluster: EtcdCluster, state: str) -> None:

@@ -87,6 +87,7 @@ def test_the_holder_on_the_minoritys_side_is_told_before_a_rival_is_granted(
         with pytest.raises(holdfast.BackendUnavailable, match="no leader"):
             # What this member still knows is not asked for: no stale read decides.
             locks._live.backend.inspect("x", clock.now() + 0.5)  # type: ignore[union-attr]
+        cluster.heal()
 
 
 def test_a_leader_that_wakes_up_after_the_ttl_may_revoke_but_never_unnoticed(

@@ -91,6 +91,7 @@ class Attempt:
         "kind",
         "label",
         "lease",
+        "leaving",
         "line",
         "looked",
         "name",
@@ -135,6 +136,8 @@ class Attempt:
         """An unconditional deletion of its key may still arrive: nobody else may have that key."""
         self.owed = False
         """It was given up, and the store has not been told."""
+        self.leaving = False
+        """Somebody is just about to tell it."""
         self.blocker: Watch | None = None
         """Of what it waits for."""
         self.looked = 0.0

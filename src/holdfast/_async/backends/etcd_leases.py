@@ -136,10 +136,20 @@ class Leases:
                     idle.append(lease)
         attempt.lease = None
 
-    def owe(self, attempt: Attempt) -> None:
-        """It was given up: until the store knows, nothing that it may hang on is kept alive."""
+    def begin_leaving(self, attempt: Attempt) -> bool:
+        """It is given up. True if nobody else is about to tell the store."""
         with self._mutex:
             attempt.owed = True
+            first = not attempt.leaving
+            attempt.leaving = True
+            if first:
+                self._owed.pop(attempt, None)
+            return first
+
+    def still_owed(self, attempt: Attempt) -> None:
+        """The store could not be told: it will be, before what it hangs on is kept alive again."""
+        with self._mutex:
+            attempt.leaving = False
             self._owed[attempt] = None
 
     def join(self, attempt: Attempt, lease: Lease) -> None:
@@ -188,7 +198,8 @@ class Leases:
             return  # which is what paying needs
         now = self._clock.now()
         with self._mutex:
-            due = [*self._owed, *(one for one in lease.attempts if one.until <= now)]
+            overdue = [one for one in lease.attempts if one.until <= now and not one.owed]
+            due = [*self._owed, *overdue]
         for attempt in due:
             try:
                 await self._pay(attempt, by)

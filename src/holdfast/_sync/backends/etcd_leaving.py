@@ -40,20 +40,30 @@ class Leaving:
         Whatever happens, it is over: if the store cannot be told now, it is told before the lease
         that its key hangs on is kept alive again.
         """
-        self._roll.leases.owe(attempt)
-        if attempt.doubtful or not attempt.created:
-            freed, line = self._bury(attempt, by)
-        elif self._roll.is_wanted(attempt.name):
-            freed, line = self._hand_over(attempt, by)
-        elif attempt.token and self._clock.now() < attempt.answered + SHORTLY:
-            freed, line = self._drop(attempt, by), []
-        else:
-            freed, line = self._go(attempt, by)
-        self._roll.forget(attempt)
+        first = self._roll.leases.begin_leaving(attempt)
+        try:
+            freed, line = self._out(attempt, first, by)
+        except BaseException:
+            if first:
+                self._roll.leases.still_owed(attempt)
+            raise
+        if first:
+            # Only now may another attempt have its key.
+            self._roll.forget(attempt)
         if line:
             self._roll.want(attempt.name)
             self.hand_on(line, by)
         return freed
+
+    def _out(self, attempt: Attempt, first: bool, by: float) -> tuple[bool, list[Standing]]:
+        """Whether it was held, and who is in line now and may have to be told."""
+        if attempt.doubtful or not attempt.created:
+            return self._bury(attempt, by)
+        if self._roll.is_wanted(attempt.name):
+            return self._hand_over(attempt, by)
+        if first and attempt.token and self._clock.now() < attempt.answered + SHORTLY:
+            return self._drop(attempt, by), []
+        return self._go(attempt, by)
 
     def hand_on(self, line: list[Standing], by: float) -> None:
         """Grant the lock to whoever may have it now. Who is not reached from here asks by itself."""
@@ -91,12 +101,11 @@ class Leaving:
 
     def _bury(self, attempt: Attempt, by: float) -> tuple[bool, list[Standing]]:
         """A request of it may still be under way: if that arrives after this, it is refused."""
+        attempt.burn()  # what deletes its key here has no condition
         grave = self._roll.leases.shared(GRAVES, GRAVE_TTL, by)
         tomb = messages.put(self._roll.naming.left(attempt.owner), b"", grave.on)
         answer = self._calls.txn(
-            messages.then(tomb, messages.delete(attempt.key, tell=True), attempt.line.look),
-            by,
-            attempt.burn,
+            messages.then(tomb, messages.delete(attempt.key, tell=True), attempt.line.look), by
         )
         attempt.doubtful = False
         return self._gone(attempt, answer._replace(results=answer.results[1:]), False)
