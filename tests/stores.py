@@ -13,6 +13,7 @@ from servers.cluster import Cluster
 from servers.mariadb import MariaServer
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
+from servers.redlock import RedlockNodes
 from servers.s3 import S3Server
 from servers.sentinel import Watch
 from servers.zookeeper import ZooKeeperEnsemble
@@ -68,6 +69,20 @@ def redis(folder: Path) -> Iterator[str]:
 
 
 @cache
+def redlock_servers() -> RedlockNodes:
+    nodes = RedlockNodes()
+    atexit.register(nodes.stop)
+    return nodes
+
+
+@contextmanager
+def redlock(folder: Path) -> Iterator[str]:
+    nodes = redlock_servers()
+    nodes.flush()
+    yield nodes.url
+
+
+@cache
 def redis_watch() -> Watch:
     watch = Watch()
     atexit.register(watch.stop)
@@ -112,6 +127,10 @@ STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "redis": redis,
     "redis+cluster": redis_cluster,
     "redis+sentinel": redis_sentinel,
+    "redlock": redlock,
     "sqlite": sqlite,
     "zookeeper": zookeeper,
 }
+
+UNFAIR = ("redlock",)
+"""Those whose guarantees say so: no queue, no hand-over, and a lock has one holder."""

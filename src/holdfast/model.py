@@ -42,6 +42,8 @@ class LockState(NamedTuple):
     every later grant will; 0 where the store has never granted anything."""
     kind: str = "lock"
     capacity: int = 1
+    out: tuple[str, ...] = ()
+    """Where several nodes are the store: those that do not vote, why, and for how long."""
 
     @property
     def held(self) -> bool:

@@ -22,11 +22,11 @@ SCHEMES: dict[str, Scheme] = {
     "redis+unix": Scheme("redis", "redis"),
     "redis+sentinel": Scheme("redis_sentinel", "redis"),
     "redis+cluster": Scheme("redis_cluster", "redis"),
+    "redlock": Scheme("redlock", "redis"),
     "zookeeper": Scheme("zookeeper", "zookeeper"),
 }
 
 COMING: tuple[str, ...] = (
-    "redlock",
     "etcd",
     "postgresql",
     "mysql",
