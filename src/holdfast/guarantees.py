@@ -130,5 +130,3 @@ REDLOCK = Guarantees(
     wakeup="by a message from a node on which the lock was given back; nothing is handed over",
     safe_for=("efficiency", "correctness"),
 )
-
-)

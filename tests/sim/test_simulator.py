@@ -38,3 +38,13 @@ def test_a_run_that_fails_tells_its_story_and_its_seed() -> None:
     assert "CHECKER" in done.stdout
     assert "write was accepted after" in done.stdout
     assert "stands still for" in done.stdout
+
+
+def test_zookeeper_holds_and_its_bad_variants_are_caught() -> None:
+    done = simulate("--backend", "zookeeper", "--seeds", "100")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "100 runs" in done.stdout
+    assert done.stdout.count("known to be bad, caught by seed") == 3
+    once, again = (simulate("--backend", "zookeeper", "--seed", "7").stdout for _ in range(2))
+    assert "holds 'x' as" in once
+    assert once == again
