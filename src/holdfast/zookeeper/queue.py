@@ -227,6 +227,7 @@ class Queue:
             return
         node.state = WAITING
         if first:
+            node.ticket.ttl = node.ttl  # whoever is handed the lock counts on that
             self._reply(node, Queued(remaining))
         if target != lineup.ALL or node.watching != node.parent:
             self._watch(node, line, mine, target)
@@ -357,7 +358,7 @@ class Queue:
         if node.answer is not None:
             self._reply(node, Granted(token, node.ttl))
         else:
-            node.tell(Granted(token, node.ttl, True))
+            node.ticket.tell(Granted(token, node.ttl, True))
         self._settle(node)
 
     def _rang(self, node: Node) -> None:
@@ -437,7 +438,7 @@ class Queue:
             return
         node.freed = False
         self._finish(node)
-        node.tell()
+        node.ticket.tell()
         self._tell_of([node.owner])
 
     def _refuse(self, node: Node, error: Exception) -> None:
