@@ -166,9 +166,12 @@ class Queue:
             self._drive(node)
 
     def _seek(self, node: Node) -> None:
-        """Has it been created, or not? By a read that shows all that was written before it."""
+        """Has it been created, or not? By a read behind a write: that shows all that was agreed to.
+
+        Behind a `sync` it might come from a leader that has lost its followers.
+        """
         node.busy = True
-        self._send(node, sync(self.naming.root), _ignored)
+        self._send(node, set_data(node.link.beat, b""), _ignored)
         self._send(node, get_children(node.parent), self._sought)
 
     def _sought(self, node: Node, value: Any, error: Any) -> None:
@@ -348,10 +351,10 @@ class Queue:
         return node.ttl if node.answer is not None else node.claim
 
     def _hold(self, node: Node, token: int, term: float, sent: float | None = None) -> None:
+        self._unwatch(node)
         node.state = HELD
         node.token = token
         node.marked = not (node.alone and token != node.zxid)
-        node.watched = False
         node.expires = (self.clock.now() if sent is None else sent) + term
         node.ring = partial(self._rang, node)
         self._alarm.at(node.expires, node.ring)
@@ -505,9 +508,10 @@ class Queue:
     def noticed(self, node: Node, path: str, gone: bool) -> None:
         """Something that this node watches has changed."""
         if node.state == HELD:
-            node.watched = False
-            if gone and path == node.path:
-                self._lose(node)
+            if path == node.path:
+                node.watched = False
+                if gone:
+                    self._lose(node)
             return
         if node.state != WAITING:
             return
