@@ -35,7 +35,7 @@ from ..model import Busy, Granted, LockState, Outcome, Queued, Renewed
 from . import forking, place
 from .file import open_store, unavailable
 from .gate import Gate
-from .mailbox import GONE, send
+from .mailbox import DELIVERED, send
 from .marks import Tether
 from .presence import Presence
 from .rows import (
@@ -141,9 +141,17 @@ class Store:
             return None
         self._crowded[name] = _clock.now() + CROWDED_FOR
         assert self._presence is not None
-        if self._send(wake) == GONE and not self._presence.is_alive(wake.process):
+        # Who is bound to no process lives until its time is over.
+        if (
+            self._send(wake) != DELIVERED
+            and wake.process
+            and not self._presence.is_alive(wake.process)
+        ):
             # It was given to the dead. Give it back in their name, and the next one has it.
-            _, ledger = self._transaction(connection, _release, (name, wake.owner))
+            try:
+                _, ledger = self._transaction(connection, _release, (name, wake.owner))
+            except _FolderReplaced:
+                _, ledger = self._transaction(self._reopen(), _release, (name, wake.owner))
             self._wake(ledger.wakes)
         return True
 
