@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import holdfast
 from worlds.threads import eventually
 
 SLOW = "?heartbeat=30"
-"""Waiters that do not ask by themselves while a test runs: what happens to them is the releaser's doing."""
+"""Waiters that do not ask by themselves meanwhile: what happens to them is the releaser's doing."""
 
 
 class Scene:
