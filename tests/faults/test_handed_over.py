@@ -146,3 +146,41 @@ def test_a_lock_is_handed_over_for_the_whole_claim_window(scene: Scene) -> None:
         releasing.join()
     (grant,) = holder.inspect("x").holders
     assert grant.remaining > 1.5
+
+
+HOLDER = """
+import sys, holdfast
+lease = holdfast.connect(sys.argv[1]).lock("x").acquire()
+print("held", flush=True)
+sys.stdin.readline()
+lease.release()
+sys.stdin.readline()
+"""
+
+
+def test_a_hand_over_that_is_lost_unconfirmed_leaves_no_descriptor(scene: Scene) -> None:
+    program = [sys.executable, "-c", HOLDER, f"sqlite://{scene.path}"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(program, stdin=pipe, stdout=pipe, text=True) as holder:
+        assert holder.stdin is not None and holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        waiter = scene.connect()
+        backend: Any = waiter._session()
+        backend = backend.backend
+        leases = scene.queue(waiter, "w")
+        eventually(lambda: backend._watches)  # the first in line watches the holder's process
+        renew = backend.renew
+
+        def unreachable(*arguments: Any) -> Any:
+            raise holdfast.BackendUnavailable("for the claim window")
+
+        backend.renew = unreachable
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        eventually(lambda: leases and leases[0].state == "lost")
+        backend.renew = renew
+        with waiter.lock("y") as lease:
+            lease.renew()
+        assert not backend._watches
+        holder.stdin.write("\n")
+        holder.stdin.flush()
