@@ -162,7 +162,8 @@ def test_a_hand_over_that_is_lost_unconfirmed_leaves_no_descriptor(scene: Scene)
     program = [sys.executable, "-c", HOLDER, f"sqlite://{scene.path}"]
     pipe = subprocess.PIPE
     with subprocess.Popen(program, stdin=pipe, stdout=pipe, text=True) as holder:
-        assert holder.stdin is not None and holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         waiter = scene.connect()
         backend: Any = waiter._session()
