@@ -48,9 +48,9 @@ _RELEASE_ALONE = (
     "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ? "
     "AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ? AND waiting = 1)"
 )
-# The holder's row is the one that the waiter's, with its new key, replaces. The clock is read inside, when
-# we have the right to write: whoever is handed the lock counts on the claim window from its last
-# heartbeat on, and that may have come while we waited.
+# The holder's row is the one that the waiter's, with its new key, replaces. The clock is read inside,
+# when we have the right to write: whoever is handed the lock counts on the claim window from its
+# last heartbeat on, and that may have come while we waited.
 _HAND_OVER = (
     "UPDATE OR REPLACE entry SET waiting = 0, seq = 0, confirmed = 0, "
     "expires = boot_clock() + min(claim, ttl), "
