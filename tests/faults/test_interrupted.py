@@ -78,3 +78,12 @@ def test_on_the_way_to_and_from_the_lead(monkeypatch: pytest.MonkeyPatch, step: 
     assert poller.attend(signal, clock.now() + 1.0), "nobody polls"
     poller.close()
     os.close(write)
+
+
+def test_while_a_lease_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one who left `with` by it has no lease any more that could be released again."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    with holdfast.connect(url) as others, holdfast.connect(url) as locks:
+        with pytest.raises(KeyboardInterrupt), locks.lock("x"):
+            interrupt_once(monkeypatch, Keeper, "forget")
+        assert others.lock("x").try_acquire() is not None
