@@ -188,9 +188,9 @@ class Lease(Hold):
         now = session.clock.now()
         if (self._state != HELD or now >= self._deadline) and self._over(now):
             return False  # where `max_hold` ended it, the keeper still has to free it
-        session.keeper.forget(self)
         ticket = self._ticket
         try:
+            session.keeper.forget(self)
             freed = await session.backend.release(ticket.name, ticket.owner, now + session.patience)
         except BackendUnavailable:
             self._release_doubtful = True
