@@ -12,6 +12,7 @@ import pytest
 import holdfast
 from holdfast._runtime import threads
 from holdfast._sync.keeper import Keeper
+from holdfast._sync.lease import Lease
 from holdfast.clock import BootClock
 
 
@@ -80,10 +81,18 @@ def test_on_the_way_to_and_from_the_lead(monkeypatch: pytest.MonkeyPatch, step: 
     os.close(write)
 
 
-def test_while_a_lease_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one who left `with` by it has no lease any more that could be released again."""
+@pytest.mark.parametrize(
+    ("part", "step"),
+    [(Keeper, "forget"), (Lease, "_release_quietly"), (Lease, "release"), (Lease, "_freed")],
+)
+def test_while_with_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Any, step: str
+) -> None:
+    """Who left `with` by it has no lease that could be released again; the keeper would renew it."""
     url = f"sqlite://{tmp_path}/locks.db"
     with holdfast.connect(url) as others, holdfast.connect(url) as locks:
         with pytest.raises(KeyboardInterrupt), locks.lock("x"):
-            interrupt_once(monkeypatch, Keeper, "forget")
+            interrupt_once(monkeypatch, part, step)
         assert others.lock("x").try_acquire() is not None
+        session: Any = locks._session()
+        assert not session.leases
