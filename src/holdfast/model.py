@@ -42,6 +42,8 @@ class LockState(NamedTuple):
     every later grant will; 0 where the store has never granted anything."""
     kind: str = "lock"
     capacity: int = 1
+    out: tuple[str, ...] = ()
+    """Where several nodes are the store: those that do not vote, why, and for how long."""
 
     @property
     def held(self) -> bool:
@@ -103,11 +105,14 @@ UNKNOWN = Unknown()
 Outcome = Renewed | Waiting | Gone | Unknown
 
 
-def lock_identity(store: str, namespace: str, name: str) -> str:
-    """What tells one lock from all others, for a fence. Up to the first slash: where it is counted."""
-    from urllib.parse import quote
+def lock_realm(store: str, namespace: str) -> str:
+    """Where a lock's tokens are counted. With a slash and its name: what tells it from all others."""
+    if not (namespace.isascii() and namespace.isalnum()):
+        from urllib.parse import quote  # slow to import, and seldom needed
 
-    return f"{store}:{quote(namespace, safe='')}/{name}"
+        namespace = quote(namespace, safe="")
+    # The same Redis is the same, whether Sentinel led to it or not.
+    return f"{store.partition('+')[0]}:{namespace}"
 
 
 _fresh: list[str] = []

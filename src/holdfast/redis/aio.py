@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
@@ -424,7 +425,7 @@ class Wire:
                 await asyncio.sleep(PAUSE)
 
     async def _greeted(self, by: float) -> Connection:
-        connection = await self._reach()
+        connection = await self._reach(by)
         try:
             hello = [connection.send(command, by) for command in greeting(self._address)]
             if self._listens:
@@ -437,7 +438,7 @@ class Wire:
             raise self.broken()
         return connection
 
-    async def _reach(self) -> Connection:
+    async def _reach(self, by: float) -> Connection:
         address, loop = self._address, self._loop
 
         def make() -> Connection:
@@ -446,12 +447,35 @@ class Wire:
         try:
             if address.path:
                 return (await loop.create_unix_connection(make, address.path))[1]
-            tls = address.tls
-            return (await loop.create_connection(make, address.host, address.port, ssl=tls))[1]
+            host = address.host
+            if ":" in host or host.replace(".", "").isdecimal():
+                return (await loop.create_connection(make, host, address.port, ssl=address.tls))[1]
+            return await self._first_to_answer(make, by)
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise
             raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
+
+    async def _first_to_answer(self, make: Callable[[], Connection], by: float) -> Connection:
+        """A name may stand for several places: each has its share of the time, not all of it."""
+        host, port, tls = self._address.host, self._address.port, self._address.tls
+        places = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        reason: OSError = OSError("its name stands for nothing")
+        for left, (family, _, _, _, place) in zip(range(len(places), 0, -1), places, strict=True):
+            try:
+                async with asyncio.timeout((by - self._clock.now()) / left):
+                    made = await self._loop.create_connection(
+                        make,
+                        str(place[0]),
+                        int(place[1]),
+                        family=family,
+                        ssl=tls,
+                        server_hostname=host if tls is not None else None,
+                    )
+                return made[1]
+            except OSError as error:
+                reason = error
+        raise reason
 
     async def _subscribe(self, connection: Connection, by: float) -> None:
         if connection.channel != NO_CHANNEL:

@@ -117,10 +117,11 @@ class Connection:
                     sock.close()
                     raise
                 return sock
-            sock = socket.create_connection((address.host, address.port), left)
+            sock = self._first_to_answer(by)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if address.tls is not None:
                 try:
+                    sock.settimeout(max(0.001, by - self._now()))
                     return address.tls.wrap_socket(sock, server_hostname=address.host)
                 except BaseException:
                     sock.close()
@@ -128,6 +129,27 @@ class Connection:
             return sock
         except OSError as error:
             raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
+
+    def _first_to_answer(self, by: float) -> socket.socket:
+        """A name may stand for several places: each has its share of the time, not all of it."""
+        host, port = self.address.host, self.address.port
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        reason: OSError = OSError("its name stands for nothing")
+        for left, (family, kind, proto, _, place) in zip(
+            range(len(places), 0, -1), places, strict=True
+        ):
+            sock = socket.socket(family, kind, proto)
+            try:
+                sock.settimeout(max(0.001, (by - self._now()) / left))
+                sock.connect(place)
+                return sock
+            except OSError as error:
+                sock.close()
+                reason = error
+            except BaseException:
+                sock.close()
+                raise
+        raise reason
 
     def listens_on(self, name: bytes, ear: Ear | None) -> None:
         self.channel_name = name

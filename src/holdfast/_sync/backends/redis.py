@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from ... import checks, guarantees
-from ...clock import BootClock
+from ...clock import system_clock
 from ...entries import CLAIM_WINDOW, HEARTBEAT, Claim
 from ...errors import BackendUnavailable, ConfigError
 from ...ledger import kind_in_words
@@ -97,7 +97,8 @@ class RedisBackend:
         claim_window: float,
         finder: Finder | None = None,
     ) -> None:
-        self.clock = BootClock()
+        self._address = address
+        self.clock = system_clock()
         self.heartbeat = heartbeat
         self.claim_window = claim_window
         self._commands = Commands(naming, heartbeat, claim_window)
