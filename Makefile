@@ -2,6 +2,8 @@
 # servers of their own on free ports; a daemon that comes with a package is neither used nor in the way.
 TEST_PROGRAMS = \
 	cc:gcc \
+	etcd:etcd-server \
+	etcdctl:etcd-client \
 	ip:iproute2 \
 	java:default-jre-headless \
 	mariadbd:mariadb-server \
