@@ -10,9 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from servers.cluster import Cluster
+from servers.etcd import EtcdCluster
 from servers.mariadb import MariaServer
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
+from servers.redlock import RedlockNodes
 from servers.s3 import S3Server
 from servers.sentinel import Watch
 from servers.zookeeper import ZooKeeperEnsemble
@@ -68,6 +70,20 @@ def redis(folder: Path) -> Iterator[str]:
 
 
 @cache
+def redlock_servers() -> RedlockNodes:
+    nodes = RedlockNodes()
+    atexit.register(nodes.stop)
+    return nodes
+
+
+@contextmanager
+def redlock(folder: Path) -> Iterator[str]:
+    nodes = redlock_servers()
+    nodes.flush()
+    yield nodes.url
+
+
+@cache
 def redis_watch() -> Watch:
     watch = Watch()
     atexit.register(watch.stop)
@@ -107,11 +123,31 @@ def zookeeper(folder: Path | None = None) -> Iterator[str]:
     yield f"{zookeeper_ensemble().url}/conformance-{next(_numbers)}"
 
 
+@cache
+def etcd_cluster() -> EtcdCluster:
+    """Of one member, which is quick; the tests of faults have three."""
+    cluster = EtcdCluster()
+    atexit.register(cluster.stop)
+    return cluster
+
+
+@contextmanager
+def etcd(folder: Path) -> Iterator[str]:
+    cluster = etcd_cluster()
+    cluster.wipe()
+    yield cluster.url
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
+    "etcd": etcd,
     "memory": memory,
     "redis": redis,
     "redis+cluster": redis_cluster,
     "redis+sentinel": redis_sentinel,
+    "redlock": redlock,
     "sqlite": sqlite,
     "zookeeper": zookeeper,
 }
+
+UNFAIR = ("redlock",)
+"""Those whose guarantees say so: no queue, no hand-over, and a lock has one holder."""

@@ -17,17 +17,17 @@ class Scheme(NamedTuple):
 SCHEMES: dict[str, Scheme] = {
     "memory": Scheme("memory"),
     "sqlite": Scheme("sqlite"),
+    "etcd": Scheme("etcd", "etcd"),
     "redis": Scheme("redis", "redis"),
     "rediss": Scheme("redis", "redis"),
     "redis+unix": Scheme("redis", "redis"),
     "redis+sentinel": Scheme("redis_sentinel", "redis"),
     "redis+cluster": Scheme("redis_cluster", "redis"),
+    "redlock": Scheme("redlock", "redis"),
     "zookeeper": Scheme("zookeeper", "zookeeper"),
 }
 
 COMING: tuple[str, ...] = (
-    "redlock",
-    "etcd",
     "postgresql",
     "mysql",
     "mariadb",

@@ -155,8 +155,8 @@ class Lease(Hold):
         (outcome,) = await self._session.backend.renew([claim], self._session.by())
         if isinstance(outcome, Renewed):
             sent = outcome.since or sent
-            self.ttl = asked
-            self._ticket.ttl = asked
+            # A store may give more than was asked for, where it counts in whole seconds.
+            self.ttl = self._ticket.ttl = max(asked, outcome.ttl)
             self._renewed(outcome, sent)
             due = self._due(sent)
             if self._kept and due is not None:

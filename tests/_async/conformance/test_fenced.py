@@ -65,9 +65,9 @@ async def test_a_forced_release_shuts_the_holder_out(url: str) -> None:
             first.guard("row 7")
 
 
-async def test_writers_are_remembered_and_readers_compared(url: str) -> None:
+async def test_writers_are_remembered_and_readers_compared(fair_url: str) -> None:
     fence = MemoryFence()
-    async with holdfast.connect(url) as locks:
+    async with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("book", protects=fence)
         early = await book.read().acquire()
         assert early.shared

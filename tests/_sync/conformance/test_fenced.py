@@ -67,9 +67,9 @@ def test_a_forced_release_shuts_the_holder_out(url: str) -> None:
             first.guard("row 7")
 
 
-def test_writers_are_remembered_and_readers_compared(url: str) -> None:
+def test_writers_are_remembered_and_readers_compared(fair_url: str) -> None:
     fence = MemoryFence()
-    with holdfast.connect(url) as locks:
+    with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("book", protects=fence)
         early = book.read().acquire()
         assert early.shared
