@@ -139,10 +139,10 @@ class SqlFence(Fence):
         return self._run(link, connection, steps)
 
     def prune(self, connection: Any, older_than: float) -> Any:
-        """Forget resources not written to for so many seconds; answers how many. Commit it yourself.
+        """Forget resources that saw no new token for so many seconds; answers how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
-        resource new to this fence has seen.
+        resource new to this fence has seen. Commit it yourself.
         """
         link = link_to(connection)
         refuse_autocommit(link, connection)
