@@ -1,18 +1,22 @@
 # Programs that the tests run, as command:package. Missing ones are installed with apt-get. The tests start
 # servers of their own on free ports; a daemon that comes with a package is neither used nor in the way.
 TEST_PROGRAMS = \
+	cc:gcc \
 	etcd:etcd-server \
 	etcdctl:etcd-client \
+	ip:iproute2 \
+	java:default-jre-headless \
 	mariadbd:mariadb-server \
 	openssl:openssl \
 	pg_ctlcluster:postgresql \
 	redis-server:redis-server \
 	strace:strace \
-	unshare:util-linux
+	unshare:util-linux \
+	/usr/share/zookeeper/bin/zkServer.sh:zookeeper
 
 BIN = .venv/bin
 
-.PHONY: help demo test check sync bench clean
+.PHONY: help demo test check sync bench model clean
 
 help:
 	@echo "make demo    see it work, on an embedded store in a temporary folder"
@@ -20,6 +24,7 @@ help:
 	@echo "make check   formatting, lint, types, and that the blocking code matches the asyncio code"
 	@echo "make sync    generate the blocking code from the asyncio code"
 	@echo "make bench   measure"
+	@echo "make model   search the model of Redlock, all sizes (half an hour; ARGS='--small': half a minute)"
 	@echo "make clean   remove what the others made"
 
 demo:
@@ -45,6 +50,10 @@ sync:
 bench:
 	@tools/setup bench
 	@$(BIN)/python -m bench $(ARGS)
+
+model:
+	@tools/setup dev
+	@$(BIN)/python -m model $(ARGS)
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

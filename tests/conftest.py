@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stores import STORES
+from stores import STORES, UNFAIR
 
 LIMIT = 60.0
 """Seconds one asynchronous test may take in all."""
@@ -34,5 +34,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(params=sorted(STORES))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty store, once for each kind that there is."""
+    with STORES[request.param](tmp_path) as store_url:
+        yield store_url
+
+
+@pytest.fixture(params=sorted(set(STORES) - set(UNFAIR)))
+def fair_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The same, for those that serve waiters in their order and hand the lock over."""
     with STORES[request.param](tmp_path) as store_url:
         yield store_url

@@ -9,10 +9,15 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
+from servers.cluster import Cluster
 from servers.etcd import EtcdCluster
 from servers.mariadb import MariaServer
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
+from servers.redlock import RedlockNodes
+from servers.s3 import S3Server
+from servers.sentinel import Watch
+from servers.zookeeper import ZooKeeperEnsemble
 
 _numbers = itertools.count(1)
 
@@ -50,11 +55,72 @@ def mariadb_server() -> MariaServer:
     return server
 
 
+@cache
+def s3_server() -> S3Server:
+    server = S3Server()
+    atexit.register(server.stop)
+    return server
+
+
 @contextmanager
 def redis(folder: Path) -> Iterator[str]:
     server = redis_server()
     server("FLUSHALL")
     yield server.url
+
+
+@cache
+def redlock_servers() -> RedlockNodes:
+    nodes = RedlockNodes()
+    atexit.register(nodes.stop)
+    return nodes
+
+
+@contextmanager
+def redlock(folder: Path) -> Iterator[str]:
+    nodes = redlock_servers()
+    nodes.flush()
+    yield nodes.url
+
+
+@cache
+def redis_watch() -> Watch:
+    watch = Watch()
+    atexit.register(watch.stop)
+    return watch
+
+
+@contextmanager
+def redis_sentinel(folder: Path) -> Iterator[str]:
+    watch = redis_watch()
+    watch.primary("FLUSHALL")
+    yield watch.url
+
+
+@cache
+def redis_nodes() -> Cluster:
+    cluster = Cluster()
+    atexit.register(cluster.stop)
+    return cluster
+
+
+@contextmanager
+def redis_cluster(folder: Path) -> Iterator[str]:
+    cluster = redis_nodes()
+    cluster.flush()
+    yield cluster.url
+
+
+@cache
+def zookeeper_ensemble() -> ZooKeeperEnsemble:
+    ensemble = ZooKeeperEnsemble()
+    atexit.register(ensemble.stop)
+    return ensemble
+
+
+@contextmanager
+def zookeeper(folder: Path | None = None) -> Iterator[str]:
+    yield f"{zookeeper_ensemble().url}/conformance-{next(_numbers)}"
 
 
 @cache
@@ -76,5 +142,12 @@ STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "etcd": etcd,
     "memory": memory,
     "redis": redis,
+    "redis+cluster": redis_cluster,
+    "redis+sentinel": redis_sentinel,
+    "redlock": redlock,
     "sqlite": sqlite,
+    "zookeeper": zookeeper,
 }
+
+UNFAIR = ("redlock",)
+"""Those whose guarantees say so: no queue, no hand-over, and a lock has one holder."""

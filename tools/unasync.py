@@ -52,7 +52,7 @@ NAMES = {
 }
 
 # Packages with one module per world: `X.aio` and `from X import aio` become `threads`.
-TWO_WORLDS = {"_runtime", "etcd", "redis", "worlds"}
+TWO_WORLDS = {"_runtime", "etcd", "redis", "redlock", "worlds"}
 
 # Generic types that vanish: which of their arguments stays, of how many.
 UNWRAPPED = {"Awaitable": (0, 1), "Coroutine": (2, 3)}

@@ -53,6 +53,15 @@ class BootClock:
         return None
 
 
+source: Callable[[], Clock] = BootClock
+"""What `system_clock` asks. The simulator, which has machines of its own, puts another one here."""
+
+
+def system_clock() -> Clock:
+    """The clock of the machine that we run on."""
+    return source()
+
+
 class ManualClock:
     """A clock that stands still until a test moves it. Safe to move from any thread.
 

@@ -75,6 +75,62 @@ REDIS = Guarantees(
     safe_for=("efficiency", "correctness"),
 )
 
+REDIS_SENTINEL = REDIS._replace(
+    store="redis+sentinel",
+    consistency="one server at a time, the primary that the sentinels name: every step is one script "
+    "on it; its replicas follow later, so a failover may forget the latest grants, and a primary cut "
+    "off from the sentinels goes on granting to those it can still reach",
+    survives="the crash of any client; a failover, with all that the new primary had received (tokens "
+    "go on rising even if it had received nothing)",
+    clock_dependence="the wall clock of the primary, by which it expires keys: a step of it, or a new "
+    "primary whose clock differs, ends leases early or late",
+)
+
+REDIS_CLUSTER = REDIS._replace(
+    store="redis+cluster",
+    consistency="one server for each lock: every step is one script on it; its replicas follow later, "
+    "so a failover may forget the latest grants, and a server cut off from the others goes on granting "
+    "for as long as cluster-node-timeout says",
+    survives="the crash of any client; the failover of a server, with all that its replica had "
+    "received (tokens go on rising even if that was nothing); the move of a lock to another server",
+    clock_dependence="the wall clock of the server that has the lock, by which it expires keys: a step "
+    "of it, or another server whose clock differs, ends leases early or late",
+)
+
+ZOOKEEPER = Guarantees(
+    store="zookeeper",
+    consistency="an ensemble: every step is a write that a majority agreed to",
+    survives="the crash or the cut-off of any minority of its nodes, a change of leader, and a restart "
+    "of all of them; not a restored snapshot, which sets the tokens back",
+    auto_release="at the end of the session, at most the TTL and two ticks after the ensemble last "
+    "heard of the holder",
+    clock_dependence="no wall clock; the leader's and the holder's clocks must run at the same speed, "
+    "within 1 %",
+    token_source="a zxid: of its creation, or of the change in the queue that made it the holder",
+    fair=True,
+    wakeup="a watch on the one before it in the queue",
+    safe_for=("efficiency", "correctness"),
+    barging=False,
+    renew_ttl=False,
+)
+
+REDLOCK = Guarantees(
+    store="redlock",
+    consistency="a majority of independent Redis nodes: two majorities share a node, on which one hold "
+    "ends before the other begins",
+    survives="the loss of any minority of the nodes, and the restart of any node, with or without its "
+    "data: it votes again only when all that it may have forgotten is over",
+    auto_release="at the end of the TTL",
+    clock_dependence="exclusion: the nodes' wall clocks, by which they expire keys, for a majority of "
+    "them; the order of tokens: none",
+    token_source="the highest counter of a majority, to which that majority is raised while held; "
+    "no clock, no pause and no restart of nodes lowers it, unless a majority of the nodes "
+    "loses its data at once and their clocks are set back",
+    fair=False,
+    wakeup="by a message from a node on which the lock was given back; nothing is handed over",
+    safe_for=("efficiency", "correctness"),
+)
+
 ETCD = Guarantees(
     store="etcd",
     consistency="linearizable: every grant is one transaction that a majority of the members agreed on",

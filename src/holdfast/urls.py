@@ -21,13 +21,13 @@ SCHEMES: dict[str, Scheme] = {
     "redis": Scheme("redis", "redis"),
     "rediss": Scheme("redis", "redis"),
     "redis+unix": Scheme("redis", "redis"),
+    "redis+sentinel": Scheme("redis_sentinel", "redis"),
+    "redis+cluster": Scheme("redis_cluster", "redis"),
+    "redlock": Scheme("redlock", "redis"),
+    "zookeeper": Scheme("zookeeper", "zookeeper"),
 }
 
 COMING: tuple[str, ...] = (
-    "redis+sentinel",
-    "redis+cluster",
-    "redlock",
-    "zookeeper",
     "postgresql",
     "mysql",
     "mariadb",
@@ -56,9 +56,16 @@ def without_credentials(rest: str) -> str:
     return hosts + slash + path
 
 
+def is_client(thing: object) -> bool:
+    """Whether it may be a client of redis-py."""
+    return any(base.__module__.partition(".")[0] == "redis" for base in type(thing).__mro__)
+
+
 def parse(url: object) -> Target:
     if not isinstance(url, str):
-        raise ConfigError(f"a store's URL must be a str, not {type(url).__name__}")
+        raise ConfigError(
+            f"a store's URL must be a str, or a client of redis-py, not {type(url).__name__}"
+        )
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower()
     if not separator or not scheme:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fences.http_sites import AsgiSite, WsgiSite
+from fences.object_sites import AsyncObjectSite, ObjectSite, StampedSite
 from fences.redis_sites import AsyncRedisSite, RedisSite
 from fences.sites import FileSite, MemorySite, Site
 from fences.sql_sites import SQL_SITES
@@ -13,6 +14,9 @@ SITES: dict[str, Callable[..., Site]] = {
     "asgi": AsgiSite,
     "file": FileSite,
     "memory": MemorySite,
+    "object": ObjectSite,
+    "object-async": AsyncObjectSite,
+    "object-stamped": StampedSite,
     "redis": RedisSite,
     "redis-async": AsyncRedisSite,
     "wsgi": WsgiSite,

@@ -20,6 +20,8 @@ class Site(ABC):
     """Whether its memory outlives the process."""
     transactions = True
     """Whether check and write are undone together."""
+    prunes = True
+    """Whether it has marks of their own, which may be forgotten."""
 
     def __init__(self, folder: Path, single_use: bool = False) -> None:
         self.folder = folder

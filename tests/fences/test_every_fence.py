@@ -211,6 +211,8 @@ def test_a_semaphores_token_is_refused(site: Site) -> None:
 
 
 def test_a_pruned_token_does_not_come_back(site: Site) -> None:
+    if not site.prunes:
+        return  # it has nothing to forget
     with holdfast.connect("memory://") as locks:
         old = locks.lock("a").acquire()
         old.release()
@@ -234,6 +236,8 @@ def test_a_pruned_token_does_not_come_back(site: Site) -> None:
 
 def test_a_pruned_mark_keeps_no_other_counter_out(site: Site) -> None:
     """10^15 of one store says nothing about 10 of another."""
+    if not site.prunes:
+        return  # it has nothing to forget
     with holdfast.connect("memory://") as locks:
         lease = locks.lock("a").acquire()
         site.write("x", "a", lease)

@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 
 class Proxy:
@@ -20,8 +20,8 @@ class Proxy:
         """Seconds by which answers come later."""
         self.swallow = False
         """Requests arrive, answers do not."""
-        self.silent = False
-        """Nothing gets through, either way, and nobody is told."""
+        self.stalled = False
+        """Nothing arrives, either way; the connections stay open, as after a cable was pulled."""
         self.refuse = False
         """New connections are reset."""
         self.cut_once = -1
@@ -49,14 +49,15 @@ class Proxy:
         for sock in sockets:
             _reset(sock)
 
-    def let_go(self) -> None:
-        """Deliver what was kept, and wait until it was answered."""
+    def let_go(self, answered: bool = True) -> None:
+        """Deliver what was kept, and wait until it was `answered`; the server may refuse it instead."""
         kept, self._kept = self._kept, []
         assert kept, "nothing was kept"
         for server, data in kept:
             self._answered.clear()
-            server.sendall(data)
-            assert self._answered.wait(10.0), "what was kept was not answered"
+            with suppress(OSError) if not answered else nullcontext():
+                server.sendall(data)
+            assert not answered or self._answered.wait(10.0), "what was kept was not answered"
             server.close()
 
     def close(self) -> None:
@@ -89,7 +90,7 @@ class Proxy:
     def _requests(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
-                if self.silent:
+                if self.stalled:
                     continue
                 if self.keep_once:
                     self.keep_once = False
@@ -117,7 +118,7 @@ class Proxy:
                     client.sendall(data[: self.cut_once])
                     self.cut_once = -1
                     break
-                if not self.swallow and not self.silent and server not in self._muted:
+                if not self.swallow and not self.stalled and server not in self._muted:
                     client.sendall(data)
         if server in self._delivering:
             self._answered.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -17,13 +18,21 @@ READY_LIMIT = 20.0
 class RedisServer:
     """One server process. Nothing of it is left once `stop` has returned."""
 
-    def __init__(self, *options: str, port: int = 0) -> None:
-        program = shutil.which("redis-server")
+    def __init__(
+        self,
+        *options: str,
+        port: int = 0,
+        password: str = "",
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        program = shutil.which(os.environ.get("HOLDFAST_TEST_REDIS_SERVER", "redis-server"))
         assert program is not None, "the tests need redis-server: apt-get install redis-server"
         self._program = program
         self.folder = Path(tempfile.mkdtemp(prefix="hf-redis-"))
         self.port = port or free_port()
         self.options = options
+        self.password = password
+        self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -35,12 +44,16 @@ class RedisServer:
         """Start it, or start it again on the same port and folder; wait until it answers so."""
         # Killed with the run, too, if that is killed: `setpriv` is part of util-linux.
         guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        command = [*guard, self._program, "--port", str(self.port), "--bind", "127.0.0.1"]
-        command += ["--dir", str(self.folder), "--save", "", "--appendonly", "no", *self.options]
+        command = [*guard, self._program, *self._arguments()]
         log = (self.folder / "log").open("ab")
         with log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=self._environment,
             )
         limit = time.monotonic() + READY_LIMIT
         while True:
@@ -55,6 +68,12 @@ class RedisServer:
                 assert time.monotonic() < limit, f"redis-server does not answer:\n{text[-2000:]}"
                 time.sleep(0.01)
 
+    def _arguments(self) -> list[str]:
+        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        if self.password:
+            where += ["--requirepass", self.password, "--masterauth", self.password]
+        return [*where, "--save", "", "--appendonly", "no", *self.options]
+
     def __call__(self, *words: str | bytes | int) -> Any:
         """One command on a connection of its own; an error it answers is an AssertionError."""
         from hiredis import Reader
@@ -63,14 +82,22 @@ class RedisServer:
         packed = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts)
         reader = Reader(notEnoughData=...)
         with socket.create_connection(("127.0.0.1", self.port), 5.0) as sock:
-            sock.sendall(packed)
-            while (reply := reader.gets()) is ...:
-                data = sock.recv(65536)
-                if not data:
-                    raise ConnectionResetError("redis-server hung up")
-                reader.feed(data)
+            sock.sendall(
+                b"AUTH %b\r\n" % self.password.encode() + packed if self.password else packed
+            )
+            reply: Any = None
+            for _ in range(2 if self.password else 1):
+                while (reply := reader.gets()) is ...:
+                    data = sock.recv(65536)
+                    if not data:
+                        raise ConnectionResetError("redis-server hung up")
+                    reader.feed(data)
         assert not isinstance(reply, Exception), reply
         return reply
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None
 
     def pause(self) -> None:
         assert self._process is not None

@@ -20,6 +20,10 @@ class _Quiet(WSGIRequestHandler):
     def log_message(self, *_: Any) -> None:
         return
 
+    def get_environ(self) -> Any:
+        # As most servers do, for those who need the path as it was sent.
+        return {**super().get_environ(), "RAW_URI": self.path, "REQUEST_URI": self.path}
+
 
 @contextmanager
 def wsgi(app: Any) -> Iterator[str]:

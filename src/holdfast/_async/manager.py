@@ -13,7 +13,7 @@ from .._runtime.aio import Mutex, finish, here
 from ..errors import ConfigError, GuaranteeError, LockError
 from ..events import Listener, Listeners
 from ..guarantees import Guarantees
-from ..model import LockState
+from ..model import LockState, lock_realm
 from .contract import Backend
 from .lock import Lock, ReadWriteLock
 from .session import Session
@@ -26,7 +26,7 @@ CLOSE_LIMIT = 60.0
 
 
 def connect(
-    url: str | None = None,
+    url: object = None,
     *,
     namespace: str = "holdfast",
     label: str = "",
@@ -34,6 +34,8 @@ def connect(
     **options: Any,
 ) -> Locks:
     """A manager of locks on the store that `url`, or else `$HOLDFAST_URL`, names.
+
+    In place of a URL it may be a client of redis-py that you have: its server is the store then.
 
     Without either it is the embedded store in the user's state folder, which serves one machine
     and one user; that is said once by a warning. `namespace` keeps apart those who share a store,
@@ -50,12 +52,16 @@ def connect(
     if url is None:
         url = _fall_back()
         fell_back = True
-    target = urls.parse(url)
-    scheme = urls.SCHEMES[target.scheme]
     backends = __name__.rpartition(".")[0] + ".backends"
-    module = import_module(f"{backends}.{scheme.module}")
-    guarantees, opener = module.prepare(target, namespace, options)
-    locks = Locks(str(target), namespace, guarantees, opener, label, fell_back)
+    if not isinstance(url, str) and urls.is_client(url):
+        module = import_module(f"{backends}.redis_client")
+        shown, guarantees, opener = module.prepare(url, namespace, options)
+    else:
+        target = urls.parse(url)
+        module = import_module(f"{backends}.{urls.SCHEMES[target.scheme].module}")
+        guarantees, opener = module.prepare(target, namespace, options)
+        shown = str(target)
+    locks = Locks(shown, namespace, guarantees, opener, label, fell_back)
     if on_event is not None:
         locks.on_event(on_event)
     return locks
@@ -309,7 +315,8 @@ class Locks:
                 )
             backend = self._opener()
             await backend.open()
-            session = Session(backend, self._listeners, self._label, self.namespace)
+            realm = lock_realm(self.guarantees.store, self.namespace)
+            session = Session(backend, self._listeners, self._label, realm)
             self._live = session
             return session
 

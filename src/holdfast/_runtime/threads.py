@@ -56,13 +56,14 @@ class Signal:
         self._lock.acquire()
         self._mutex = RLock()  # a signal's handler may come back here
         self.bell: Callable[[], None] | None = None
-        """Also called by `set`, for one who waits for more than this."""
+        """Called by `set` instead, while the one who waits here waits for more than this."""
 
     def set(self) -> None:
         self._is_set = True
-        self.nudge()
         bell = self.bell
-        if bell is not None:
+        if bell is None:
+            self.nudge()
+        else:
             bell()
 
     def nudge(self) -> None:
@@ -306,8 +307,8 @@ class Poller:
             heir.nudge()
 
     def _ring(self) -> None:
-        with self._mutex:
-            if current() != self._leader:  # who has called this itself need not be woken
+        if current() != self._leader:  # who has called this itself need not be woken
+            with self._mutex:
                 self._wake()
 
     def _wake(self) -> None:

@@ -51,10 +51,11 @@ _RELEASE_ALONE = (
 # The holder's row is the one that the waiter's, with its new key, replaces.
 _HAND_OVER = (
     "UPDATE OR REPLACE entry SET waiting = 0, seq = 0, confirmed = 0, expires = ? + min(claim, ttl), "
-    "since = ?, token = handed(owner, process, address, store.token, base, ceiling) FROM store "
-    "WHERE live = ? AND name = ? AND waiting = 1 AND capacity = 1 AND barge = 0 AND seq = "
-    "(SELECT seq FROM entry WHERE name = ? AND waiting = 1 AND expires > ? ORDER BY seq LIMIT 1) "
-    "AND EXISTS (SELECT 1 FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ?)"
+    "since = ?, token = handed(owner, process, address, before) "
+    "FROM (SELECT token AS before FROM entry "
+    "WHERE name = ? AND waiting = 0 AND seq = 0 AND owner = ? AND expires > ?) "
+    "WHERE name = ? AND waiting = 1 AND capacity = 1 AND barge = 0 AND seq = "
+    "(SELECT seq FROM entry WHERE name = ? AND waiting = 1 AND expires > ? ORDER BY seq LIMIT 1)"
 )
 _HELD = (
     "SELECT token FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND confirmed = 1 "
@@ -82,26 +83,31 @@ class Mint:
     too coarse for that, or a burst of grants has run ahead of it, the ledger takes the long way.
     """
 
-    __slots__ = ("_coarse", "interrupt", "receiver", "token")
+    __slots__ = ("_base", "_ceiling", "_coarse", "interrupt", "receiver", "token")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.token: int | None = None
+        self._base = self._ceiling = 0
+        """As last seen. The one stays the same for this connection, the other only rises."""
         self.receiver = ("", "", "")
         """To whom the lock was handed: its owner, its process, and where that is woken."""
         self.interrupt: BaseException | None = None
         self._coarse = time.clock_getres(_BOOTTIME) > 1e-6
         connection.create_function("fresh_token", 3, self._fresh)
-        connection.create_function("handed", 6, self._handed)
+        connection.create_function("handed", 4, self._handed)
+
+    def note(self, base: int, ceiling: int) -> None:
+        """What the counters were in the present transaction."""
+        self._base, self._ceiling = base, ceiling
 
     def raised(self) -> BaseException:
         """What interrupted it."""
         return KeyboardInterrupt() if self.interrupt is None else self.interrupt
 
-    def _handed(
-        self, owner: str, process: str, address: str, last: int, base: int, ceiling: int
-    ) -> int | None:
+    def _handed(self, owner: str, process: str, address: str, holder: int) -> int | None:
+        # Above the holder's is above all of this lock's, so the counters need not be read.
         self.receiver = (owner, process, address)
-        return self._fresh(last, base, ceiling)
+        return self._fresh(holder, self._base, self._ceiling)
 
     def _fresh(self, last: int, base: int, ceiling: int) -> int | None:
         try:
@@ -163,9 +169,7 @@ def release_alone(connection: sqlite3.Connection, name: str, owner: str) -> bool
     return True if done.rowcount == 1 else None
 
 
-def hand_over(
-    connection: sqlite3.Connection, mint: Mint, name: str, owner: str, live: str
-) -> Wake | None:
+def hand_over(connection: sqlite3.Connection, mint: Mint, name: str, owner: str) -> Wake | None:
     """Free the lock and grant it to the first who waits for it; None if it is not as simple as that.
 
     One statement, and so a transaction by itself. It asks nobody whether the process of that waiter
@@ -174,9 +178,7 @@ def hand_over(
     mint.token = mint.interrupt = None
     now = _clock.now()
     try:
-        done = connection.execute(
-            _HAND_OVER, (now, time.time(), live, name, name, now, name, owner, now)
-        )
+        done = connection.execute(_HAND_OVER, (now, time.time(), name, owner, now, name, name, now))
     except sqlite3.IntegrityError:
         return None  # there was no fresh token
     except sqlite3.OperationalError as error:

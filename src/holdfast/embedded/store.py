@@ -136,7 +136,7 @@ class Store:
         return released
 
     def _hand_over(self, connection: sqlite3.Connection, name: str, owner: str) -> bool | None:
-        wake = hand_over(connection, self._mint, name, owner, self._live_id)
+        wake = hand_over(connection, self._mint, name, owner)
         if wake is None:
             return None
         self._crowded[name] = _clock.now() + CROWDED_FOR
@@ -327,6 +327,7 @@ class Store:
             live, *counters = connection.execute(COUNTERS).fetchone()
             if live != self._live_id:
                 raise _FolderReplaced
+            self._mint.note(*counters[1:])
             rows = SqliteRows(connection, self._presence, counters, durable)
             ledger = Ledger(rows)
             result = step(ledger, rows, *args)

@@ -15,6 +15,7 @@ from .file import FileFence
 from .http import fenced, fencing_headers, raise_for_stale, verify_fenced
 from .memory import MemoryFence
 from .middleware import FencingMiddleware
+from .objects import ObjectFence
 from .redis import RedisFence
 from .rules import Token
 from .sql import SqlFence
@@ -25,6 +26,7 @@ __all__ = [
     "FencingMiddleware",
     "FileFence",
     "MemoryFence",
+    "ObjectFence",
     "RedisFence",
     "SqlFence",
     "Token",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ConfigError
@@ -24,6 +25,10 @@ class Address(NamedTuple):
     user: str
     password: str
     tls: ssl.SSLContext | None
+    expects: str = "standalone"
+    """What it has to be: `standalone`, `primary` (of a replicated set), `sentinel`, `cluster`."""
+    login: Callable[[], tuple[str, str]] | None = None
+    """Asked for user and password, for each connection, where they may change."""
 
     def __str__(self) -> str:
         return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
@@ -51,13 +56,24 @@ def address_of(target: Target, settings: dict[str, Any]) -> Address:
     if target.scheme == "redis+unix":
         if place or not path:
             raise ConfigError("write redis+unix:///path/to/redis.sock, with three slashes")
-        return Address("", 0, slash + unquote(path), _db(settings["db"]), user, password, None)
+        return Address("", 0, slash + unquote(path), database(settings["db"]), user, password, None)
     host, port = _host(place, target.scheme)
-    db = _db(path if path else settings["db"])
-    return Address(host, port, "", db, user, password, _tls(target.scheme == "rediss", settings))
+    db = database(path if path else settings["db"])
+    return Address(host, port, "", db, user, password, tls_of(target.scheme == "rediss", settings))
 
 
-def _host(place: str, scheme: str) -> tuple[str, int]:
+def hosts_of(target: Target, default_port: int) -> tuple[list[tuple[str, int]], str, str, str]:
+    """`scheme://[user:password@]host[:port],host[:port]…/path`: the hosts, user, password, path."""
+    authority, _, path = target.rest.partition("/")
+    credentials, _, places = authority.rpartition("@")
+    user, colon, password = credentials.partition(":")
+    if not colon:
+        user, password = "", user
+    hosts = [_host(place, target.scheme, default_port) for place in places.split(",")]
+    return hosts, unquote(user), unquote(password), path
+
+
+def _host(place: str, scheme: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
     if place.startswith("["):
         host, closing, rest = place[1:].partition("]")
         port = rest.removeprefix(":")
@@ -69,12 +85,12 @@ def _host(place: str, scheme: str) -> tuple[str, int]:
         # Not shown: what stands here may be part of a password with an unescaped @ or /.
         raise ConfigError(
             f"the {scheme}:// URL needs a host, and a port between 1 and 65535 if any: "
-            f"{scheme}://host:6379/0; write @, / and : in a password as %40, %2F and %3A"
+            f"{scheme}://host:{default_port}; write @, / and : in a password as %40, %2F and %3A"
         )
-    return unquote(host), int(port) if port else DEFAULT_PORT
+    return unquote(host), int(port) if port else default_port
 
 
-def _db(value: object) -> int:
+def database(value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     text = str(value)
@@ -83,7 +99,7 @@ def _db(value: object) -> int:
     return int(text)
 
 
-def _tls(wanted: bool, settings: dict[str, Any]) -> ssl.SSLContext | None:
+def tls_of(wanted: bool, settings: dict[str, Any]) -> ssl.SSLContext | None:
     given = {name: settings[name] for name in TLS_OPTIONS if settings[name] is not None}
     if not wanted:
         if given:

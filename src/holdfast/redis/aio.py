@@ -9,37 +9,110 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from .._runtime.aio import Signal
 from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
-from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting, pack, woken
+from .protocol import NOTHING, PING, Late, Lost, bulk, check_greeting, greeting, pack, woken
+from .reply import Reply
 
 if TYPE_CHECKING:
     from .._async.contract import Ticket
 
+ASYNCHRONOUS = True
 NO_CHANNEL = bulk(b"")
 PATIENCE = 1.0
 """Seconds for which an answer may be overdue before its connection is given up."""
 
-Future = asyncio.Future[Any]
+ATTEMPT = 1.0
+"""Seconds for one attempt to reach a server that may not be the primary any more."""
+PAUSE = 0.05
+"""Seconds before it is asked again where the primary is."""
+TOGETHER = 128
+"""Commands that go out in one write. More would leave the server idle while they are collected."""
+CHUNK = 65536
+TICK = 0.1
+"""Seconds between looks at those who listen; most are told before the first one."""
 
 
-class Connection(asyncio.Protocol):
+class Ear(Signal):
+    """One who waits to be told something."""
+
+    __slots__ = ("grant", "reply", "ticket", "timer", "told", "until")
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.told = False
+        self.grant: Granted | None = None
+        """What it was told, until it listens."""
+        self.reply: Reply | None = None
+        """While it listens."""
+        self.until = inf
+        self.timer: asyncio.TimerHandle | None = None
+
+    def set(self) -> None:
+        """By the engine, in the thread of the loop: it should ask."""
+        if self.reply is None:
+            self.told = True
+        else:
+            self.reply.settle_soon(None)
+
+    def expire(self) -> None:
+        self.timer = None
+        if self.reply is not None:
+            self.reply.settle(None)
+
+
+class Finder(Protocol):
+    """Knows where the primary is."""
+
+    async def find(self, by: float) -> Address: ...
+
+    def doubt(self) -> None:
+        """It may be elsewhere by now: ask again next time."""
+        ...
+
+
+class Nobody(Reply):
+    """Takes the answer to a command that was only sent along."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    def settle(self, value: Any) -> None:
+        pass
+
+    def settle_soon(self, value: Any, error: BaseException | None = None) -> None:
+        pass
+
+
+NOBODY = Nobody()
+
+
+class Connection(asyncio.BufferedProtocol):
     def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         from hiredis import PushNotification, Reader
 
         self._wire = wire
         self._loop = loop
         self._now = clock.now
-        self._reader = Reader(notEnoughData=NOTHING)
+        reader = Reader(notEnoughData=NOTHING)
+        self._feed: Callable[..., None] = reader.feed
+        self._gets = reader.gets
+        # Read into, again and again: for each read the loop would otherwise get a quarter of a
+        # megabyte from the system, and give it back.
+        self._buffer = bytearray(CHUNK)
         self._push = PushNotification
-        self._pending: deque[tuple[Future, float]] = deque()
+        self._pending: deque[tuple[Reply, float]] = deque()
         self._unsent: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes], None]
@@ -48,29 +121,39 @@ class Connection(asyncio.Protocol):
         self.channel = NO_CHANNEL
         self.dead = False
 
-    def send(self, command: bytes, by: float) -> Future:
+    def send(self, command: bytes, by: float) -> Reply:
         """Answered in its turn. What is sent while others wait for answers goes out together."""
-        future: Future = asyncio.Future(loop=self._loop)
+        reply = Reply(self._loop)
         pending, unsent = self._pending, self._unsent
         if unsent:
             unsent.append(command)
+            if len(unsent) >= TOGETHER:
+                self._flush()
         elif self.dead:
-            future.set_exception(self._wire.broken())
-            return future
+            reply.settle_soon(None, self._wire.broken())
+            return reply
         elif pending:
             unsent.append(command)
             self._loop.call_soon(self._flush)
         else:
             self._write(command)
-        pending.append((future, by))
+        pending.append((reply, by))
         if by < self._timer_due:
             self._arm(by)
-        return future
+        return reply
+
+    def send_after_ping(self, command: bytes, by: float) -> Reply:
+        """See `PING`. With others' answers under way it would change nothing."""
+        if self._pending or self.dead:
+            return self.send(command, by)
+        reply = self.send(PING + command, by)
+        self._pending.appendleft((NOBODY, by))
+        return reply
 
     def _flush(self) -> None:
-        unsent = b"".join(self._unsent)
-        self._unsent.clear()
-        if not self.dead:
+        if self._unsent:
+            unsent = b"".join(self._unsent)
+            self._unsent.clear()
             self._write(unsent)
 
     def abort(self) -> None:
@@ -86,19 +169,26 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._write = transport.write
 
-    def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
-        gets, push, pending = self._reader.gets, self._push, self._pending
-        while (reply := gets()) is not NOTHING:
-            if type(reply) is push and reply[0] != b"subscribe":
-                if reply[0] == b"message":
-                    self._wire.woken(reply[2])
-                continue
-            if not pending:
-                continue  # an answer to nothing: it cannot be ours
-            future, _ = pending.popleft()
-            if not future.done():
-                future.set_result(reply)
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._feed(self._buffer, 0, nbytes)
+        self._answer()
+
+    def _answer(self) -> None:
+        gets, push, pending = self._gets, self._push, self._pending
+        try:
+            while (answer := gets()) is not NOTHING:
+                if type(answer) is push and answer[0] != b"subscribe":
+                    if answer[0] == b"message":
+                        self._wire.woken(answer[2])
+                elif pending:  # otherwise an answer to nothing, which cannot be ours
+                    pending.popleft()[0].settle(answer)
+        except BaseException:
+            # A task raised what ends the event loop. If that goes on, so does the rest.
+            self._loop.call_soon(self._answer)
+            raise
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end()
@@ -111,10 +201,10 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        pending, self._pending = self._pending, deque()
-        for future, _ in pending:
-            if not future.done():
-                future.set_exception(self._wire.broken())
+        pending = list(self._pending)
+        self._pending.clear()
+        for reply, _ in pending:
+            reply.settle_soon(None, self._wire.broken())
         self._wire.lost(self)
 
     # One timer for all that waits; it is left alone while answers come.
@@ -130,10 +220,9 @@ class Connection(asyncio.Protocol):
         self._timer_due = inf
         now = self._now()
         due = None
-        for future, by in self._pending:
+        for reply, by in self._pending:
             if by <= now:
-                if not future.done():
-                    future.set_exception(self._wire.late())
+                reply.settle_soon(None, self._wire.late())
             elif due is None or by < due:
                 due = by
         if self._pending and self._pending[0][1] <= now:
@@ -148,8 +237,11 @@ class Connection(asyncio.Protocol):
 
 
 class Wire:
-    def __init__(self, address: Address, clock: Clock, channels: bytes) -> None:
+    def __init__(
+        self, address: Address, clock: Clock, channels: bytes, finder: Finder | None = None
+    ) -> None:
         self._address = address
+        self._finder = finder
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._channel_name = channels + os.urandom(9).hex().encode()
@@ -157,9 +249,15 @@ class Wire:
         self._listens = False
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
-        self.waiting: dict[str, Ticket] = {}
+        self._ticking: asyncio.TimerHandle | None = None
+        self.waiting: dict[str, Ear] = {}
         """By owner: who may be told something. Whoever asked has to `forget` it, unless it waits."""
         self._closed = False
+
+    @property
+    def address(self) -> Address:
+        """Of the server, or of the one that was the primary last."""
+        return self._address
 
     async def open(self, by: float) -> None:
         await self._connect(by)
@@ -170,6 +268,16 @@ class Wire:
         if connection is None:
             return self._connect_and_call(command, by)
         return connection.send(command, by)
+
+    def release(self, command: bytes, by: float) -> Awaitable[Any]:
+        """As `call`, for a command that may wake others."""
+        connection = self._connection
+        if connection is None:
+            return self._connect_and_call(command, by)
+        if connection.channel is NO_CHANNEL:
+            return connection.send(command, by)
+        # Somebody else wanted what we had, and will again.
+        return connection.send_after_ping(command, by)
 
     async def _connect_and_call(self, command: bytes, by: float) -> Any:
         return await (await self._connect(by)).send(command, by)
@@ -192,7 +300,7 @@ class Wire:
             return connection.send(command + NO_CHANNEL + owner, by)
         channel = connection.channel
         if channel is not NO_CHANNEL:
-            self.waiting[ticket.owner] = ticket
+            self._hear(ticket)
         return connection.send(command + channel + owner, by)
 
     async def _connect_and_ask(
@@ -205,19 +313,63 @@ class Wire:
         """The same, on a connection that has a channel."""
         connection = self._connection or await self._connect(by)
         await self._subscribe(connection, by)
-        self.waiting[ticket.owner] = ticket
+        self._hear(ticket)
         return await connection.send(command + connection.channel + owner, by)
+
+    def _hear(self, ticket: Ticket) -> None:
+        """Before it is asked for: the wake-up may come together with the answer."""
+        ear = self.waiting[ticket.owner] = Ear(ticket)
+        ticket.attach(ear)
 
     async def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
         """Until this ticket is told something, or until `until`. With a grant it is forgotten."""
-        grant = await ticket.wait(self._clock, until)
+        ear = self.waiting.get(ticket.owner)
+        if ear is None:
+            return await ticket.wait(self._clock, until)
+        if ear.told:
+            ear.told = False
+            grant, ear.grant = ear.grant, None
+        else:
+            ear.reply = Reply(self._loop)
+            ear.until = inf if until is None else until
+            if ear.until - self._clock.now() < 2 * TICK:
+                self._time(ear)
+            elif self._ticking is None:
+                self._ticking = self._loop.call_later(TICK, self._tick)
+            try:
+                grant = await ear.reply
+            finally:
+                ear.reply = None
+                if ear.timer is not None:
+                    ear.timer.cancel()
+                    ear.timer = None
         if grant is not None:
             self.forget(ticket.owner)
         return grant
 
+    def _tick(self) -> None:
+        """Set a timer for those whose time is nearly over; the others do without."""
+        self._ticking = None
+        soon = self._clock.now() + 2 * TICK
+        listening = False
+        for ear in self.waiting.values():
+            if ear.reply is not None:
+                listening = True
+                if ear.until < soon and ear.timer is None:
+                    self._time(ear)
+        if listening:
+            self._ticking = self._loop.call_later(TICK, self._tick)
+
+    def _time(self, ear: Ear) -> None:
+        left = max(0.0, ear.until - self._clock.now())
+        ear.timer = self._loop.call_later(left, ear.expire)
+
     def forget(self, owner: str) -> None:
         """This owner does not wait any more."""
-        self.waiting.pop(owner, None)
+        ear = self.waiting.pop(owner, None)
+        if ear is not None:
+            ear.ticket.attach(None)
+            ear.set()
 
     def turn_away(self) -> None:
         """This is not the server to talk to: next time a new connection may lead to another."""
@@ -226,7 +378,11 @@ class Wire:
 
     async def close(self) -> None:
         self._closed = True
-        self.waiting.clear()
+        for owner in list(self.waiting):
+            self.forget(owner)
+        if self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
         if self._connection is not None:
             self._connection.abort()
             await asyncio.sleep(0)  # the transport closes its socket in the loop's next turn
@@ -238,15 +394,38 @@ class Wire:
                 if self._closed:
                     raise BackendUnavailable(f"this connection to {self._address} is closed")
                 if self._connection is None:
-                    self._connection = await self._greeted(by)
+                    made = await (self._found(by) if self._finder else self._greeted(by))
+                    if self._closed:  # meanwhile
+                        made.abort()
+                        raise BackendUnavailable(f"this connection to {self._address} is closed")
+                    self._connection = made
                 return self._connection
         except TimeoutError:
             raise BackendUnavailable(
                 f"cannot reach the server at {self._address}: it did not answer in time"
             ) from None
 
+    async def _found(self, by: float) -> Connection:
+        """To wherever the primary is: asked, tried, and asked again while there is time."""
+        assert self._finder is not None
+        while True:
+            self._address = await self._finder.find(by)
+            try:
+                try:
+                    async with asyncio.timeout(ATTEMPT):
+                        return await self._greeted(by)
+                except TimeoutError:
+                    raise BackendUnavailable(
+                        f"cannot reach the server at {self._address}: it did not answer in time"
+                    ) from None
+            except BackendUnavailable:
+                self._finder.doubt()
+                if self._clock.now() + PAUSE >= by:
+                    raise
+                await asyncio.sleep(PAUSE)
+
     async def _greeted(self, by: float) -> Connection:
-        connection = await self._reach()
+        connection = await self._reach(by)
         try:
             hello = [connection.send(command, by) for command in greeting(self._address)]
             if self._listens:
@@ -259,7 +438,7 @@ class Wire:
             raise self.broken()
         return connection
 
-    async def _reach(self) -> Connection:
+    async def _reach(self, by: float) -> Connection:
         address, loop = self._address, self._loop
 
         def make() -> Connection:
@@ -268,12 +447,35 @@ class Wire:
         try:
             if address.path:
                 return (await loop.create_unix_connection(make, address.path))[1]
-            tls = address.tls
-            return (await loop.create_connection(make, address.host, address.port, ssl=tls))[1]
+            host = address.host
+            if ":" in host or host.replace(".", "").isdecimal():
+                return (await loop.create_connection(make, host, address.port, ssl=address.tls))[1]
+            return await self._first_to_answer(make, by)
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise
             raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
+
+    async def _first_to_answer(self, make: Callable[[], Connection], by: float) -> Connection:
+        """A name may stand for several places: each has its share of the time, not all of it."""
+        host, port, tls = self._address.host, self._address.port, self._address.tls
+        places = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        reason: OSError = OSError("its name stands for nothing")
+        for left, (family, _, _, _, place) in zip(range(len(places), 0, -1), places, strict=True):
+            try:
+                async with asyncio.timeout((by - self._clock.now()) / left):
+                    made = await self._loop.create_connection(
+                        make,
+                        str(place[0]),
+                        int(place[1]),
+                        family=family,
+                        ssl=tls,
+                        server_hostname=host if tls is not None else None,
+                    )
+                return made[1]
+            except OSError as error:
+                reason = error
+        raise reason
 
     async def _subscribe(self, connection: Connection, by: float) -> None:
         if connection.channel != NO_CHANNEL:
@@ -291,17 +493,24 @@ class Wire:
 
     def woken(self, message: bytes) -> None:
         owner, token = woken(message)
-        ticket = self.waiting.get(owner)
-        if ticket is not None:
-            ticket.tell(Granted(token, ticket.ttl, True) if token else None)
+        ear = self.waiting.get(owner)
+        if ear is not None:
+            grant = Granted(token, ear.ticket.ttl, True) if token else None
+            if ear.reply is not None:
+                ear.reply.settle(grant)
+            else:
+                ear.told = True
+                ear.grant = grant or ear.grant
 
     def lost(self, connection: Connection) -> None:
         if self._connection is connection:
             self._connection = None
+            if self._finder is not None:
+                self._finder.doubt()
             if not self._closed:
                 # Wake-ups may be lost meanwhile: let everybody ask, which also connects again.
-                for ticket in list(self.waiting.values()):
-                    ticket.tell()
+                for ear in list(self.waiting.values()):
+                    ear.set()
 
     def broken(self) -> Lost:
         return Lost(f"the connection to the server at {self._address} broke")
@@ -310,9 +519,5 @@ class Wire:
         return Late(f"the server at {self._address} did not answer in time")
 
 
-async def _all(futures: list[Future]) -> list[Any]:
-    replies = await asyncio.gather(*futures, return_exceptions=True)
-    for reply in replies:
-        if isinstance(reply, Lost):
-            raise reply
-    return replies
+async def _all(replies: list[Reply]) -> list[Any]:
+    return [await reply for reply in replies]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ..entries import MISSED_HEARTBEATS, Claim
 from ..model import Label
 from .answers import millis, request
-from .keys import LockKeys, Naming
+from .keys import Naming
 from .protocol import bulk
 from .scripts import scripts
 
@@ -85,8 +85,7 @@ class Commands:
             ticket.label,
         )
         command = (
-            self._scripts["acquire"].command(3, 8)
-            + _three(self.naming.of(ticket.name))
+            self._start("acquire", ticket.name, 5)
             + bulk(asked)
             + bulk(b"%d" % millis(ticket.ttl))
             + bulk(b"%d" % millis(self._patience))
@@ -98,45 +97,47 @@ class Commands:
     def release(self, name: str, owner: str) -> bytes:
         command = self._releases.get(name)
         if command is None:
-            command = self._scripts["release"].command(3, 4) + _three(self.naming.of(name))
+            command = self._start("release", name, 1)
             _keep(self._releases, name, command)
         return b"%b$%d\r\n\x1f%b\x1f\r\n" % (command, len(owner) + 2, owner.encode())
 
     def release_doubtful(self, name: str, owner: str) -> bytes:
         """Also refuses whatever of this owner may still arrive."""
-        keys = _three(self.naming.of(name))
         between = bulk(b"\x1f%b\x1f" % owner.encode())
-        return self._scripts["release"].command(3, 5) + keys + between + TOMBSTONE
+        return self._start("release", name, 2) + between + TOMBSTONE
 
     def keep(self, claims: Sequence[Claim]) -> bytes:
         """One command for all of them."""
         count = len(claims)
-        times = {ttl: bulk(b"%d" % millis(ttl)) for ttl in {claim.ttl for claim in claims}}
-        lock_key = self.naming.lock_key
-        parts = [self._scripts["keep"].command(count, 3 * count)]
-        for name, _, _ in claims:
-            key = lock_key(name)
-            parts.append(b"$%d\r\n%b\r\n" % (len(key), key))
-        for _, owner, ttl in claims:
-            parts.append(b"$%d\r\n\x1f%b\x1f\r\n%b" % (len(owner) + 2, owner.encode(), times[ttl]))
-        return b"".join(parts)
+        key_of = self.naming.lock_key
+        parts = [b"$%d\r\n%b\r\n" % (len(key := key_of(name)), key) for name, _, _ in claims]
+        # Text, packed as such and then turned into bytes at once: that is cheaper.
+        owners = [f"${len(owner) + 2}\r\n\x1f{owner}\x1f\r\n" for _, owner, _ in claims]
+        parts.append("".join(owners).encode())
+        times = [claim.ttl for claim in claims]
+        if times.count(times[0]) == count:
+            del times[1:]  # one for all
+        parts += [bulk(b"%d" % millis(ttl)) for ttl in times]
+        head = self._scripts["keep"].command(count, 2 * count + len(times))
+        return head + b"".join(parts)
 
     def beat(self, claim: Claim) -> bytes:
-        keys = _three(self.naming.of(claim.name))
         ttl = bulk(b"%d" % millis(claim.ttl))
-        return self._scripts["beat"].command(3, 5) + keys + ttl + bulk(claim.owner.encode())
+        return self._start("beat", claim.name, 2) + ttl + bulk(claim.owner.encode())
 
     def look(self, name: str) -> bytes:
-        return self._scripts["look"].command(3, 3) + _three(self.naming.of(name))
+        return self._start("look", name, 0)
 
     def force(self, name: str, actor: str) -> bytes:
-        keys = _three(self.naming.of(name)) + bulk(self.naming.audit)
         record = bulk(f"{actor} released {name}".encode()) + bulk(AUDIT_RECORDS)
-        return self._scripts["force"].command(4, 6) + keys + record
+        return self._start("force", name, 2, self.naming.audit_of(name)) + record
 
-
-def _three(keys: LockKeys) -> bytes:
-    return bulk(keys.lock) + bulk(keys.queue) + bulk(keys.counter)
+    def _start(self, script: str, name: str, arguments: int, *more: bytes) -> bytes:
+        """A call of a script for one lock, up to its arguments, so many of which follow."""
+        lock, queue, counter, guard = self.naming.of(name)
+        keys = [lock, queue, counter, *more, *([guard] if guard else ())]
+        command = self._scripts[script].command(len(keys), len(keys) + arguments)
+        return command + b"".join(map(bulk, keys))
 
 
 def _keep(cache: dict[str, Any], name: str, command: object) -> None:

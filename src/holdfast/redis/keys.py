@@ -25,6 +25,8 @@ class LockKeys(NamedTuple):
     lock: bytes
     queue: bytes
     counter: bytes
+    guard: bytes = b""
+    """In a cluster: a key that never exists, see `cluster`."""
 
 
 class Naming:
@@ -32,6 +34,7 @@ class Naming:
 
     def __init__(self, namespace: str, form: Any) -> None:
         space = namespace.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
+        self.space = space.encode()
         self.audit = f"{space}:audit".encode()
         self.channels = f"{space}:wake:".encode()
         self._counters = [f"{space}:token:{number}".encode() for number in range(COUNTERS)]
@@ -53,6 +56,10 @@ class Naming:
         lock = self._before + written + self._after
         counter = self._counters[crc32(written) % COUNTERS]
         return LockKeys(lock, self._side + lock + self._side_after, counter)
+
+    def audit_of(self, name: str) -> bytes:
+        """Where it is written that this lock was released by force."""
+        return self.audit
 
     def lock_key(self, name: str) -> bytes:
         return self._before + _written(name) + self._after

@@ -10,6 +10,19 @@ from typing import NamedTuple
 from .protocol import bulk, pack
 
 NAMES = ("acquire", "release", "keep", "beat", "look", "force")
+REDLOCK = (
+    "take",
+    "raise",
+    "free",
+    "keep",
+    "wait",
+    "leave",
+    "look",
+    "force",
+    "begin",
+    "seal",
+    "admit",
+)
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts")
 _INCLUDE = "--@include "
 
@@ -17,6 +30,7 @@ _INCLUDE = "--@include "
 class Script(NamedTuple):
     load: bytes
     """The command that brings it to the server."""
+    digest: bytes
     call: bytes
     """The first two parts of the command that runs it, without the count of parts."""
 
@@ -30,10 +44,20 @@ def scripts() -> dict[str, Script]:
     return {name: _script(f"redis_{name}.lua") for name in NAMES}
 
 
+@cache
+def redlock_scripts() -> dict[str, Script]:
+    return {name: _script(f"redlock_{name}.lua") for name in REDLOCK}
+
+
+def text_of(file_name: str) -> bytes:
+    """As it is sent."""
+    return "\n".join(_lines(file_name)).encode()
+
+
 def _script(file_name: str) -> Script:
-    text = "\n".join(_lines(file_name)).encode()
+    text = text_of(file_name)
     sha = sha1(text, usedforsecurity=False).hexdigest().encode()
-    return Script(pack(b"SCRIPT", b"LOAD", text), bulk(b"EVALSHA") + bulk(sha))
+    return Script(pack(b"SCRIPT", b"LOAD", text), sha, bulk(b"EVALSHA") + bulk(sha))
 
 
 def _lines(file_name: str) -> list[str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from time import sleep
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .._runtime.threads import Signal
 from ..clock import Clock
@@ -17,11 +18,12 @@ from ..errors import BackendUnavailable, LockError
 from ..model import Granted
 from .address import Address
 from .connection import Connection, Ear
-from .protocol import bulk, pack
+from .protocol import PING, bulk, pack
 
 if TYPE_CHECKING:
     from .._sync.contract import Ticket
 
+ASYNCHRONOUS = False
 NO_CHANNEL = bulk(b"")
 KEPT_IDLE = 32
 """Connections kept for the next caller."""
@@ -29,11 +31,28 @@ SUSPECT_AFTER = 0.5
 """Seconds unused after which a connection is looked at before it is trusted."""
 PAUSE = 0.5
 """Seconds between attempts to hear again, while the server is gone."""
+ATTEMPT = 1.0
+"""Seconds for one attempt to reach a server that may not be the primary any more."""
+SHORT_PAUSE = 0.05
+"""Seconds before it is asked again where the primary is."""
+
+
+class Finder(Protocol):
+    """Knows where the primary is."""
+
+    def find(self, by: float) -> Address: ...
+
+    def doubt(self) -> None:
+        """It may be elsewhere by now: ask again next time."""
+        ...
 
 
 class Wire:
-    def __init__(self, address: Address, clock: Clock, channels: bytes) -> None:
+    def __init__(
+        self, address: Address, clock: Clock, channels: bytes, finder: Finder | None = None
+    ) -> None:
         self._address = address
+        self._finder = finder
         self._clock = clock
         self._now = clock.now
         self._channels = channels
@@ -42,6 +61,11 @@ class Wire:
         """By owner: who waits to be told."""
         self._mutex = Lock()
         self._closed = False
+
+    @property
+    def address(self) -> Address:
+        """Of the server, or of the one that was the primary last."""
+        return self._address
 
     def open(self, by: float) -> None:
         now = self._now()
@@ -54,7 +78,23 @@ class Wire:
         try:
             reply = connection.call(command, by, now)
         except BaseException:
-            connection.close()
+            self._failed(connection)
+            raise
+        self._give(connection, now)
+        return reply
+
+    def release(self, command: bytes, by: float) -> Any:
+        """As `call`, for a command that may wake others."""
+        now = self._now()
+        connection = self._take(by, now)
+        try:
+            if connection.ear is None:
+                reply = connection.call(command, by, now)
+            else:  # somebody else wanted what we had, and will again
+                connection.call(PING + command, by, now)
+                reply = connection.next(by)
+        except BaseException:
+            self._failed(connection)
             raise
         self._give(connection, now)
         return reply
@@ -66,7 +106,7 @@ class Wire:
         try:
             replies = connection.batch(commands, by, now)
         except BaseException:
-            connection.close()
+            self._failed(connection)
             raise
         self._give(connection, now)
         return replies
@@ -83,12 +123,13 @@ class Wire:
             channel = connection.channel if ticket.queue else NO_CHANNEL
             reply = connection.call(command + channel + owner, by, now)
         except BaseException:
-            connection.close()
+            self._failed(connection)
             raise
         if type(reply) is bytes:
             self._give(connection, now)
-            return reply
-        return self._asked(ticket, connection, reply)
+        else:
+            self._asked(ticket, connection, reply)
+        return reply
 
     def enqueue(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any:
         """The same, on a connection that has a channel."""
@@ -98,23 +139,22 @@ class Wire:
             self._subscribe(connection, by)
             reply = connection.call(command + connection.channel + owner, by, now)
         except BaseException:
-            connection.close()
+            self._failed(connection)
             raise
-        return self._asked(ticket, connection, reply)
+        self._asked(ticket, connection, reply)
+        return reply
 
-    def _asked(self, ticket: Ticket, connection: Connection, reply: Any) -> Any:
+    def _asked(self, ticket: Ticket, connection: Connection, reply: Any) -> None:
+        """Listen on this connection, if that is what was answered."""
         ear = connection.ear
         if type(reply) is int and reply >= 0 and ear is not None:
+            if ticket.owner in self.waiting:
+                self.forget(ticket.owner)  # it was asked again
             ear.ticket, ear.dropped, ear.rung = ticket, False, False
-            with self._mutex:
-                old = self.waiting.get(ticket.owner)
-                self.waiting[ticket.owner] = ear
-            if old is not None:
-                self._give(old.connection, self._now())
+            self.waiting[ticket.owner] = ear
             ticket.attach(ear)
         else:
-            self._give(connection, self._now())
-        return reply
+            self._give(connection, connection.used)
 
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
         """Until this ticket is told something, or until `until`. With a grant it is forgotten."""
@@ -141,7 +181,7 @@ class Wire:
                     del self.waiting[owner]
             if ended:
                 ticket.attach(None)
-                self._give(ear.connection, self._now())
+                self._give(ear.connection, ear.connection.used)
         return grant
 
     def forget(self, owner: str) -> None:
@@ -163,9 +203,16 @@ class Wire:
 
     def turn_away(self) -> None:
         """This is not the server to talk to: next time a new connection may lead to another."""
+        if self._finder is not None:
+            self._finder.doubt()
+            self._address = self._address._replace()  # those in use now are not kept, see _give
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+        with self._mutex:
+            ears = list(self.waiting.values())
+        for ear in ears:
+            ear.connection.interrupt()  # who waits on it hears again on another
 
     def close(self) -> None:
         with self._mutex:
@@ -190,12 +237,39 @@ class Wire:
     def _new(self, by: float) -> Connection:
         if self._closed:
             raise BackendUnavailable(f"this connection to {self._address} is closed")
-        return Connection(self._address, self._clock, by)
+        if self._finder is None:
+            return Connection(self._address, self._clock, by)
+        return self._found(self._finder, by)
+
+    def _found(self, finder: Finder, by: float) -> Connection:
+        """To wherever the primary is: asked, tried, and asked again while there is time."""
+        while True:
+            found = finder.find(by)
+            if found != self._address:
+                self._address = found
+            try:
+                return Connection(self._address, self._clock, min(by, self._now() + ATTEMPT))
+            except BackendUnavailable:
+                finder.doubt()
+                if self._closed or self._now() + SHORT_PAUSE >= by:
+                    raise
+                sleep(SHORT_PAUSE)
+
+    def _failed(self, connection: Connection) -> None:
+        """It broke, or is overdue. Where the primary may have moved, others to it are as good."""
+        connection.close()
+        if self._finder is not None:
+            self.turn_away()
 
     def _give(self, connection: Connection, now: float) -> None:
         """Kept for the next caller, with when it was last used."""
         connection.used = now
-        if connection.dead or self._closed or len(self._idle) >= KEPT_IDLE:
+        if (
+            connection.dead
+            or self._closed
+            or len(self._idle) >= KEPT_IDLE
+            or connection.address is not self._address
+        ):
             connection.close()
         else:
             self._idle.append(connection)

@@ -129,8 +129,8 @@ local function room(request)
 end
 
 -- The one place where somebody becomes a holder.
-local function take(owner, request, ms, token)
-  token = token or mint()
+local function take(owner, request, ms)
+  local token = mint()
   local since = token ~= micros() and fmt('%.0f', micros()) or ''
   local text = fmt('%.0f', token) .. '\031' .. since .. '\031' .. request.request
   if request.capacity == 1 then
@@ -171,8 +171,9 @@ local function extend(owner, ms)
 end
 
 -- Admit whoever is next, pass over the dead; answers the first who still waits. `asking` is here to
--- hear the answer, so it gets its whole TTL. Another is told by a message to its own connection, and
--- if nobody hears that (0 receivers), its connection is gone and it is passed over at once.
+-- hear the answer, so it gets its whole TTL. Another is told by a message to its own connection. If nobody
+-- listens for that on this server, it is gone, and is passed over at once; and nothing is published, because a
+-- message that nobody hears here may be heard on a replica, or on another server of a cluster.
 local function settle(asking)
   while true do
     local owner = call('LINDEX', Q, 0)
@@ -194,11 +195,8 @@ local function settle(asking)
       call('DEL', key)
       if owner == asking then
         take(owner, waiter, waiter.ttl)
-      else
-        local token = mint()
-        if call('PUBLISH', waiter.channel, owner .. ' ' .. fmt('%.0f', token)) > 0 then
-          take(owner, waiter, waiter.claim, token)
-        end
+      elseif call('PUBSUB', 'NUMSUB', waiter.channel)[2] > 0 then
+        call('PUBLISH', waiter.channel, owner .. ' ' .. fmt('%.0f', take(owner, waiter, waiter.claim)))
       end
     end
   end

@@ -98,8 +98,8 @@ async def test_a_renewal_never_shortens(url: str) -> None:
         assert await store.remaining() > 50.0
 
 
-async def test_an_owner_in_use_for_something_else_is_refused(url: str) -> None:
-    async with bench(url) as store:
+async def test_an_owner_in_use_for_something_else_is_refused(fair_url: str) -> None:
+    async with bench(fair_url) as store:
         ticket = store.share(1, 3)
         await store.grant(ticket)
         other = store.share(2, 3)
@@ -162,8 +162,8 @@ async def test_renewing_many_at_once_answers_for_each(url: str) -> None:
         assert isinstance(outcomes[301], Gone)
 
 
-async def test_release_hands_on_for_the_claim_window_and_wakes_that_waiter(url: str) -> None:
-    async with bench(url, claim_window=7.0) as store:
+async def test_release_hands_on_for_the_claim_window_and_wakes_that_waiter(fair_url: str) -> None:
+    async with bench(fair_url, claim_window=7.0) as store:
         holder, first, second = store.ticket(), store.ticket(), store.ticket()
         token = (await store.grant(holder)).token
         await store.ask(first)
@@ -182,8 +182,8 @@ async def test_release_hands_on_for_the_claim_window_and_wakes_that_waiter(url: 
         assert await store.remaining() > 25.0
 
 
-async def test_a_claim_is_never_longer_than_the_ttl(url: str) -> None:
-    async with bench(url, claim_window=7.0) as store:
+async def test_a_claim_is_never_longer_than_the_ttl(fair_url: str) -> None:
+    async with bench(fair_url, claim_window=7.0) as store:
         holder, waiter = store.ticket(), store.ticket(ttl=3.0)
         await store.grant(holder)
         await store.ask(waiter)
@@ -191,8 +191,8 @@ async def test_a_claim_is_never_longer_than_the_ttl(url: str) -> None:
         assert await store.remaining() <= 3.0
 
 
-async def test_a_claim_that_nobody_makes_goes_to_the_next(url: str) -> None:
-    async with bench(url, claim_window=0.05) as store:
+async def test_a_claim_that_nobody_makes_goes_to_the_next(fair_url: str) -> None:
+    async with bench(fair_url, claim_window=0.05) as store:
         holder, silent, next_one = store.ticket(), store.ticket(), store.ticket()
         await store.grant(holder)
         await store.ask(silent)
@@ -207,8 +207,8 @@ async def test_a_claim_that_nobody_makes_goes_to_the_next(url: str) -> None:
         assert await store.release(silent) is False
 
 
-async def test_leaving_the_queue_and_being_granted_at_once_hands_on(url: str) -> None:
-    async with bench(url) as store:
+async def test_leaving_the_queue_and_being_granted_at_once_hands_on(fair_url: str) -> None:
+    async with bench(fair_url) as store:
         holder, leaver, next_one = store.ticket(), store.ticket(), store.ticket()
         await store.grant(holder)
         await store.ask(leaver)
@@ -238,8 +238,8 @@ async def test_a_heartbeat_notices_an_expired_holder(url: str) -> None:
         assert await store.remaining() > 25.0
 
 
-async def test_weights_never_add_up_to_more_than_the_capacity(url: str) -> None:
-    async with bench(url) as store:
+async def test_weights_never_add_up_to_more_than_the_capacity(fair_url: str) -> None:
+    async with bench(fair_url) as store:
         two, three, one = store.share(2, 5), store.share(3, 5), store.share(1, 5)
         await store.grant(two)
         await store.grant(three)
@@ -249,8 +249,8 @@ async def test_weights_never_add_up_to_more_than_the_capacity(url: str) -> None:
         assert sum(h.weight for h in (await store.backend.inspect("x", store.by())).holders) == 4
 
 
-async def test_the_first_in_line_that_does_not_fit_stops_the_rest(url: str) -> None:
-    async with bench(url) as store:
+async def test_the_first_in_line_that_does_not_fit_stops_the_rest(fair_url: str) -> None:
+    async with bench(fair_url) as store:
         one, all_of_it, small = store.share(1, 5), store.share(5, 5), store.share(1, 5)
         await store.grant(one)
         assert isinstance(await store.ask(all_of_it), Queued)
@@ -261,8 +261,8 @@ async def test_the_first_in_line_that_does_not_fit_stops_the_rest(url: str) -> N
         assert isinstance(await store.renew(small), Waiting)
 
 
-async def test_a_barging_head_is_woken_and_not_handed_the_lock(url: str) -> None:
-    async with bench(url) as store:
+async def test_a_barging_head_is_woken_and_not_handed_the_lock(fair_url: str) -> None:
+    async with bench(fair_url) as store:
         holder, barger = store.ticket(), store.ticket(barge=True)
         await store.grant(holder)
         await store.ask(barger)
@@ -284,8 +284,8 @@ async def test_a_barging_head_is_woken_and_not_handed_the_lock(url: str) -> None
         assert isinstance(await store.renew(barger), Renewed)
 
 
-async def test_tokens_of_holders_at_once_are_unique_and_of_the_next_higher(url: str) -> None:
-    async with bench(url) as store:
+async def test_tokens_of_holders_at_once_are_unique_and_of_the_next_higher(fair_url: str) -> None:
+    async with bench(fair_url) as store:
         tickets = [store.share(1, 4) for _ in range(4)]
         tokens = [(await store.grant(ticket)).token for ticket in tickets]
         assert len(set(tokens)) == 4
@@ -320,8 +320,11 @@ async def test_the_guarantees_say_what_is_promised(url: str) -> None:
                 locks.lock("x", fair=True)
 
 
-async def test_a_waiter_gets_the_claim_window_that_it_counts_on(url: str) -> None:
-    async with bench(url, claim_window=0.1) as hasty, bench(url, claim_window=8.0) as patient:
+async def test_a_waiter_gets_the_claim_window_that_it_counts_on(fair_url: str) -> None:
+    async with (
+        bench(fair_url, claim_window=0.1) as hasty,
+        bench(fair_url, claim_window=8.0) as patient,
+    ):
         holder, waiter = hasty.ticket(), patient.ticket()
         await hasty.grant(holder)
         assert isinstance(await patient.ask(waiter), Queued)

@@ -130,9 +130,9 @@ async def test_one_lock_object_serves_many_at_once(url: str) -> None:
 
 
 async def test_one_lock_object_may_be_entered_again_by_those_who_share_a_semaphore(
-    url: str,
+    fair_url: str,
 ) -> None:
-    async with holdfast.connect(url) as locks:
+    async with holdfast.connect(fair_url) as locks:
         lock = locks.semaphore("x", permits=2)
         async with lock as outer:
             async with lock as inner:

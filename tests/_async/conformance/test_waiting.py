@@ -40,8 +40,8 @@ async def waiters(locks: holdfast.Locks, name: str = "x") -> int:
     return len((await locks.inspect(name)).waiters)
 
 
-async def test_first_come_first_served(url: str) -> None:
-    async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+async def test_first_come_first_served(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks, holdfast.connect(fair_url) as others:
         assert locks.guarantees.fair
         lease = await locks.lock("x").acquire()
         line = Line(locks)
@@ -53,8 +53,8 @@ async def test_first_come_first_served(url: str) -> None:
         assert await line.finish() == [f"w{number}" for number in range(6)]
 
 
-async def test_a_newcomer_does_not_overtake_a_fair_queue(url: str) -> None:
-    async with holdfast.connect(url) as locks:
+async def test_a_newcomer_does_not_overtake_a_fair_queue(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
         lease = await locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
@@ -155,8 +155,8 @@ async def test_an_expired_holder_makes_room_for_the_queue(url: str) -> None:
         assert not lease.held
 
 
-async def test_a_semaphore_admits_as_many_as_it_has_permits(url: str) -> None:
-    async with holdfast.connect(url) as locks:
+async def test_a_semaphore_admits_as_many_as_it_has_permits(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
         semaphore = locks.semaphore("pool", permits=3)
         leases = [await semaphore.acquire() for _ in range(3)]
         assert len({lease.token for lease in leases}) == 3
@@ -169,8 +169,8 @@ async def test_a_semaphore_admits_as_many_as_it_has_permits(url: str) -> None:
         assert (state.kind, state.capacity) == ("semaphore", 3)
 
 
-async def test_readers_share_and_writers_do_not(url: str) -> None:
-    async with holdfast.connect(url) as locks:
+async def test_readers_share_and_writers_do_not(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("book")
         first = await book.read().acquire()
         second = await book.read().acquire(timeout=1.0)
@@ -183,8 +183,8 @@ async def test_readers_share_and_writers_do_not(url: str) -> None:
         assert await book.write().try_acquire() is None
 
 
-async def test_a_waiting_writer_is_not_starved_by_readers(url: str) -> None:
-    async with holdfast.connect(url) as locks:
+async def test_a_waiting_writer_is_not_starved_by_readers(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("x")
         reader = await book.read().acquire()
         line = Line(locks)
@@ -197,8 +197,8 @@ async def test_a_waiting_writer_is_not_starved_by_readers(url: str) -> None:
         assert served[0] == "writer"
 
 
-async def test_readers_behind_a_writer_are_admitted_together(url: str) -> None:
-    async with holdfast.connect(url) as locks:
+async def test_readers_behind_a_writer_are_admitted_together(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("x")
         writer = await book.write().acquire()
         readers = [Job(book.read().acquire) for _ in range(3)]
@@ -213,8 +213,8 @@ async def test_readers_behind_a_writer_are_admitted_together(url: str) -> None:
         assert len((await locks.inspect("x")).holders) == 3
 
 
-async def test_a_waiting_writer_that_gives_up_lets_the_readers_in(url: str) -> None:
-    async with holdfast.connect(url) as locks:
+async def test_a_waiting_writer_that_gives_up_lets_the_readers_in(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("x")
         first = await book.read().acquire()
         writer = Job(book.write().try_acquire, 0.25)
@@ -229,8 +229,8 @@ async def test_a_waiting_writer_that_gives_up_lets_the_readers_in(url: str) -> N
         assert first.held
 
 
-async def test_a_name_has_one_kind_and_capacity_at_a_time(url: str) -> None:
-    async with holdfast.connect(url) as locks:
+async def test_a_name_has_one_kind_and_capacity_at_a_time(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
         lease = await locks.lock("x").acquire()
         with pytest.raises(holdfast.ConfigError, match="in use as a lock"):
             await locks.semaphore("x", permits=2).acquire()

@@ -153,13 +153,13 @@ async def test_a_holder_whose_way_is_cut_is_told_before_its_rival_is_granted(
         await eventually(all_wait)
         for lease in leases:
             await lease.renew()
-        proxy.silent = True  # nothing gets through, either way
+        proxy.stalled = True  # nothing gets through, either way
         for job in jobs:
             await job.result()
         assert sorted(lost) == names
         assert all(lost[name] < granted[name] for name in names)
         assert not any(lease.held for lease in leases)
-        proxy.silent = False
+        proxy.stalled = False
         proxy.hang_up()
         for locks in holders:
             await locks.close()

@@ -9,7 +9,7 @@ import pytest
 from holdfast import aio as holdfast
 from servers.proxy import Proxy
 from servers.redis import RedisServer
-from worlds.aio import eventually
+from worlds.aio import Job, eventually, pause
 
 
 class Pair:
@@ -53,6 +53,33 @@ async def test_tokens_rise_across_a_failover_that_forgets(pair: Pair) -> None:
             assert "forget" in after.guarantees.consistency
             second = await after.lock("forgotten").acquire(timeout=5.0)
             assert second.token > forgotten.token
+
+
+async def test_who_waits_on_a_demoted_primary_is_not_told_of_what_it_was_not_granted(
+    pair: Pair,
+) -> None:
+    """Replicas repeat what their primary publishes: nobody may take that for a grant."""
+    async with (
+        holdfast.connect(pair.primary.url, heartbeat=60.0) as before,
+        holdfast.connect(pair.replica.url) as after,
+    ):
+        await before.lock("x", ttl=60.0).acquire()
+        waiter = Job(before.lock("x").acquire)
+        await eventually(lambda: pair.replica("LLEN", "holdfast:{x}:q") == 1)
+        pair.replica("REPLICAOF", "NO", "ONE")
+        pair.primary("REPLICAOF", "127.0.0.1", pair.replica.port)
+        await eventually(lambda: b"link_status:up" in pair.primary("INFO", "replication"))
+        second = Job(after.lock("x", ttl=60.0).acquire)
+        await eventually(lambda: pair.replica("LLEN", "holdfast:{x}:q") == 2)
+        assert await after.force_release("x") is True
+        granted = await second.result()
+        # All of that has reached the old primary, and whoever listens there.
+        value = pair.replica("GET", "holdfast:{x}")
+        await eventually(lambda: pair.primary("GET", "holdfast:{x}") == value)
+        await pause(0.05)
+        assert not waiter.done()
+        assert granted.held
+        pair.primary("REPLICAOF", "NO", "ONE")  # so that it can leave
 
 
 async def test_a_primary_that_became_a_replica_is_left(pair: Pair) -> None:

@@ -100,8 +100,8 @@ def test_a_renewal_never_shortens(url: str) -> None:
         assert store.remaining() > 50.0
 
 
-def test_an_owner_in_use_for_something_else_is_refused(url: str) -> None:
-    with bench(url) as store:
+def test_an_owner_in_use_for_something_else_is_refused(fair_url: str) -> None:
+    with bench(fair_url) as store:
         ticket = store.share(1, 3)
         store.grant(ticket)
         other = store.share(2, 3)
@@ -164,8 +164,8 @@ def test_renewing_many_at_once_answers_for_each(url: str) -> None:
         assert isinstance(outcomes[301], Gone)
 
 
-def test_release_hands_on_for_the_claim_window_and_wakes_that_waiter(url: str) -> None:
-    with bench(url, claim_window=7.0) as store:
+def test_release_hands_on_for_the_claim_window_and_wakes_that_waiter(fair_url: str) -> None:
+    with bench(fair_url, claim_window=7.0) as store:
         holder, first, second = store.ticket(), store.ticket(), store.ticket()
         token = store.grant(holder).token
         store.ask(first)
@@ -184,8 +184,8 @@ def test_release_hands_on_for_the_claim_window_and_wakes_that_waiter(url: str) -
         assert store.remaining() > 25.0
 
 
-def test_a_claim_is_never_longer_than_the_ttl(url: str) -> None:
-    with bench(url, claim_window=7.0) as store:
+def test_a_claim_is_never_longer_than_the_ttl(fair_url: str) -> None:
+    with bench(fair_url, claim_window=7.0) as store:
         holder, waiter = store.ticket(), store.ticket(ttl=3.0)
         store.grant(holder)
         store.ask(waiter)
@@ -193,8 +193,8 @@ def test_a_claim_is_never_longer_than_the_ttl(url: str) -> None:
         assert store.remaining() <= 3.0
 
 
-def test_a_claim_that_nobody_makes_goes_to_the_next(url: str) -> None:
-    with bench(url, claim_window=0.05) as store:
+def test_a_claim_that_nobody_makes_goes_to_the_next(fair_url: str) -> None:
+    with bench(fair_url, claim_window=0.05) as store:
         holder, silent, next_one = store.ticket(), store.ticket(), store.ticket()
         store.grant(holder)
         store.ask(silent)
@@ -209,8 +209,8 @@ def test_a_claim_that_nobody_makes_goes_to_the_next(url: str) -> None:
         assert store.release(silent) is False
 
 
-def test_leaving_the_queue_and_being_granted_at_once_hands_on(url: str) -> None:
-    with bench(url) as store:
+def test_leaving_the_queue_and_being_granted_at_once_hands_on(fair_url: str) -> None:
+    with bench(fair_url) as store:
         holder, leaver, next_one = store.ticket(), store.ticket(), store.ticket()
         store.grant(holder)
         store.ask(leaver)
@@ -240,8 +240,8 @@ def test_a_heartbeat_notices_an_expired_holder(url: str) -> None:
         assert store.remaining() > 25.0
 
 
-def test_weights_never_add_up_to_more_than_the_capacity(url: str) -> None:
-    with bench(url) as store:
+def test_weights_never_add_up_to_more_than_the_capacity(fair_url: str) -> None:
+    with bench(fair_url) as store:
         two, three, one = store.share(2, 5), store.share(3, 5), store.share(1, 5)
         store.grant(two)
         store.grant(three)
@@ -251,8 +251,8 @@ def test_weights_never_add_up_to_more_than_the_capacity(url: str) -> None:
         assert sum(h.weight for h in store.backend.inspect("x", store.by()).holders) == 4
 
 
-def test_the_first_in_line_that_does_not_fit_stops_the_rest(url: str) -> None:
-    with bench(url) as store:
+def test_the_first_in_line_that_does_not_fit_stops_the_rest(fair_url: str) -> None:
+    with bench(fair_url) as store:
         one, all_of_it, small = store.share(1, 5), store.share(5, 5), store.share(1, 5)
         store.grant(one)
         assert isinstance(store.ask(all_of_it), Queued)
@@ -263,8 +263,8 @@ def test_the_first_in_line_that_does_not_fit_stops_the_rest(url: str) -> None:
         assert isinstance(store.renew(small), Waiting)
 
 
-def test_a_barging_head_is_woken_and_not_handed_the_lock(url: str) -> None:
-    with bench(url) as store:
+def test_a_barging_head_is_woken_and_not_handed_the_lock(fair_url: str) -> None:
+    with bench(fair_url) as store:
         holder, barger = store.ticket(), store.ticket(barge=True)
         store.grant(holder)
         store.ask(barger)
@@ -286,8 +286,8 @@ def test_a_barging_head_is_woken_and_not_handed_the_lock(url: str) -> None:
         assert isinstance(store.renew(barger), Renewed)
 
 
-def test_tokens_of_holders_at_once_are_unique_and_of_the_next_higher(url: str) -> None:
-    with bench(url) as store:
+def test_tokens_of_holders_at_once_are_unique_and_of_the_next_higher(fair_url: str) -> None:
+    with bench(fair_url) as store:
         tickets = [store.share(1, 4) for _ in range(4)]
         tokens = [store.grant(ticket).token for ticket in tickets]
         assert len(set(tokens)) == 4
@@ -322,8 +322,11 @@ def test_the_guarantees_say_what_is_promised(url: str) -> None:
                 locks.lock("x", fair=True)
 
 
-def test_a_waiter_gets_the_claim_window_that_it_counts_on(url: str) -> None:
-    with bench(url, claim_window=0.1) as hasty, bench(url, claim_window=8.0) as patient:
+def test_a_waiter_gets_the_claim_window_that_it_counts_on(fair_url: str) -> None:
+    with (
+        bench(fair_url, claim_window=0.1) as hasty,
+        bench(fair_url, claim_window=8.0) as patient,
+    ):
         holder, waiter = hasty.ticket(), patient.ticket()
         hasty.grant(holder)
         assert isinstance(patient.ask(waiter), Queued)

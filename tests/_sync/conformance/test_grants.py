@@ -132,9 +132,9 @@ def test_one_lock_object_serves_many_at_once(url: str) -> None:
 
 
 def test_one_lock_object_may_be_entered_again_by_those_who_share_a_semaphore(
-    url: str,
+    fair_url: str,
 ) -> None:
-    with holdfast.connect(url) as locks:
+    with holdfast.connect(fair_url) as locks:
         lock = locks.semaphore("x", permits=2)
         with lock as outer:
             with lock as inner:

@@ -46,6 +46,12 @@ def test_it_ends_for_us_before_it_ends_at_the_store(url: str) -> None:
 def test_renew_makes_it_longer_and_never_shorter(url: str) -> None:
     with holdfast.connect(url) as locks:
         lease = locks.lock("x", ttl=5.0).acquire()
+        if not locks.guarantees.renew_ttl:
+            with pytest.raises(holdfast.GuaranteeError, match="acquire it with that ttl"):
+                lease.renew(ttl=60.0)
+            lease.renew(ttl=1.0)
+            assert lease.remaining() > 4.0
+            return
         lease.renew(ttl=60.0)
         assert lease.ttl == 60.0
         assert lease.remaining() > 50.0

@@ -42,8 +42,8 @@ def waiters(locks: holdfast.Locks, name: str = "x") -> int:
     return len(locks.inspect(name).waiters)
 
 
-def test_first_come_first_served(url: str) -> None:
-    with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+def test_first_come_first_served(fair_url: str) -> None:
+    with holdfast.connect(fair_url) as locks, holdfast.connect(fair_url) as others:
         assert locks.guarantees.fair
         lease = locks.lock("x").acquire()
         line = Line(locks)
@@ -55,8 +55,8 @@ def test_first_come_first_served(url: str) -> None:
         assert line.finish() == [f"w{number}" for number in range(6)]
 
 
-def test_a_newcomer_does_not_overtake_a_fair_queue(url: str) -> None:
-    with holdfast.connect(url) as locks:
+def test_a_newcomer_does_not_overtake_a_fair_queue(fair_url: str) -> None:
+    with holdfast.connect(fair_url) as locks:
         lease = locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
@@ -157,8 +157,8 @@ def test_an_expired_holder_makes_room_for_the_queue(url: str) -> None:
         assert not lease.held
 
 
-def test_a_semaphore_admits_as_many_as_it_has_permits(url: str) -> None:
-    with holdfast.connect(url) as locks:
+def test_a_semaphore_admits_as_many_as_it_has_permits(fair_url: str) -> None:
+    with holdfast.connect(fair_url) as locks:
         semaphore = locks.semaphore("pool", permits=3)
         leases = [semaphore.acquire() for _ in range(3)]
         assert len({lease.token for lease in leases}) == 3
@@ -171,8 +171,8 @@ def test_a_semaphore_admits_as_many_as_it_has_permits(url: str) -> None:
         assert (state.kind, state.capacity) == ("semaphore", 3)
 
 
-def test_readers_share_and_writers_do_not(url: str) -> None:
-    with holdfast.connect(url) as locks:
+def test_readers_share_and_writers_do_not(fair_url: str) -> None:
+    with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("book")
         first = book.read().acquire()
         second = book.read().acquire(timeout=1.0)
@@ -185,8 +185,8 @@ def test_readers_share_and_writers_do_not(url: str) -> None:
         assert book.write().try_acquire() is None
 
 
-def test_a_waiting_writer_is_not_starved_by_readers(url: str) -> None:
-    with holdfast.connect(url) as locks:
+def test_a_waiting_writer_is_not_starved_by_readers(fair_url: str) -> None:
+    with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("x")
         reader = book.read().acquire()
         line = Line(locks)
@@ -199,8 +199,8 @@ def test_a_waiting_writer_is_not_starved_by_readers(url: str) -> None:
         assert served[0] == "writer"
 
 
-def test_readers_behind_a_writer_are_admitted_together(url: str) -> None:
-    with holdfast.connect(url) as locks:
+def test_readers_behind_a_writer_are_admitted_together(fair_url: str) -> None:
+    with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("x")
         writer = book.write().acquire()
         readers = [Job(book.read().acquire) for _ in range(3)]
@@ -215,8 +215,8 @@ def test_readers_behind_a_writer_are_admitted_together(url: str) -> None:
         assert len(locks.inspect("x").holders) == 3
 
 
-def test_a_waiting_writer_that_gives_up_lets_the_readers_in(url: str) -> None:
-    with holdfast.connect(url) as locks:
+def test_a_waiting_writer_that_gives_up_lets_the_readers_in(fair_url: str) -> None:
+    with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("x")
         first = book.read().acquire()
         writer = Job(book.write().try_acquire, 0.25)
@@ -231,8 +231,8 @@ def test_a_waiting_writer_that_gives_up_lets_the_readers_in(url: str) -> None:
         assert first.held
 
 
-def test_a_name_has_one_kind_and_capacity_at_a_time(url: str) -> None:
-    with holdfast.connect(url) as locks:
+def test_a_name_has_one_kind_and_capacity_at_a_time(fair_url: str) -> None:
+    with holdfast.connect(fair_url) as locks:
         lease = locks.lock("x").acquire()
         with pytest.raises(holdfast.ConfigError, match="in use as a lock"):
             locks.semaphore("x", permits=2).acquire()

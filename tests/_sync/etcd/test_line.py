@@ -155,13 +155,13 @@ def test_a_holder_whose_way_is_cut_is_told_before_its_rival_is_granted(
         eventually(all_wait)
         for lease in leases:
             lease.renew()
-        proxy.silent = True  # nothing gets through, either way
+        proxy.stalled = True  # nothing gets through, either way
         for job in jobs:
             job.result()
         assert sorted(lost) == names
         assert all(lost[name] < granted[name] for name in names)
         assert not any(lease.held for lease in leases)
-        proxy.silent = False
+        proxy.stalled = False
         proxy.hang_up()
         for locks in holders:
             locks.close()

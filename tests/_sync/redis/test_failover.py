@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from servers.proxy import Proxy
 from servers.redis import RedisServer
-from worlds.threads import eventually
+from worlds.threads import Job, eventually, pause
 
 
 class Pair:
@@ -55,6 +55,33 @@ def test_tokens_rise_across_a_failover_that_forgets(pair: Pair) -> None:
             assert "forget" in after.guarantees.consistency
             second = after.lock("forgotten").acquire(timeout=5.0)
             assert second.token > forgotten.token
+
+
+def test_who_waits_on_a_demoted_primary_is_not_told_of_what_it_was_not_granted(
+    pair: Pair,
+) -> None:
+    """Replicas repeat what their primary publishes: nobody may take that for a grant."""
+    with (
+        holdfast.connect(pair.primary.url, heartbeat=60.0) as before,
+        holdfast.connect(pair.replica.url) as after,
+    ):
+        before.lock("x", ttl=60.0).acquire()
+        waiter = Job(before.lock("x").acquire)
+        eventually(lambda: pair.replica("LLEN", "holdfast:{x}:q") == 1)
+        pair.replica("REPLICAOF", "NO", "ONE")
+        pair.primary("REPLICAOF", "127.0.0.1", pair.replica.port)
+        eventually(lambda: b"link_status:up" in pair.primary("INFO", "replication"))
+        second = Job(after.lock("x", ttl=60.0).acquire)
+        eventually(lambda: pair.replica("LLEN", "holdfast:{x}:q") == 2)
+        assert after.force_release("x") is True
+        granted = second.result()
+        # All of that has reached the old primary, and whoever listens there.
+        value = pair.replica("GET", "holdfast:{x}")
+        eventually(lambda: pair.primary("GET", "holdfast:{x}") == value)
+        pause(0.05)
+        assert not waiter.done()
+        assert granted.held
+        pair.primary("REPLICAOF", "NO", "ONE")  # so that it can leave
 
 
 def test_a_primary_that_became_a_replica_is_left(pair: Pair) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from ... import checks, guarantees
-from ...clock import BootClock
+from ...clock import system_clock
 from ...entries import CLAIM_WINDOW, HEARTBEAT, Claim
 from ...errors import BackendUnavailable, ConfigError
 from ...ledger import kind_in_words
@@ -34,11 +34,12 @@ from ...redis.address import TLS_OPTIONS, Address, address_of
 from ...redis.answers import lock_state
 from ...redis.commands import Commands
 from ...redis.keys import Naming
-from ...redis.protocol import Lost, pack, require_hiredis
-from ...redis.threads import Wire
+from ...redis.protocol import PASSING, Lost, pack, require_hiredis
+from ...redis.threads import Finder, Wire
 from ...urls import Target, merge_options
 from ..contract import Backend, Ticket
-from .redis_calls import Calls
+from .redis_calls import Calls, Link
+from .redis_replicated import replicated
 
 OPEN_LIMIT = 10.0
 SCAN_COUNT = b"1000"
@@ -51,33 +52,68 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
     """Check everything that can be checked without opening; answers how to open."""
-    known = {"heartbeat": HEARTBEAT, "claim_window": CLAIM_WINDOW, "key": None, "db": 0}
-    settings = merge_options(target, options, {**known, **TLS_OPTIONS})
-    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
-    claim_window = checks.ttl(settings["claim_window"], "claim_window")
+    settings = merge_options(target, options, {**COMMON_OPTIONS, "db": 0})
     address = address_of(target, settings)
-    naming = Naming(namespace, settings["key"])
     require_hiredis()
-    return guarantees.REDIS, lambda: RedisBackend(address, naming, heartbeat, claim_window)
+    return made(address, namespace, settings)
+
+
+def made(
+    address: Address, namespace: str, settings: dict[str, Any]
+) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
+    heartbeat, claim_window = rhythm(settings)
+    naming = Naming(namespace, settings["key"])
+
+    def make() -> RedisBackend:
+        return RedisBackend(address, naming, heartbeat, claim_window)
+
+    return replicated(guarantees.REDIS, make, settings)
+
+
+COMMON_OPTIONS: dict[str, Any] = {
+    "heartbeat": HEARTBEAT,
+    "claim_window": CLAIM_WINDOW,
+    "key": None,
+    "min_replicas": 0,
+    **TLS_OPTIONS,
+}
+
+
+def rhythm(settings: dict[str, Any]) -> tuple[float, float]:
+    """Heartbeat and claim window, checked."""
+    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
+    return heartbeat, checks.ttl(settings["claim_window"], "claim_window")
 
 
 class RedisBackend:
     guarantees = guarantees.REDIS
+    passing = PASSING
 
     def __init__(
-        self, address: Address, naming: Naming, heartbeat: float, claim_window: float
+        self,
+        address: Address,
+        naming: Naming,
+        heartbeat: float,
+        claim_window: float,
+        finder: Finder | None = None,
     ) -> None:
         self._address = address
-        self.clock = BootClock()
+        self.clock = system_clock()
         self.heartbeat = heartbeat
         self.claim_window = claim_window
         self._commands = Commands(naming, heartbeat, claim_window)
-        self._wire = Wire(address, self.clock, naming.channels)
-        self._calls = Calls(self._wire, address, self.clock, self._commands.loads)
+        self._new_link = partial(self._link, address, naming, finder)
+        self._wire = self._new_link()
+        self._behind: Link | None = None
+        """Of its own, because what is waited for there would hold up all the others."""
+        self._calls = Calls(self._wire, self.clock, self._commands.loads, self.passing)
         self._doubtful: dict[str, None] = {}
         """Owners whose acquire ended without an answer: it may still arrive."""
         self._special: dict[str, None] = {}
         """Owners that wait, or share a lock: the renewal of many at once does not know them."""
+
+    def _link(self, address: Address, naming: Naming, finder: Finder | None) -> Link:
+        return Wire(address, self.clock, naming.channels, finder)
 
     def open(self) -> None:
         by = self.clock.now() + OPEN_LIMIT
@@ -94,21 +130,21 @@ class RedisBackend:
         end = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
         try:
             reply = self._wire.ask(ticket, command, end, by)
-            if type(reply) is not bytes:
+            if type(reply) is not bytes and (type(reply) is not int or reply < 0):
                 reply = self._asked(reply, ticket, command, end, by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
-            _remember(self._doubtful, owner)
+            remember(self._doubtful, owner)
             reply = self._ask_again(error, ticket, command, end, by)
         except BaseException:
-            _remember(self._doubtful, owner)
+            remember(self._doubtful, owner)
             self._wire.forget(owner)
             raise
         if type(reply) is bytes:
             if owner in self._wire.waiting:
                 self._wire.forget(owner)
             if ticket.capacity != 1:
-                _remember(self._special, owner)
+                remember(self._special, owner)
             return Granted(int(reply), ticket.ttl)
         if type(reply) is not int:
             self._wire.forget(owner)
@@ -118,16 +154,22 @@ class RedisBackend:
                 # An earlier try of it may still arrive, and nobody would release what it gets.
                 self.release(ticket.name, owner, by)
             return Busy((-1 - reply) / 1000)
-        _remember(self._special, owner)
+        remember(self._special, owner)
         return Queued(reply / 1000)
 
     def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
+        rest: Sequence[int] = range(len(claims))
+        plain = [i for i in rest if claims[i].owner not in self._special] if self._special else rest
         outcomes: list[Outcome] = [UNKNOWN] * len(claims)
-        rest = range(len(claims))
-        plain = [i for i in rest if claims[i].owner not in self._special]
         if plain:
-            command = self._commands.keep([claims[i] for i in plain])
-            for i, token in zip(plain, self._calls.call(command, by), strict=True):
+            all_plain = len(plain) == len(claims)
+            kept = claims if all_plain else [claims[i] for i in plain]
+            tokens = self._calls.call(self._commands.keep(kept), by)
+            if all_plain and 0 not in tokens:
+                return [
+                    Renewed(token, claim.ttl) for token, claim in zip(tokens, kept, strict=True)
+                ]
+            for i, token in zip(plain, tokens, strict=True):
                 if token:
                     outcomes[i] = Renewed(token, claims[i].ttl)
         others = [i for i in rest if outcomes[i] is UNKNOWN]
@@ -148,7 +190,7 @@ class RedisBackend:
         else:
             command = self._commands.release(name, owner)
         try:
-            reply = self._wire.call(command, by)
+            reply = self._wire.release(command, by)
             if type(reply) is not int:
                 reply = self._calls.settled(reply, self._calling(command, by), by)
         except Lost as error:
@@ -172,16 +214,7 @@ class RedisBackend:
         return lock_state(name, self._calls.call(self._commands.look(name), by))
 
     def list(self, prefix: str, by: float) -> Sequence[LockState]:
-        naming = self._commands.naming
-        names: set[str] = set()
-        for pattern in naming.patterns(prefix):
-            cursor = b"0"
-            while True:
-                command = pack(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_COUNT)
-                cursor, keys = self._calls.call(command, by)
-                names.update(filter(None, map(naming.name_of, keys)))
-                if cursor == b"0":
-                    break
+        names = self._names(prefix, by)
         found = sorted(name for name in names if name.startswith(prefix))
         states: list[LockState] = []
         for start in range(0, len(found), SHOWN_AT_ONCE):
@@ -199,8 +232,25 @@ class RedisBackend:
     def tether(self, name: str, owner: str, by: float) -> int | None:
         return None
 
+    def followed_by(self, claim: Claim, command: bytes, by: float) -> tuple[bool, Any]:
+        """For `redis_replicated`: a renewal, and `command` behind it."""
+        if self._behind is None:
+            self._behind = self._new_link()
+        shared = claim.owner in self._special
+        renewal = self._commands.beat(claim) if shared else self._commands.keep([claim])
+        reply, answer = self._paired(self._behind, renewal, command, by)
+        if isinstance(reply, Exception) or isinstance(answer, Exception):
+            self._behind.turn_away()
+            raise self._calls.refused(reply if isinstance(reply, Exception) else answer)
+        return (reply[0] if type(reply) is list else reply) > 0, answer
+
+    def _paired(self, link: Link, command: bytes, then: bytes, by: float) -> Sequence[Any]:
+        return link.batch([command, then], by)
+
     def close(self) -> None:
         self._wire.close()
+        if self._behind is not None:
+            self._behind.close()
 
     # Their parts.
 
@@ -211,7 +261,7 @@ class RedisBackend:
         return reply
 
     def _asked(self, reply: Any, ticket: Ticket, command: bytes, end: bytes, by: float) -> Any:
-        """The first answer was no grant."""
+        """The first answer was neither a grant nor a place in the queue."""
         if type(reply) is int and reply < 0 and ticket.queue:
             reply = self._wire.enqueue(ticket, command, end, by)
         if isinstance(reply, Exception):
@@ -226,6 +276,23 @@ class RedisBackend:
         except BaseException:
             self._wire.forget(ticket.owner)
             raise
+
+    def _names(self, prefix: str, by: float) -> set[str]:
+        return self._scanned(prefix, lambda command: self._calls.call(command, by))
+
+    def _scanned(self, prefix: str, call: Callable[[bytes], Any]) -> set[str]:
+        """The names of all locks on one server; also some that do not start so."""
+        naming = self._commands.naming
+        names: set[str] = set()
+        for pattern in naming.patterns(prefix):
+            cursor = b"0"
+            while True:
+                command = pack(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_COUNT)
+                cursor, keys = call(command)
+                names.update(filter(None, map(naming.name_of, keys)))
+                if cursor == b"0":
+                    break
+        return names
 
     def _calling(self, command: bytes, by: float) -> Callable[[], Any]:
         return lambda: self._wire.call(command, by)
@@ -274,7 +341,7 @@ class RedisBackend:
         self._wire.forget(owner)
 
 
-def _remember(owners: dict[str, None], owner: str) -> None:
+def remember(owners: dict[str, None], owner: str) -> None:
     owners[owner] = None
     if len(owners) > REMEMBERED:
         owners.pop(next(iter(owners)), None)

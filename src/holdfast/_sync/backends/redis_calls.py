@@ -9,15 +9,16 @@ them again; one that loads its data is asked until it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Container, Sequence
+from typing import Any, Protocol, cast
 
 from ..._runtime.threads import Signal
 from ...clock import Clock
 from ...errors import BackendUnavailable, ConfigError
+from ...model import Granted
 from ...redis.address import Address
 from ...redis.protocol import PASSING, TURNED, Lost, code_of, refusal
-from ...redis.threads import Wire
+from ..contract import Ticket
 
 Send = Callable[[], Any]
 
@@ -25,16 +26,45 @@ TRIES = 3
 """How often the scripts are brought to a server that forgot them, for one command."""
 RESTART = 2.0
 """Seconds for which connections may break under a command, or not be had, before that is given up."""
+FAILOVER = 60.0
+"""The same where a failover is to be expected: all the time that the call has."""
 PAUSE = 0.02
 """Seconds before a server is asked again that was loading its data, busy, or gone."""
 
 
+class Link(Protocol):
+    """The way to a server, or to several: a `Wire`, or what looks like one."""
+
+    @property
+    def address(self) -> Address: ...
+    @property
+    def waiting(self) -> Container[str]: ...
+    def open(self, by: float) -> None: ...
+    def call(self, command: bytes, by: float) -> Any: ...
+    def release(self, command: bytes, by: float) -> Any: ...
+    def batch(self, commands: Sequence[bytes], by: float) -> list[Any]: ...
+    def ask(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any: ...
+    def enqueue(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any: ...
+    def listen(self, ticket: Ticket, until: float | None) -> Granted | None: ...
+    def forget(self, owner: str) -> None: ...
+    def turn_away(self) -> None: ...
+    def close(self) -> None: ...
+
+
 class Calls:
-    def __init__(self, wire: Wire, address: Address, clock: Clock, loads: Sequence[bytes]) -> None:
+    def __init__(
+        self,
+        wire: Link,
+        clock: Clock,
+        loads: Sequence[bytes],
+        passing: frozenset[str] = PASSING,
+    ) -> None:
+        """`passing`: refusals that end by themselves. With more than usual, failovers do, too."""
         self._wire = wire
-        self._address = address
         self._clock = clock
         self._loads = loads
+        self._passing = passing
+        self._restart = RESTART if passing is PASSING else FAILOVER
 
     def call(self, command: bytes, by: float) -> Any:
         """For what may be repeated without harm. Raises for an error that the server answered."""
@@ -53,7 +83,7 @@ class Calls:
         def send() -> Any:
             replies = self._wire.batch(commands, by)
             for reply in replies:
-                if isinstance(reply, Exception) and code_of(reply) in {"NOSCRIPT", *PASSING}:
+                if isinstance(reply, Exception) and code_of(reply) in {"NOSCRIPT", *self._passing}:
                     return reply  # for all of them: to repeat one does no harm
             return replies
 
@@ -77,11 +107,20 @@ class Calls:
             if code == "NOSCRIPT" and tries:
                 tries -= 1
                 self.load(by)
-            elif code in PASSING and self._clock.now() + PAUSE < by:
+            elif code in self._passing and self._clock.now() + PAUSE < by:
+                if code in TURNED:
+                    self._wire.turn_away()
                 Signal(self._clock).wait(self._clock.now() + PAUSE)
             else:
                 break
-            reply = send()
+            try:
+                reply = send()
+            except Lost:
+                raise
+            except BackendUnavailable:
+                if self._clock.now() + PAUSE < by:
+                    raise
+                break  # the time is over, and the refusal says more
         return reply
 
     def again(self, error: Lost, send: Send, by: float) -> Any:
@@ -90,7 +129,7 @@ class Calls:
         A server that broke it by restarting cannot be reached for a moment: that is waited for.
         """
         reason: BackendUnavailable = error
-        until = min(by, self._clock.now() + RESTART)
+        until = min(by, self._clock.now() + self._restart)
         while error.broken and self._clock.now() < until:
             try:
                 return self.settled(send(), send, by)
@@ -105,10 +144,10 @@ class Calls:
         """What to raise for it."""
         if code_of(error) in TURNED:
             self._wire.turn_away()
-        return refusal(error, self._address)
+        return refusal(error, self._wire.address)
 
     def load(self, by: float) -> None:
         """Bring the scripts. A server that is loading its data gets them when it is asked again."""
         for reply in self._wire.batch(self._loads, by):
-            if isinstance(reply, Exception) and code_of(reply) not in PASSING:
+            if isinstance(reply, Exception) and code_of(reply) not in self._passing:
                 raise self.refused(reply)

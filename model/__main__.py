@@ -1,0 +1,78 @@
+"""Search all sizes of the shipped variant, and show every broken one to be broken."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from .cases import BROKEN, HARMLESS, LARGE, SMALL, Broken, Return, Size, run
+from .rules import SHIPPED, Rules
+from .search import Found
+from .story import story
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m model", description=__doc__)
+    parser.add_argument("--small", action="store_true", help="only what the tests run")
+    parser.add_argument(
+        "--size", type=int, metavar="N", help="only this size of the shipped variant"
+    )
+    parser.add_argument("--broken", metavar="TEXT", help="only variants with this in their name")
+    parser.add_argument("--list", action="store_true", help="say what there is")
+    chosen = parser.parse_args()
+
+    sizes: tuple[Size | Return, ...] = SMALL if chosen.small else SMALL + LARGE
+    broken = tuple(one for one in BROKEN if one.small or not chosen.small)
+    harmless: tuple[Broken, ...] = () if chosen.small else HARMLESS
+    if chosen.size is not None:
+        sizes, broken, harmless = (sizes[chosen.size],), (), ()
+    if chosen.broken is not None:
+        sizes, broken, harmless = (), named(broken, chosen.broken), named(harmless, chosen.broken)
+    if chosen.list:
+        for number, size in enumerate(sizes):
+            print(f"{number:3} {size}")
+        for one in (*broken, *harmless):
+            print(f"    {one.name}: {one.size}")
+        return 0
+    # Lists, so that one failure does not hide the rest.
+    fine = [holds("Shipped", SHIPPED, size) for size in sizes]
+    fine += [breaks(one) for one in broken]
+    fine += [holds(f"Harmless: {one.name}", one.rules, one.size) for one in harmless]
+    return 0 if all(fine) else 1
+
+
+def named(variants: tuple[Broken, ...], text: str) -> tuple[Broken, ...]:
+    return tuple(one for one in variants if text in one.name)
+
+
+def holds(title: str, rules: Rules, size: Size | Return) -> bool:
+    print(f"{title}: {size}", flush=True)
+    began = time.monotonic()
+    found = run(rules, size)
+    print(f"  {'BROKEN' if found.story else 'holds'}: {figures(found, began)}")
+    print("  " + ", ".join(f"{kind}: {count:,}" for kind, count in sorted(found.seen.items())))
+    if found.story:
+        print(story(found))
+    print(flush=True)
+    return not found.story
+
+
+def breaks(one: Broken) -> bool:
+    print(f"Broken: {one.name} ({one.size})", flush=True)
+    began = time.monotonic()
+    found = run(one.rules, one.size)
+    print(f"  {'caught' if found.story else 'NOT CAUGHT'}: {figures(found, began)}")
+    if found.story:
+        print(story(found))
+    print(flush=True)
+    return bool(found.story)
+
+
+def figures(found: Found, began: float) -> str:
+    seconds = time.monotonic() - began
+    return f"{found.states:,} states, {found.steps:,} steps, depth {found.depth}, {seconds:.1f} s"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""The rules of the protocol, each of which can be broken on its own.
+
+`SHIPPED` keeps them all. A broken variant differs from it in one rule, so that what the search
+finds is that rule's reason to exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a client and a node do. The defaults are what ships."""
+
+    phase2: Literal["hold", "owner", "always"] = "hold"
+    """Which hold phase 2 asks for: the very one that answered phase 1; any of this owner; none."""
+
+    late_reply_counted: bool = False
+    """A phase 1 reply from after the token was chosen counts, if its value is not below the token."""
+
+    owner_used_again: bool = False
+    """A client begins its next round under the owner id of a round that has ended."""
+
+    restart: Literal["out", "votes", "votes with data"] = "out"
+    """What a restart does: puts the node out; nothing; nothing if its marker came back."""
+
+    wait: Literal["first", "after reading", "none"] = "first"
+    """When a node that is out waits for the longest TTL."""
+
+    reads: int | None = None
+    """How many other nodes a rejoin reads; None is a majority of all nodes."""
+
+    reads_voting_only: bool = True
+    """A rejoin reads only nodes that vote."""
+
+    seals: bool = True
+    """A read also writes the new incarnation there."""
+
+    drops_votes: bool = True
+    """A client drops the vote of a node that another counted node knows to be newer."""
+
+    passes_seals_on: bool = True
+    """A rejoin also takes over the incarnations known to the nodes that it read."""
+
+    notes_whom_it_read: bool = True
+    """... and the incarnations of these nodes themselves."""
+
+    rejoin_counter: Literal["set", "raised"] = "set"
+    """The last step of a rejoin sets the node's counter to what was read; or only ever raises it."""
+
+    rejoin_tied: bool = True
+    """The last step of a rejoin is refused by another incarnation than the one it was meant for."""
+
+    phase2_tied: bool = True
+    """Phase 2 is refused by another incarnation than the one that answered phase 1."""
+
+    holds_end_with_incarnation: bool = True
+    """A hold that a snapshot brought back is no hold."""
+
+    deadline_from: Literal["sending", "reply"] = "sending"
+    """What the client's own deadline counts from."""
+
+    number_noted: bool = True
+    """The number of a node's new life is noted on it before anybody is told: the first one proposed
+    counts, and ends a first start that has not come to this node. Otherwise each client has its own."""
+
+    noted_may_start: bool = False
+    """A node that was noted for a first start, and finds that others vote, starts at once."""
+
+
+SHIPPED = Rules()

@@ -1,0 +1,133 @@
+"""`redis+cluster://`: locks spread over the servers of a Redis cluster, each of them on one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ... import guarantees
+from ..._runtime.aio import finish
+from ...entries import Claim
+from ...errors import BackendUnavailable, ConfigError, LockError
+from ...model import GONE, UNKNOWN, Granted, Outcome, Renewed
+from ...redis.address import Address
+from ...redis.aio import Finder
+from ...redis.cluster import CLUSTER_OPTIONS, ClusterNaming, seeds_of
+from ...redis.keys import Naming
+from ...redis.protocol import MOVING, require_hiredis
+from ...urls import Target, merge_options
+from ..contract import Backend, Ticket
+from .redis import COMMON_OPTIONS, OPEN_LIMIT, RedisBackend, remember, rhythm
+from .redis_calls import Link
+from .redis_nodes import ENROL_LIMIT, Nodes
+from .redis_replicated import replicated
+
+
+def prepare(
+    target: Target, namespace: str, options: dict[str, Any]
+) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
+    """Check everything that can be checked without opening; answers how to open."""
+    settings = merge_options(target, options, {**COMMON_OPTIONS, **CLUSTER_OPTIONS})
+    seeds = seeds_of(target, settings)
+    require_hiredis()
+    return made(seeds, namespace, settings)
+
+
+def made(
+    seeds: list[Address], namespace: str, settings: dict[str, Any]
+) -> tuple[guarantees.Guarantees, Callable[[], Backend]]:
+    heartbeat, claim_window = rhythm(settings)
+    naming = ClusterNaming(namespace, settings["key"])
+
+    def make() -> RedisBackend:
+        return ClusterBackend(seeds, naming, heartbeat, claim_window)
+
+    return replicated(guarantees.REDIS_CLUSTER, make, settings)
+
+
+class ClusterBackend(RedisBackend):
+    guarantees = guarantees.REDIS_CLUSTER
+    passing = MOVING
+
+    def __init__(
+        self, seeds: list[Address], naming: ClusterNaming, heartbeat: float, claim_window: float
+    ) -> None:
+        self._seeds = seeds
+        super().__init__(seeds[0], naming, heartbeat, claim_window)
+        assert isinstance(self._wire, Nodes)
+        self._nodes = self._wire
+
+    def _link(self, address: Address, naming: Naming, finder: Finder | None) -> Link:
+        return Nodes(self._seeds, self.clock, naming.channels, self._commands.loads)
+
+    async def _paired(self, link: Link, command: bytes, then: bytes, by: float) -> Sequence[Any]:
+        assert isinstance(link, Nodes)
+        return await link.paired(command, then, by)
+
+    async def open(self) -> None:
+        try:
+            await self._nodes.open(self.clock.now() + OPEN_LIMIT)
+        except BaseException:
+            await finish(self._nodes.close, grace=OPEN_LIMIT)
+            raise
+
+    async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
+        """One round trip for each server, so that what one cannot tell, the others can."""
+        outcomes: list[Outcome] = [UNKNOWN] * len(claims)
+        rest = range(len(claims))
+        plain = [i for i in rest if claims[i].owner not in self._special]
+        keeps = [self._commands.keep([claims[i]]) for i in plain]
+        others = [i for i in rest if claims[i].owner in self._special]
+        failed: Exception | None = None
+        for i, reply in zip(plain, await self._nodes.each(keeps, by), strict=True):
+            if type(reply) is not list:
+                failed = reply
+            elif reply[0]:
+                outcomes[i] = Renewed(reply[0], claims[i].ttl)
+            else:
+                others.append(i)
+        if others:
+            beats = [self._commands.beat(claims[i]) for i in others]
+            for i, reply in zip(others, await self._nodes.each(beats, by), strict=True):
+                try:
+                    outcomes[i] = self._outcome(claims[i], reply)
+                except (BackendUnavailable, ConfigError) as error:
+                    failed = error
+                    continue
+                if outcomes[i] is GONE and claims[i].owner in self._doubtful:
+                    with suppress(LockError):  # it ends by itself
+                        await self.release(claims[i].name, claims[i].owner, by)
+        if failed is not None and all(outcome is UNKNOWN for outcome in outcomes):
+            raise failed if isinstance(failed, LockError) else self._calls.refused(failed)
+        return outcomes  # what is unknown is asked again soon
+
+    async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
+        moved = self._nodes.moved(ticket)
+        if moved is None:
+            return await super().wait(ticket, until)
+        # Enrolled where nobody looks any more. It has the same owner, so it keeps its place if that was
+        # moved along; and if it was given up meanwhile, that is to be found out.
+        remember(self._doubtful, ticket.owner)
+        by = self.clock.now() + ENROL_LIMIT
+        limit = by if until is None else min(by, until)
+        try:
+            answer = await self._nodes.ask(ticket, moved.command, moved.owner, limit)
+        except BackendUnavailable:
+            return None
+        if type(answer) is bytes:
+            self._nodes.forget(ticket.owner)
+            return Granted(int(answer), ticket.ttl, handed=True)
+        if type(answer) is int and answer >= 0:
+            return await super().wait(ticket, until)
+        return None
+
+    async def _names(self, prefix: str, by: float) -> set[str]:
+        names: set[str] = set()
+        for place in self._nodes.places():
+
+            async def there(command: bytes) -> Any:
+                return await self._nodes.call_at(place, command, by)  # noqa: B023
+
+            names |= await self._scanned(prefix, there)
+        return names

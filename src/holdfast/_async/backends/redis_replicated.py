@@ -1,0 +1,142 @@
+"""`min_replicas=n`: a grant counts only once n replicas have received it. Best effort.
+
+Whoever was granted a lock renews it and sends `WAIT` behind that, on the same connection: replicas that
+have received all that came before it have received the grant. With fewer than n, it is given back, and
+the caller is told. This narrows what a failover can forget; it is no consensus: a replica that has not
+received it may be promoted all the same, and a renewal or a release is not waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from ...clock import Clock
+from ...entries import Claim
+from ...errors import BackendUnavailable, ConfigError, LockError
+from ...guarantees import Guarantees
+from ...model import GONE, Busy, Granted, LockState, Outcome, Queued, Renewed
+from ...redis.protocol import pack
+from ..contract import Backend, Ticket
+
+LIMIT = 1.0
+"""Seconds for the replicas to acknowledge."""
+
+
+class Confirming(Backend, Protocol):
+    """A backend that can send a command behind the renewal of a lease, on the same connection."""
+
+    async def followed_by(self, claim: Claim, command: bytes, by: float) -> tuple[bool, Any]:
+        """Whether it was renewed, and the answer to the command."""
+        ...
+
+
+def replicated(
+    promises: Guarantees, make: Callable[[], Confirming], settings: dict[str, Any]
+) -> tuple[Guarantees, Callable[[], Backend]]:
+    """The same, with the `min_replicas` that were asked for."""
+    count = settings["min_replicas"]
+    if isinstance(count, float) and count.is_integer():
+        count = int(count)
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= 1000:
+        raise ConfigError(f"min_replicas must be a number of replicas, not {count!r:.40}")
+    if not count:
+        return promises, make
+    words = f"; a grant counts only once min_replicas={count} of them have it, which is best effort"
+    promises = promises._replace(consistency=promises.consistency + words)
+    return promises, lambda: ReplicatedBackend(make(), count, promises)
+
+
+class ReplicatedBackend:
+    def __init__(self, inner: Confirming, count: int, promises: Guarantees) -> None:
+        self.guarantees = promises
+        self._inner = inner
+        self._count = count
+        self._queued: dict[str, None] = {}
+        """Owners that wait: when one of them turns out to be granted, that is to be confirmed."""
+
+    @property
+    def clock(self) -> Clock:
+        return self._inner.clock
+
+    @property
+    def claim_window(self) -> float:
+        return self._inner.claim_window
+
+    @property
+    def heartbeat(self) -> float:
+        return self._inner.heartbeat
+
+    async def open(self) -> None:
+        await self._inner.open()
+
+    async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
+        answer = await self._inner.acquire(ticket, by)
+        if isinstance(answer, Granted):
+            await self._confirm(Claim(ticket.name, ticket.owner, ticket.ttl), by)
+        elif isinstance(answer, Queued):
+            self._queued[ticket.owner] = None
+        return answer
+
+    async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
+        grant = await self._inner.wait(ticket, until)
+        if grant is not None:
+            self._queued.pop(ticket.owner, None)
+            by = self.clock.now() + min(self.claim_window, ticket.ttl)
+            await self._confirm(Claim(ticket.name, ticket.owner, ticket.ttl), by)
+        return grant
+
+    async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
+        outcomes = list(await self._inner.renew(claims, by))
+        for i, claim in enumerate(claims):
+            if isinstance(outcomes[i], Renewed) and claim.owner in self._queued:
+                self._queued.pop(claim.owner, None)
+                try:
+                    await self._confirm(claim, by)
+                except BackendUnavailable:
+                    outcomes[i] = GONE  # given back; it asks anew, and is told why
+        return outcomes
+
+    async def _confirm(self, claim: Claim, by: float) -> None:
+        left = by - self.clock.now()
+        limit = max(1, int(min(LIMIT, left * 0.8) * 1000))
+        wait = pack(b"WAIT", b"%d" % self._count, b"%d" % limit)
+        try:
+            kept, count = await self._inner.followed_by(claim, wait, by)
+            if isinstance(count, Exception):
+                raise BackendUnavailable(f"the server refused to wait for its replicas: {count}")
+        except LockError:
+            await self._give_back(claim)
+            raise
+        if count < self._count or not kept:
+            await self._give_back(claim)
+            raise BackendUnavailable(
+                f"{claim.name!r} was granted, but only {count} of min_replicas={self._count} replicas "
+                "received that in time, so it was given back; see why the others are behind",
+                name=claim.name,
+                owner=claim.owner,
+            )
+
+    async def _give_back(self, claim: Claim) -> None:
+        with suppress(LockError):  # the engine tries again, and else it ends by itself
+            await self._inner.release(claim.name, claim.owner, self.clock.now() + LIMIT)
+
+    async def release(self, name: str, owner: str, by: float) -> bool:
+        self._queued.pop(owner, None)
+        return await self._inner.release(name, owner, by)
+
+    async def inspect(self, name: str, by: float) -> LockState:
+        return await self._inner.inspect(name, by)
+
+    async def list(self, prefix: str, by: float) -> Sequence[LockState]:
+        return await self._inner.list(prefix, by)
+
+    async def force_release(self, name: str, actor: str, by: float) -> bool:
+        return await self._inner.force_release(name, actor, by)
+
+    async def tether(self, name: str, owner: str, by: float) -> int | None:
+        return await self._inner.tether(name, owner, by)
+
+    async def close(self) -> None:
+        await self._inner.close()

@@ -1,0 +1,302 @@
+"""Looking after the nodes that do not vote: reach them, find out why, and bring them back in order.
+
+A node that has restarted has forgotten holds, or counters, or both. It comes back in these steps:
+
+1. wait `max_ttl`, timed on the node: every hold that it may have forgotten is over;
+2. *then* read the highest counter of a majority of N other nodes that vote, each of which learns in
+   the same step that this one has a new life (the seal): whoever still counts a vote of the old one is
+   told so;
+3. start its counters there, and write the marker, if it is still in the same life.
+
+The wait protects exclusion, the seal the order of tokens, without any clock. Nodes of which none was
+ever used before start at once, once all of them answer: first each notes that it is to begin, then each
+begins. A start that was interrupted in between is completed by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import os
+from threading import Lock
+from typing import Any
+
+from ..._runtime.aio import Routine, Signal
+from ...clock import Clock
+from ...errors import BackendUnavailable, ConfigError, LockError
+from ...events import report
+from ...redlock.aio import Fan
+from ...redlock.commands import Commands, members_text
+from ...redlock.members import Settings
+from ...redlock.standing import Board, Marker, Seat, merge_known, read_marker, run_id_of
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
+PATIENCE = 4
+"""A node that comes back is given so many times the usual time-out: nobody waits for it."""
+DRIFT = 1.02
+MOST_OWED = 1000
+
+
+class Nodes:
+    def __init__(
+        self, settings: Settings, board: Board, fan: Fan, commands: Commands, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._board = board
+        self._fan = fan
+        self._commands = commands
+        self._clock = clock
+        self._mutex = Lock()
+        self._signals: dict[int, Signal] = {}
+        self._routines: dict[int, Routine] = {}
+        self._run_ids: list[bytes] = [b""] * len(board.seats)
+        """Of those that were reached and have no marker at all."""
+        self._owed: list[dict[bytes, float]] = [{} for _ in board.seats]
+        """What a node that was out has still to be told, and until when that matters."""
+        self._refusal: ConfigError | None = None
+        self._closed = False
+        self._opened = Signal(clock)
+        board.on_out = self.look_after
+
+    async def open(self, by: float) -> None:
+        """Until all nodes vote; or a majority does, and the others had their chance."""
+        self.look_after()
+        seats = self._board.seats
+        grace = self._clock.now() + self._settings.node_timeout
+        while True:
+            self.check()
+            voting = self._board.voting()
+            now = self._clock.now()
+            if voting == len(seats) or (voting >= self._board.quorum and now >= grace):
+                return
+            if now >= by:
+                out = "; ".join(self._board.out())
+                raise BackendUnavailable(
+                    f"{voting} of {len(seats)} nodes vote, and {self._board.quorum} are needed: {out}"
+                )
+            await self._opened.wait(min(by, max(grace, now + SHORTEST_PAUSE)))
+
+    def check(self) -> None:
+        """Raise, if the nodes were set up for something else than what we were told."""
+        if self._refusal is not None:
+            raise self._refusal
+
+    def owe(self, index: int, command: bytes, ttl: float) -> None:
+        """Tell a node this as soon as it is back. After `ttl` it does not matter any more."""
+        owed = self._owed[index]
+        if len(owed) < MOST_OWED:
+            owed[command] = self._clock.now() + ttl
+
+    async def call(self, index: int, command: bytes, by: float) -> Any:
+        return await self._fan.call(index, command, by)
+
+    def look_after(self) -> None:
+        """Each node that does not vote gets somebody who sees to it, until it does."""
+        for seat in self._board.seats:
+            with self._mutex:
+                if seat.vote or self._closed or seat.index in self._routines:
+                    continue
+                self._signals[seat.index] = Signal(self._clock)
+                self._routines[seat.index] = Routine(
+                    lambda seat=seat: self._tend(seat),  # type: ignore[misc]
+                    "holdfast-redlock-node",
+                )
+
+    async def close(self) -> None:
+        with self._mutex:
+            self._closed = True
+            routines = list(self._routines.values())
+            signals = list(self._signals.values())
+        for signal in signals:
+            signal.set()
+        for routine in routines:
+            await routine.join()
+
+    # One node.
+
+    async def _tend(self, seat: Seat) -> None:
+        pause = SHORTEST_PAUSE
+        while not self._closed:
+            until: float | None = None
+            before = (seat.vote, self._run_ids[seat.index])
+            try:
+                until = await self._bring_back(seat)
+            except ConfigError as error:
+                seat.is_out(str(error))
+                self._refusal = error
+            except LockError as error:
+                seat.is_out(str(error))
+            except Exception as error:
+                # Whatever it was, this has to go on: without it the node would never vote again.
+                seat.is_out(repr(error))
+                report(f"looking after the node {seat.name} failed", error)
+            self._opened.set()
+            if before != (seat.vote, self._run_ids[seat.index]):
+                for other in list(self._signals.values()):
+                    other.set()  # what they can do may depend on it
+            with self._mutex:
+                if seat.vote or self._closed:
+                    self._routines.pop(seat.index, None)
+                    self._signals.pop(seat.index, None)
+                    return
+                signal = self._signals[seat.index]
+            now = self._clock.now()
+            if until is None:
+                until = now + pause * (0.75 + os.urandom(1)[0] / 512)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            # Not for longer than this: it may restart, or be brought back by another client.
+            limit = LONGEST_PAUSE if self._board.voting() >= self._board.quorum else pause
+            await signal.wait(min(until, now + limit))
+
+    def _by(self) -> float:
+        return self._clock.now() + PATIENCE * self._settings.node_timeout
+
+    async def _bring_back(self, seat: Seat) -> float | None:
+        """One step; answers when the next one is due, where that is known."""
+        try:
+            info, text, scripts = await self._fan.reach(seat.index, self._by())
+        except LockError:
+            self._run_ids[seat.index] = b""
+            raise
+        _check_answers([info, text, scripts])
+        run_id = run_id_of(info)
+        if not run_id:
+            raise BackendUnavailable("it does not say its run_id (INFO server)")
+        if not all(scripts):
+            _check_answers(await self._fan.batch(seat.index, self._commands.loads, self._by()))
+        marker = None if text is None else read_marker(text)
+        if marker is not None:
+            self._run_ids[seat.index] = b""
+            self._check_marker(marker)
+            if marker.incarnation.startswith(run_id) or self._settings.durable:
+                self._votes(seat, marker)
+                return None
+        else:
+            self._run_ids[seat.index] = run_id
+            if all(self._run_ids) and not self._board.voting():
+                return await self._first_start(seat)
+        return await self._rejoin(seat, run_id, marker)
+
+    def _votes(self, seat: Seat, marker: Marker) -> None:
+        run_id = self._fan.run_id(seat.index)
+        if not (marker.incarnation.startswith(run_id) or self._settings.durable):
+            raise BackendUnavailable("it has restarted meanwhile")
+        self._run_ids[seat.index] = b""
+        owed, self._owed[seat.index] = self._owed[seat.index], {}
+        now = self._clock.now()
+        for command, until in owed.items():
+            if until > now:
+                commands: list[bytes | None] = [None] * len(self._board.seats)
+                commands[seat.index] = command
+                self._fan.post(commands, self._by())
+        seat.votes(marker)
+
+    def _check_marker(self, marker: Marker) -> None:
+        mine = members_text(self._settings.members)
+        if marker.members != mine:
+            raise ConfigError(
+                f"these nodes were set up as {marker.members.decode()}, and are named here as "
+                f"{mine.decode()}; all clients have to name the same nodes by the same addresses"
+            )
+        if abs(marker.max_ttl / 1000 - self._settings.max_ttl) > 0.01:
+            raise ConfigError(
+                f"these nodes were set up with max_ttl={marker.max_ttl / 1000:g}, and this client has "
+                f"{self._settings.max_ttl:g}; it has to be the same for all clients"
+            )
+
+    async def _rejoin(self, seat: Seat, run_id: bytes, marker: Marker | None) -> float | None:
+        """The steps for one that was in use before."""
+        state, *rest = await self._begin(seat, run_id, b"again")
+        if state == 1:
+            self._votes(seat, read_marker(rest[0]))
+            return None
+        incarnation, elapsed, how, _, life = rest
+        others = [other for other in self._board.seats if other.vote and other is not seat]
+        if how == b"first" and others:
+            # It noted that it was to begin, as all did, and has never voted.
+            await self._admit(seat, run_id, incarnation, 1, 0, b"")
+            return None
+        wait = self._settings.max_ttl * DRIFT - elapsed / 1000
+        if wait > 0:
+            until: float = self._clock.now() + wait
+            seat.is_out("it has restarted, and may have forgotten locks that are still held", until)
+            return until
+        if life == 0:
+            # Above every life in which it has voted: each of those was sealed on a majority, too.
+            # Others may be helping it at the same time: the node itself says whose number counts.
+            earlier = [reply[1] for reply in await self._seal(seat, others, 0)]
+            life = max([1, *earlier, marker.life if marker is not None else 1]) + 1
+            reply = await self._begin(seat, run_id, b"again", life)
+            if reply[0] == 1 or reply[1] != incarnation:
+                return None  # it votes by now, or has begun anew: look again
+            life = reply[5]
+        sealed = await self._seal(seat, others, life)
+        base = max(reply[0] for reply in sealed)
+        known = merge_known([reply[2] for reply in sealed])
+        await self._admit(seat, run_id, incarnation, life, base, known)
+        return None
+
+    async def _begin(self, seat: Seat, run_id: bytes, how: bytes, life: int = 0) -> Any:
+        incarnation = run_id + b"." + os.urandom(6).hex().encode()
+        command = self._commands.begin(run_id, incarnation, how, life)
+        return await self._fan.call(seat.index, command, self._by(), run_id)
+
+    async def _seal(self, seat: Seat, others: list[Seat], life: int) -> list[Any]:
+        """On a majority of N of those that vote, or not at all."""
+        quorum = self._board.quorum
+        replies: list[Any] = []
+        for other in others:
+            command = self._commands.seal(other.vote, seat.name, life)
+            try:
+                replies.append(await self._fan.call(other.index, command, self._by()))
+            except LockError as error:
+                self._board.failed(other.index, str(error))
+        if len(replies) < quorum:
+            raise BackendUnavailable(
+                f"it has restarted, and can only come back when {quorum} others vote; {len(replies)} "
+                "do. If they have restarted, too, they cannot say what the highest token was; to start "
+                f"anew stop all clients and delete {self._commands.marker_key.decode()} on all nodes"
+            )
+        return replies
+
+    async def _admit(
+        self, seat: Seat, run_id: bytes, incarnation: bytes, life: int, base: int, known: bytes
+    ) -> None:
+        settings = self._settings
+        command = self._commands.admit(
+            run_id, incarnation, life, base, settings.max_ttl, settings.members, known
+        )
+        state, *rest = await self._fan.call(seat.index, command, self._by(), run_id)
+        if state != 1:
+            raise BackendUnavailable("it has restarted again")
+        self._votes(seat, read_marker(rest[0]))
+
+    async def _first_start(self, seat: Seat) -> float | None:
+        """None of them has ever voted. The first one's keeper sees to all of them."""
+        seats = self._board.seats
+        if seat is not seats[0]:
+            seat.is_out("the nodes are being used for the first time")
+            return None
+        run_ids = list(self._run_ids)
+        began: list[Any] = []
+        for other in seats:
+            reply = await self._begin(other, run_ids[other.index], b"first")
+            if reply[0] == 1:
+                return None  # another client is ahead of us; we shall see
+            began.append(reply)
+        if self._settings.wait_when_fresh:
+            wait = self._settings.max_ttl * DRIFT - min(reply[2] for reply in began) / 1000
+            if wait > 0:
+                until: float = self._clock.now() + wait
+                for other in seats:
+                    other.is_out("the nodes are used for the first time, with fresh='wait'", until)
+                return until
+        # All counters start at the same number, by the clock that is furthest ahead.
+        base = max(reply[4] for reply in began)
+        for other, reply in zip(seats, began, strict=True):
+            await self._admit(other, run_ids[other.index], reply[1], 1, base, b"")
+        return None
+
+
+def _check_answers(replies: list[Any]) -> None:
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise BackendUnavailable(f"it refuses: {reply}")

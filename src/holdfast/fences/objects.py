@@ -1,0 +1,353 @@
+"""A fence for objects on S3, GCS, Azure and what speaks like them, by conditional put.
+
+The token and the lock's identity are kept in the object's own metadata, so they are written by the
+same request as the data. A put reads them, judges, and writes on the condition that the object is
+still the one that was read; if it is not, all of it is done again. So there is no moment between check
+and write, and there are no marks of their own to prune: a mark lives as long as its object.
+
+**Bytes that come back.** GCS and Azure give every write a version of its own. On S3 the version (the
+ETag) is the hash of the bytes: if the same bytes are written again, a writer that was frozen inside
+its put could not tell. So bytes that the object has held lately are refused there. Where they may
+well repeat, use `stamp=True`: the object then begins with a line of its own, different each time, which
+`get` takes off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, unquote
+
+from ..errors import BackendUnavailable, ConfigError, GuaranteeError, StaleToken
+from . import rules
+from .fence import Fence, not_installed
+from .rules import Mark, Shown, Token
+
+# Azure takes no hyphens in these names, S3 no capitals.
+TOKEN, LOCK, SEEN = "holdfasttoken", "holdfastlock", "holdfastseen"
+STAMP = b"holdfast-stamp "
+REMEMBERED = 16
+SHORT = 12
+HASH = re.compile("[0-9a-f]{32}")
+ATTEMPTS = 200
+FIRST_PAUSE, LAST_PAUSE = 0.005, 0.2
+MAX_LOCK = 512
+"""All metadata of an object on S3 is at most 2 KB."""
+
+Result = TypeVar("Result")
+
+
+class Seen(NamedTuple):
+    """An object as it was when it was read."""
+
+    version: dict[str, str] | None
+    """What to make the put conditional on; None if there is no such object."""
+    mark: Mark
+    hashes: tuple[str, ...]
+    """Of the bytes that it has held lately, the present ones last."""
+    hashed: bool
+    """Whether its version is such a hash, so that it comes back with the bytes."""
+    attributes: dict[str, str]
+
+
+NOTHING = Seen(None, Mark(), (), False, {})
+
+
+class Call(NamedTuple):
+    """One request: `get`, `head`, `put`, `delete`, or `sleep`."""
+
+    verb: str
+    args: tuple[Any, ...] = ()
+    options: dict[str, Any] = {}  # noqa: RUF012  never changed
+
+
+Steps = Generator[Call, Any, Result]
+
+
+class ObjectFence(Fence):
+    """`ObjectFence(store)`, with a store of obstore: `S3Store`, `GCSStore`, `AzureStore`, …
+
+    In asyncio use `put_async`, `get_async`, and so on, as in obstore itself.
+    """
+
+    def __init__(self, store: Any, *, stamp: bool = False, single_use: bool = False) -> None:
+        super().__init__(single_use=single_use)
+        if type(stamp) is not bool:
+            raise ConfigError(f"stamp must be True or False, not {stamp!r:.80}")
+        try:
+            import obstore
+        except ImportError:
+            raise ConfigError(
+                "ObjectFence needs the library obstore: pip install 'holdfast[objects]'"
+            ) from None
+        self._obstore = obstore
+        self._store = store
+        self._stamp = stamp
+
+    def put(
+        self, key: str, data: bytes | str, token: Token, *, attributes: dict[str, str] | None = None
+    ) -> None:
+        """Write the object, if no higher token has; else raises `StaleToken`.
+
+        `attributes` are the object's own, such as `{"Content-Type": "text/csv"}`.
+        """
+        self._run(self._put(key, data, token, attributes))
+
+    async def put_async(
+        self, key: str, data: bytes | str, token: Token, *, attributes: dict[str, str] | None = None
+    ) -> None:
+        await self._run_async(self._put(key, data, token, attributes))
+
+    def get(self, key: str) -> bytes:
+        """The object's data, without its stamp if it has one."""
+        data: bytes = self._run(self._get(key))
+        return data
+
+    async def get_async(self, key: str) -> bytes:
+        data: bytes = await self._run_async(self._get(key))
+        return data
+
+    def highest(self, key: str) -> int:
+        """The highest token seen; 0 if none was."""
+        return self._run(self._look(key)).mark.highest
+
+    async def highest_async(self, key: str) -> int:
+        seen = await self._run_async(self._look(key))
+        return seen.mark.highest
+
+    def reset(self, key: str, *, by: str, to: int = 0) -> int:
+        """Forget the highest token and the lock, and begin again at `to`; answers what it was.
+
+        For when a store's tokens have fallen, or the object moved to another lock. Stop the
+        writers first. It is kept in the object's metadata.
+        """
+        return self._run(self._reset(key, by, to))
+
+    async def reset_async(self, key: str, *, by: str, to: int = 0) -> int:
+        return await self._run_async(self._reset(key, by, to))
+
+    def verify(self, prefix: str = "") -> None:
+        """Prove that this store keeps conditions, by a probe below `prefix` that is then deleted.
+
+        Raises `GuaranteeError` otherwise: there are servers that ignore them.
+        """
+        self._run(self._verify(prefix))
+
+    async def verify_async(self, prefix: str = "") -> None:
+        await self._run_async(self._verify(prefix))
+
+    # What they do, step by step.
+
+    def _put(
+        self, key: str, data: bytes | str, token: Token, attributes: dict[str, str] | None
+    ) -> Steps[None]:
+        given = rules.shown(token)
+        rules.resource_name(key)
+        if not isinstance(data, bytes | bytearray | memoryview | str):
+            raise ConfigError(f"data must be bytes or str, not {type(data).__name__}")
+        body = data.encode() if isinstance(data, str) else bytes(data)
+        if self._stamp:
+            body = STAMP + os.urandom(12).hex().encode() + b"\n" + body
+        digest = _digest(body)
+        given = given._replace(lock=_lock(given))
+        for attempt in range(ATTEMPTS):
+            seen = yield from self._look(key)
+            if attempt and seen.mark.highest == given.token and seen.hashes[-1:] == (digest,):
+                return  # it was done, and only the answer lost
+            refused = rules.refusal(key, seen.mark, given, self.single_use)
+            if refused is not None:
+                raise refused
+            mark = rules.after(seen.mark, given)
+            if seen.hashed and digest in seen.hashes:
+                if digest == seen.hashes[-1] and mark == seen.mark:
+                    return  # the same holder, the same bytes: nothing changes
+                raise GuaranteeError(
+                    f"{key!r} has held these very bytes lately, and on this store a version is the "
+                    "hash of the bytes, so a late writer could not be told apart: put the token "
+                    "into the data, or use ObjectFence(store, stamp=True)",
+                    name=given.name,
+                    token=given.token,
+                )
+            own = seen.attributes if attributes is None else attributes
+            if (yield from self._try_put(key, body, seen, mark, own)):
+                return
+            pause = min(FIRST_PAUSE * 2**attempt, LAST_PAUSE)
+            yield Call("sleep", (pause * random.random(),))
+        raise BackendUnavailable(
+            f"{key!r} changed {ATTEMPTS} times while it was to be written; try again",
+            token=given.token,
+        )
+
+    def _try_put(
+        self, key: str, body: bytes, seen: Seen, mark: Mark, attributes: dict[str, str]
+    ) -> Steps[bool]:
+        """False if the object is not the one that was read any more."""
+        hashes = [*seen.hashes, _digest(body)][-REMEMBERED:]
+        fields = {
+            TOKEN: str(mark.highest),
+            LOCK: quote(mark.lock, safe="/:#"),
+            SEEN: ".".join(hashes),
+        }
+        options = {
+            "mode": "create" if seen.version is None else seen.version,
+            "attributes": {**attributes, **fields},
+            "use_multipart": False,
+        }
+        error = yield Call("put", (key, body), options)
+        return error is None
+
+    def _look(self, key: str) -> Steps[Seen]:
+        found = yield Call("head", (key,))
+        if found is None:
+            return NOTHING
+        attributes = dict(found.attributes)
+        version = {name: found.meta[name] for name in ("e_tag", "version") if found.meta.get(name)}
+        token = int(attributes.pop(TOKEN, "0"))
+        lock = unquote(attributes.pop(LOCK, ""))
+        hashes = tuple(filter(None, attributes.pop(SEEN, "").split(".")))
+        etag = version.get("e_tag", "").strip('"')
+        if hashes:
+            hashed = etag.startswith(hashes[-1])
+        else:  # written by somebody without a fence
+            hashed = HASH.fullmatch(etag) is not None
+            hashes = (etag[:SHORT],) if hashed else ()
+        return Seen(version, Mark(token, lock), hashes, hashed, attributes)
+
+    def _get(self, key: str) -> Steps[bytes]:
+        data = yield Call("get", (key,))
+        body = bytes(data)
+        if body.startswith(STAMP):
+            body = body.partition(b"\n")[2]
+        return body
+
+    def _reset(self, key: str, by: str, to: int) -> Steps[int]:
+        while True:
+            seen = yield from self._look(key)
+            if seen.version is None:
+                return 0
+            body = bytes((yield Call("get", (key,))))
+            note = json.dumps({"by": by, "token": seen.mark.highest})
+            attributes = {**seen.attributes, "holdfastreset": quote(note)}
+            if (yield from self._try_put(key, body, seen, Mark(to), attributes)):
+                return seen.mark.highest
+
+    def _verify(self, prefix: str) -> Steps[None]:
+        key = f"{prefix}holdfast-probe-{os.urandom(6).hex()}"
+        where = f"{type(self._store).__name__}"
+        try:
+            if not (yield from self._try_put(key, b"1", NOTHING, Mark(1), {})):
+                raise not_installed(where, "the probe could not be made")
+            first = yield from self._look(key)
+            if (yield from self._try_put(key, b"2", NOTHING, Mark(2), {})):
+                raise not_installed(where, "it ignores that an object is to be created only")
+            if not (yield from self._try_put(key, b"3", first, Mark(3), {})):
+                raise not_installed(where, "an update of what was just read is refused")
+            if (yield from self._try_put(key, b"4", first, Mark(4), {})):
+                raise not_installed(where, "it ignores the condition of an update")
+            found = yield from self._look(key)
+            if found.mark.highest != 3:
+                raise not_installed(where, "it does not keep an object's metadata")
+            try:
+                yield from self._put(key, b"5", 2, None)
+            except StaleToken:
+                return
+            raise not_installed(where, "it let an older token pass")
+        finally:
+            yield Call("delete", (key,))
+
+    # How they reach the store.
+
+    def _run(self, steps: Steps[Result]) -> Result:
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = self._perform(call)
+                except Exception as error:
+                    answer = self._outcome(call, error)
+                # An error goes through the steps too, for what they have to clean up.
+                failed = isinstance(answer, _Failed)
+                call = steps.throw(answer.error) if failed else steps.send(answer)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+
+    async def _run_async(self, steps: Steps[Result]) -> Result:
+        try:
+            call = next(steps)
+            while True:
+                try:
+                    answer = await self._perform_async(call)
+                except Exception as error:
+                    answer = self._outcome(call, error)
+                failed = isinstance(answer, _Failed)
+                call = steps.throw(answer.error) if failed else steps.send(answer)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+
+    def _perform(self, call: Call) -> Any:
+        obstore, store = self._obstore, self._store
+        if call.verb == "sleep":
+            time.sleep(*call.args)
+        elif call.verb == "get":
+            return obstore.get(store, *call.args).bytes()
+        elif call.verb == "head":
+            return obstore.get(store, *call.args, options={"head": True})
+        elif call.verb == "put":
+            obstore.put(store, *call.args, **call.options)
+        else:
+            obstore.delete(store, *call.args)
+        return None
+
+    async def _perform_async(self, call: Call) -> Any:
+        from asyncio import sleep
+
+        obstore, store = self._obstore, self._store
+        if call.verb == "sleep":
+            await sleep(*call.args)
+        elif call.verb == "get":
+            return await (await obstore.get_async(store, *call.args)).bytes_async()
+        elif call.verb == "head":
+            return await obstore.get_async(store, *call.args, options={"head": True})
+        elif call.verb == "put":
+            await obstore.put_async(store, *call.args, **call.options)
+        else:
+            await obstore.delete_async(store, *call.args)
+        return None
+
+    def _outcome(self, call: Call, error: Exception) -> Any:
+        """What an error means for the steps."""
+        name = type(error).__name__
+        missing = isinstance(error, FileNotFoundError)
+        if missing and call.verb in ("head", "delete"):
+            return None
+        if call.verb == "put":
+            if missing or name in ("AlreadyExistsError", "PreconditionError"):
+                return error  # not the object that was read any more
+            if name in ("NotSupportedError", "NotImplementedError"):
+                why = f"no conditional put: {error}"
+                return _Failed(not_installed(type(self._store).__name__, why))
+        return _Failed(error)
+
+
+class _Failed(NamedTuple):
+    error: Exception
+
+
+def _lock(given: Shown) -> str:
+    if len(quote(given.lock, safe="/:#")) <= MAX_LOCK:
+        return given.lock
+    digest = hashlib.sha256(given.lock.encode()).hexdigest()
+    return f"{rules.realm(given.lock)[:100]}/sha256:{digest}"
+
+
+def _digest(body: bytes) -> str:
+    """As S3 makes its ETags, so that the two compare."""
+    return hashlib.md5(body, usedforsecurity=False).hexdigest()[:SHORT]

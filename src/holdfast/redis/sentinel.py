@@ -1,0 +1,70 @@
+"""What a `redis+sentinel://` URL says, and what a sentinel answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..errors import ConfigError
+from ..urls import Target
+from .address import TLS_OPTIONS, Address, database, hosts_of, tls_of, unquote
+from .protocol import refusal
+
+DEFAULT_PORT = 26379
+SENTINEL_OPTIONS: dict[str, Any] = {
+    "db": 0,
+    "tls": 0,
+    "sentinel_user": None,
+    "sentinel_password": None,
+}
+
+
+class Watched(NamedTuple):
+    """A primary that sentinels watch."""
+
+    sentinels: tuple[Address, ...]
+    service: str
+    """The name by which they know it."""
+    primary: Address
+    """How to be let in there. Where it is, they say."""
+
+
+def watched_of(target: Target, settings: dict[str, Any]) -> Watched:
+    """`redis+sentinel://[user:password@]host[:port],host[:port]…/NAME[/db]`; the user and password
+    are the primary's, those of the sentinels are options."""
+    hosts, user, password, path = hosts_of(target, DEFAULT_PORT)
+    service, _, db = path.partition("/")
+    service = unquote(service)
+    if not service:
+        raise ConfigError(
+            "a redis+sentinel:// URL ends in the name by which the sentinels know the primary: "
+            "redis+sentinel://host1:26379,host2:26379/mymaster"
+        )
+    tls = tls_of(wants_tls(settings), settings)
+    name, word = settings["sentinel_user"] or "", settings["sentinel_password"] or ""
+    if not isinstance(name, str) or not isinstance(word, str):
+        raise ConfigError("sentinel_user and sentinel_password must be text")
+    return Watched(
+        tuple(Address(host, port, "", 0, name, word, tls, "sentinel") for host, port in hosts),
+        service,
+        Address("", 0, "", database(db or settings["db"]), user, password, tls, "primary"),
+    )
+
+
+def wants_tls(settings: dict[str, Any]) -> bool:
+    """For schemes without a twin for TLS: `tls=True`, or any of the files for it."""
+    if settings["tls"] not in (0, 1):
+        raise ConfigError("tls must be True or False")
+    return bool(settings["tls"]) or any(settings[name] is not None for name in TLS_OPTIONS)
+
+
+def read_place(answers: Sequence[Any], sentinel: Address) -> tuple[int, str, int] | None:
+    """Configuration epoch, host and port of the primary; None if this sentinel does not know it."""
+    place, state = answers
+    if isinstance(place, Exception):
+        raise refusal(place, sentinel)
+    if place is None or isinstance(state, Exception):
+        return None
+    if isinstance(state, list):
+        state = dict(zip(state[::2], state[1::2], strict=False))
+    return int(state.get(b"config-epoch", 0)), place[0].decode(), int(place[1])

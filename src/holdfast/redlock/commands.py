@@ -1,0 +1,188 @@
+"""The commands to a node, packed. What differs from node to node is its incarnation, near the end."""
+
+from __future__ import annotations
+
+from binascii import crc32
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ..entries import MISSED_HEARTBEATS
+from ..model import Label
+from ..redis.answers import millis
+from ..redis.keys import Naming
+from ..redis.protocol import bulk, pack
+from ..redis.scripts import redlock_scripts
+
+STRIPES = 16384
+"""Counters for all locks together: their memory is bounded, and two locks hardly ever share one."""
+CACHED = 4096
+AUDIT_RECORDS = b"1000"
+MARKED, UNMARKED = bulk(b"60000"), bulk(b"0")
+"""Milliseconds for which a request that arrives after its owner has left is refused."""
+WAKING, QUIET = bulk(b"1"), bulk(b"0")
+SEPARATOR = "\x1f"
+
+
+class Asked(Protocol):
+    """What there is to know of a ticket here."""
+
+    name: str
+    ttl: float
+    label: Label
+
+
+class Words(NamedTuple):
+    """The beginnings of the commands for one lock."""
+
+    ttl: float
+    label: Label
+    take: bytes
+    """The incarnation and the owner follow."""
+    raise_: bytes
+    """The token, the beginning, the stripe, the incarnation and the owner follow."""
+    free: bytes
+    """The mark, whether to wake somebody, and the owner follow."""
+    wait: bytes
+    """The channel and the owner follow."""
+    leave: bytes
+    stripe: bytes
+    keys: bytes
+    """The lock and its queue."""
+    lock: bytes
+
+
+class Commands:
+    def __init__(self, namespace: str, heartbeat: float) -> None:
+        self.naming = Naming(namespace, None)
+        space = self.naming.audit.removesuffix(b":audit")
+        self.marker_key = space + b":redlock:marker"
+        self.marker = bulk(self.marker_key)
+        self.beginning = bulk(space + b":redlock:beginning")
+        self.counters = bulk(space + b":redlock:counters")
+        self._patience = bulk(b"%d" % millis(heartbeat * MISSED_HEARTBEATS))
+        self._scripts = redlock_scripts()
+        self._words: dict[str, Words] = {}
+
+    @property
+    def questions(self) -> list[bytes]:
+        """What a node is asked first: in which life it is, in which it votes, and what it lacks."""
+        digests = [script.digest for script in self._scripts.values()]
+        return [
+            pack(b"INFO", b"server"),
+            pack(b"GET", self.marker_key),
+            pack(b"SCRIPT", b"EXISTS", *digests),
+        ]
+
+    @property
+    def loads(self) -> list[bytes]:
+        """They bring every script to the server."""
+        return [script.load for script in self._scripts.values()]
+
+    def of(self, ticket: Asked) -> Words:
+        kept = self._words.get(ticket.name)
+        if kept is None or kept.ttl != ticket.ttl or kept.label is not ticket.label:
+            kept = self._prepare(ticket.name, ticket.ttl, ticket.label)
+        return kept
+
+    def _prepare(self, name: str, ttl: float, label: Label) -> Words:
+        keys = self.naming.of(name)
+        lock, both = bulk(keys.lock), bulk(keys.lock) + bulk(keys.queue)
+        stripe = bulk(b"%d" % (crc32(keys.lock) % STRIPES))
+        host = label.host.replace(SEPARATOR, "")
+        request = bulk(
+            SEPARATOR.join((str(millis(ttl)), host, str(label.pid), label.text)).encode()
+        )
+        three = lock + self.counters + self.marker
+        scripts = self._scripts
+        words = Words(
+            ttl,
+            label,
+            scripts["take"].command(3, 8) + three + bulk(b"%d" % millis(ttl)) + request + stripe,
+            scripts["raise"].command(3, 8) + three,
+            scripts["free"].command(2, 5) + both,
+            scripts["wait"].command(2, 6) + both + self._patience + request,
+            scripts["leave"].command(2, 3) + both,
+            stripe,
+            both,
+            lock,
+        )
+        if len(self._words) >= CACHED:
+            self._words.clear()
+        self._words[name] = words
+        return words
+
+    def plain(self, name: str) -> Words:
+        """For those who ask for nothing."""
+        return self._words.get(name) or self._prepare(name, 1.0, Label("", 0))
+
+    def keep(self, vote: bytes, holds: Sequence[tuple[str, str, int, float]]) -> bytes:
+        """One command for many: name, owner, beginning, ttl of each."""
+        count = len(holds)
+        parts = [self._scripts["keep"].command(count + 1, 4 * count + 2), self.marker]
+        parts += [bulk(self.naming.lock_key(name)) for name, _, _, _ in holds]
+        parts.append(vote)
+        for _, owner, begin, ttl in holds:
+            parts.append(bulk(owner.encode()) + bulk(b"%d" % begin) + bulk(b"%d" % millis(ttl)))
+        return b"".join(parts)
+
+    def look(self, names: Sequence[str]) -> bytes:
+        count = len(names)
+        words = [self.plain(name) for name in names]
+        return (
+            self._scripts["look"].command(2 * count + 1, 3 * count + 1)
+            + self.counters
+            + b"".join([one.keys for one in words])
+            + b"".join([one.stripe for one in words])
+        )
+
+    def force(self, name: str, vote: bytes, least: int, record: str) -> bytes:
+        words = self.plain(name)
+        keys = words.keys + self.counters + self.marker + bulk(self.naming.audit)
+        return (
+            self._scripts["force"].command(5, 10)
+            + keys
+            + words.stripe
+            + vote
+            + bulk(b"%d" % least)
+            + bulk(record.encode())
+            + bulk(AUDIT_RECORDS)
+        )
+
+    # For a node that comes back.
+
+    def begin(self, run_id: bytes, incarnation: bytes, how: bytes, life: int) -> bytes:
+        keys = self.marker + self.beginning
+        arguments = bulk(run_id) + bulk(incarnation) + bulk(how) + bulk(b"%d" % life)
+        return self._scripts["begin"].command(2, 6) + keys + arguments
+
+    def seal(self, vote: bytes, name: str, life: int) -> bytes:
+        keys = self.marker + self.counters
+        arguments = vote + bulk(name.encode()) + bulk(b"%d" % life)
+        return self._scripts["seal"].command(2, 5) + keys + arguments
+
+    def admit(
+        self,
+        run_id: bytes,
+        incarnation: bytes,
+        life: int,
+        base: int,
+        max_ttl: float,
+        members: Sequence[str],
+        known: bytes,
+    ) -> bytes:
+        keys = self.marker + self.beginning + self.counters
+        arguments: list[Any] = [
+            run_id,
+            incarnation,
+            b"%d" % life,
+            b"%d" % base,
+            b"%d" % millis(max_ttl),
+            members_text(members),
+            known,
+        ]
+        return self._scripts["admit"].command(3, 10) + keys + b"".join(map(bulk, arguments))
+
+
+def members_text(members: Sequence[str]) -> bytes:
+    """The same for all clients, in whatever order they name the nodes."""
+    return ",".join(sorted(members)).encode()

@@ -1,0 +1,384 @@
+"""Asking all nodes at once, in blocking code: a set of connections for each thread that is asking.
+
+A *lane* has one connection to each node. A command is written to all of them, then whatever comes first
+is read. What was not waited for is read when the lane is next used: each connection knows who asked.
+The twin is `aio`: the same names and meanings.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
+
+from ..clock import Clock
+from ..errors import BackendUnavailable, ConfigError
+from ..redis.address import Address
+from ..redis.protocol import NOTHING, Late, Lost, check_greeting, greeting
+from .standing import Board, read_marker, run_id_of, why
+
+Heard = Callable[[int, Any], bool]
+"""Called with each node's answer, or the error that it is without; True: enough."""
+
+KEPT_IDLE = 32
+"""Lanes kept for the next caller."""
+CHUNK = 65536
+LONGEST_POLL = 1.0
+
+
+class Line:
+    """One connection. Its answers come in the order of the commands."""
+
+    __slots__ = ("_address", "_poll", "_reader", "_socket", "asked", "fd", "run_id")
+
+    def __init__(self, address: Address, timeout: float) -> None:
+        from hiredis import Reader
+
+        self._address = address
+        self._reader = Reader(notEnoughData=NOTHING)
+        self.asked: deque[tuple[Heard | None, float]] = deque()
+        """Who wants to hear the answers to come, and until when they should be here."""
+        self.run_id = b""
+        self._socket = _connected(address, timeout)
+        self.fd: int = self._socket.fileno()
+
+    def send(self, command: bytes, heard: Heard | None, by: float) -> None:
+        """Raises OSError. Commands are short: a buffer that is full means that nobody reads."""
+        if self._socket.send(command) != len(command):
+            raise ConnectionResetError("it does not read what it is sent")
+        self.asked.append((heard, by))
+
+    def take_in(self) -> list[tuple[Heard | None, Any]]:
+        """What has come, without waiting; each answer with who asked. Raises OSError."""
+        try:
+            data = self._socket.recv(CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError as error:
+            if type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError"):
+                return []
+            raise
+        if not data:
+            raise ConnectionResetError("it hung up")
+        self._reader.feed(data)
+        answers: list[tuple[Heard | None, Any]] = []
+        while (reply := self._reader.gets()) is not NOTHING:
+            if self.asked:
+                answers.append((self.asked.popleft()[0], reply))
+        return answers
+
+    def ask(self, commands: Sequence[bytes], clock: Clock, by: float) -> list[Any]:
+        """Wait for the answers to these, in their order. Raises `Lost`."""
+        replies: list[Any] = []
+
+        def heard(_: int, reply: Any) -> bool:
+            replies.append(reply)
+            return True
+
+        try:
+            for command in commands:
+                self.send(command, heard, by)
+            poll = select.poll()
+            poll.register(self.fd, select.POLLIN)
+            while len(replies) < len(commands):
+                left = by - clock.now()
+                if left <= 0:
+                    raise Late(f"{self._address} did not answer in time")
+                if poll.poll(min(left, LONGEST_POLL) * 1000 + 1):
+                    for who, reply in self.take_in():
+                        if who is not None:
+                            who(0, reply)
+        except OSError as error:
+            if isinstance(error, Lost):
+                raise
+            raise Lost(f"the connection to {self._address} broke: {error}") from error
+        return replies
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Lane:
+    """A connection to each node, for one thread at a time."""
+
+    __slots__ = ("by_fd", "lines", "poll")
+
+    def __init__(self, count: int) -> None:
+        self.lines: list[Line | None] = [None] * count
+        self.by_fd: dict[int, int] = {}
+        self.poll = select.poll()
+
+    def put(self, index: int, line: Line) -> None:
+        self.drop(index)
+        self.lines[index] = line
+        self.by_fd[line.fd] = index
+        self.poll.register(line.fd, select.POLLIN)
+
+    def drop(self, index: int) -> None:
+        line, self.lines[index] = self.lines[index], None
+        if line is not None:
+            self.by_fd.pop(line.fd, None)
+            self.poll.unregister(line.fd)
+            line.close()
+
+    def close(self) -> None:
+        for index in range(len(self.lines)):
+            self.drop(index)
+
+
+class Fan:
+    def __init__(
+        self, addresses: Sequence[Address], board: Board, clock: Clock, first: list[bytes]
+    ) -> None:
+        self.board = board
+        self.clock = clock
+        self.first = first
+        self.closed = False
+        self._addresses = addresses
+        self._idle: list[Lane] = []
+        # For `reach`, `batch` and `call`: those who look after the nodes, one thread for each.
+        self._own: list[Line | None] = [None] * len(addresses)
+        self._own_mutexes = [Lock() for _ in addresses]
+
+    def ask(self, commands: Sequence[bytes | None], heard: Heard, by: float) -> None:
+        """Each node its command, all at once; until `heard` has enough, or all have answered.
+
+        Answers that come later are told to `heard` as well, when the connection is next used.
+        """
+        self.check()
+        lane = self._take()
+        try:
+            left = self._send_all(lane, commands, heard, by)
+            enough = False
+            clock, poll = self.clock, lane.poll
+            while left and not enough:
+                wait = by - clock.now()
+                if wait <= 0:
+                    self._give_up_on(lane, heard)
+                    return
+                for fd, _ in poll.poll(min(wait, LONGEST_POLL) * 1000 + 1):
+                    index = lane.by_fd.get(fd)
+                    if index is None:
+                        continue
+                    for who, reply in self._take_in(lane, index):
+                        done = who is not None and who(index, reply)
+                        if who is heard:
+                            left -= 1
+                            enough = enough or done
+        finally:
+            self._give(lane)
+
+    def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
+        """Send, and do not wait. Answers who could not be told."""
+        lane = self._take()
+        untold: list[int] = []
+        try:
+            for index, command in enumerate(commands):
+                line = None if command is None else self._line(lane, index)
+                if command is None:
+                    continue
+                if line is None:
+                    untold.append(index)
+                    continue
+                try:
+                    line.send(command, None, by)
+                except OSError as error:
+                    untold.append(index)
+                    self._broke(lane, index, error)
+        finally:
+            self._give(lane)
+        return untold
+
+    def reach(self, index: int, by: float) -> list[Any]:
+        """The answers of one node to the first questions, on a connection that lasts."""
+        self.check()
+        with self._own_mutexes[index]:
+            line = self._own[index]
+            if line is not None:
+                try:
+                    return line.ask(self.first, self.clock, by)
+                except Lost:
+                    self._own[index] = None
+                    line.close()
+            line, answers = self._connect(index, by)
+            self._own[index] = line
+            return answers
+
+    def batch(self, index: int, commands: Sequence[bytes], by: float) -> list[Any]:
+        """One node's answers to many, errors that it answered among them."""
+        with self._own_mutexes[index]:
+            return self._ask_own(index, commands, by, b"")
+
+    def call(self, index: int, command: bytes, by: float, run_id: bytes = b"") -> Any:
+        """One node's answer, on the connection on which it was last reached; or raises.
+
+        With a `run_id`, only if it is in that life.
+        """
+        with self._own_mutexes[index]:
+            (reply,) = self._ask_own(index, [command], by, run_id)
+        if isinstance(reply, Exception):
+            raise BackendUnavailable(str(reply))
+        return reply
+
+    def run_id(self, index: int) -> bytes:
+        line = self._own[index]
+        return b"" if line is None else line.run_id
+
+    def close(self) -> None:
+        self.closed = True
+        idle, self._idle = self._idle, []
+        for lane in idle:
+            lane.close()
+        for index, mutex in enumerate(self._own_mutexes):
+            with mutex:
+                line, self._own[index] = self._own[index], None
+                if line is not None:
+                    line.close()
+
+    def check(self) -> None:
+        if self.closed:
+            raise BackendUnavailable("this connection to the nodes is closed")
+
+    # Their parts.
+
+    def _take(self) -> Lane:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return Lane(len(self._addresses))
+
+    def _give(self, lane: Lane) -> None:
+        if self.closed or len(self._idle) >= KEPT_IDLE:
+            lane.close()
+            return
+        self._idle.append(lane)
+        if self.closed:  # meanwhile
+            lane.close()
+
+    def _send_all(
+        self, lane: Lane, commands: Sequence[bytes | None], heard: Heard, by: float
+    ) -> int:
+        sent = 0
+        now = self.clock.now()
+        lines = lane.lines
+        for index, command in enumerate(commands):
+            if command is None:
+                continue
+            line = lines[index]
+            if line is None or (line.asked and line.asked[0][1] < now):
+                if line is not None:
+                    # An earlier answer may have come meanwhile, unread.
+                    for who, reply in self._take_in(lane, index):
+                        if who is not None:
+                            who(index, reply)
+                    line = lines[index]
+                    if line is not None and line.asked and line.asked[0][1] < now:
+                        self._broke(lane, index, Late("it did not answer in time"))
+                line = self._line(lane, index)
+            if line is None:
+                heard(index, BackendUnavailable("not connected"))
+                continue
+            try:
+                line.send(command, heard, by)
+                sent += 1
+            except OSError as error:
+                self._broke(lane, index, error)
+                heard(index, error)
+        return sent
+
+    def _line(self, lane: Lane, index: int) -> Line | None:
+        """The lane's connection to a node that votes, made anew where it is missing."""
+        line = lane.lines[index]
+        seat = self.board.seats[index]
+        vote = seat.vote
+        if line is not None or not vote:
+            return line
+        try:
+            line, answers = self._connect(index, self.clock.now() + self.board.node_timeout)
+        except (BackendUnavailable, ConfigError) as error:
+            self.board.failed(index, str(error))
+            return None
+        marker = None if not isinstance(answers[1], bytes) else read_marker(answers[1])
+        # A connection may only be used for the life in which the node votes.
+        if marker is None or marker.incarnation not in vote or not self._same_life(line, marker):
+            line.close()
+            self.board.failed(index, "it has restarted")
+            return None
+        lane.put(index, line)
+        return line
+
+    def _same_life(self, line: Line, marker: Any) -> bool:
+        return self.board.durable or bool(marker.incarnation.startswith(line.run_id))
+
+    def _connect(self, index: int, by: float) -> tuple[Line, list[Any]]:
+        address = self._addresses[index]
+        line = Line(address, by - self.clock.now())
+        try:
+            hello = greeting(address)
+            replies = line.ask([*hello, *self.first], self.clock, by)
+            check_greeting(replies[: len(hello)], address)
+        except BaseException:
+            line.close()
+            raise
+        answers = replies[len(hello) :]
+        line.run_id = run_id_of(answers[0])
+        return line, answers
+
+    def _take_in(self, lane: Lane, index: int) -> list[tuple[Heard | None, Any]]:
+        line = lane.lines[index]
+        assert line is not None
+        try:
+            answers = line.take_in()
+        except OSError as error:
+            waiting = [who for who, _ in line.asked]
+            self._broke(lane, index, error)
+            return [(who, error) for who in waiting]
+        for _, reply in answers:
+            if isinstance(reply, Exception):
+                self.board.failed(index, why(reply))
+        return answers
+
+    def _give_up_on(self, lane: Lane, heard: Heard) -> None:
+        """Those that have not answered this in time; their connections are kept for a while."""
+        for index, line in enumerate(lane.lines):
+            if line is not None and any(who is heard for who, _ in line.asked):
+                self.board.failed(index, f"{self._addresses[index]} did not answer in time")
+                heard(index, Late("it did not answer in time"))
+
+    def _broke(self, lane: Lane, index: int, error: Exception) -> None:
+        lane.drop(index)
+        self.board.failed(index, f"its connection broke: {error}")
+
+    def _ask_own(
+        self, index: int, commands: Sequence[bytes], by: float, run_id: bytes
+    ) -> list[Any]:
+        line = self._own[index]
+        if line is None or (run_id and line.run_id != run_id):
+            raise Lost(f"the connection to {self._addresses[index]} broke")
+        try:
+            return line.ask(commands, self.clock, by)
+        except BaseException:
+            self._own[index] = None
+            line.close()
+            raise
+
+
+def _connected(address: Address, timeout: float) -> socket.socket:
+    if timeout <= 0:
+        raise BackendUnavailable(f"no time was left to reach {address}")
+    try:
+        sock = socket.create_connection((address.host, address.port), timeout)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if address.tls is not None:
+                sock = address.tls.wrap_socket(sock, server_hostname=address.host)
+            sock.setblocking(False)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+    except OSError as error:
+        raise BackendUnavailable(f"{address} cannot be reached: {error}") from error

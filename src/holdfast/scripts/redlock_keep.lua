@@ -1,0 +1,21 @@
+-- Renew holds on one node, many at once. Never shortens, creates nothing, and knows only the very hold.
+--
+-- KEYS: 1 the marker · 2 … the locks
+-- ARGV: 1 the incarnation · for each lock its owner id, the value at which its hold began, its ttl in ms
+-- Answers for each 1 (renewed) or 0 (not that hold); or the error HFOUT.
+
+local m = redis.call('GET', KEYS[1])
+if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT') end
+local answers = {}
+for i = 2, #KEYS do
+  local a = 3 * i - 4
+  local start = 'rl1\031' .. ARGV[a] .. '\031' .. ARGV[a + 1] .. '\031'
+  local v = redis.call('GET', KEYS[i])
+  if v and string.sub(v, 1, #start) == start then
+    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[a + 2]) then redis.call('PEXPIRE', KEYS[i], ARGV[a + 2]) end
+    answers[i - 1] = 1
+  else
+    answers[i - 1] = 0
+  end
+end
+return answers

@@ -1,0 +1,25 @@
+-- On a node that votes: learn that another one has come back to life, and answer the highest counter.
+-- After this, whoever counts both this node and an earlier life of the other is told so.
+--
+-- KEYS: 1 the marker · 2 the counters
+-- ARGV: 1 the incarnation of this node · 2 the name of the other · 3 the number of its life; 0: only look
+-- Answers {the highest counter, the number known before, what is known of all}; or the error HFOUT.
+
+local m = redis.call('GET', KEYS[1])
+if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT') end
+local rest, known = string.match(m, '^(.*\031)([^\031]*)$')
+local life, before, parts = tonumber(ARGV[3]), 0, {}
+for name, number in string.gmatch(known, '([^,=]+)=(%d+)') do
+  if name == ARGV[2] then
+    before = tonumber(number)
+  else
+    parts[#parts + 1] = name .. '=' .. number
+  end
+end
+if life > before then
+  parts[#parts + 1] = ARGV[2] .. '=' .. life
+  redis.call('SET', KEYS[1], rest .. table.concat(parts, ','))
+end
+local highest = tonumber(string.match(m, '^[^\031]*\031%d+\031(%d+)'))
+for _, value in ipairs(redis.call('HVALS', KEYS[2])) do highest = math.max(highest, tonumber(value)) end
+return { highest, before, known }

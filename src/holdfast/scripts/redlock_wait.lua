@@ -1,0 +1,25 @@
+-- Be woken by this node when the lock is given back here; a heartbeat of the same.
+--
+-- KEYS: 1 the lock · 2 its queue
+-- ARGV: 1 ms without a heartbeat after which it is forgotten · 2 the request
+--       3 the channel; empty: a heartbeat of one that is known already · 4 the owner id
+-- Answers ms: it will be told, the lock is held here for that long (0: it is free); or -1 - ms: it is not
+-- known here.
+
+local K, Q = KEYS[1], KEYS[2]
+local left = math.max(0, redis.call('PTTL', K))
+local mine = K .. ':w:' .. ARGV[4]
+if ARGV[3] == '' then
+  if redis.call('PEXPIRE', mine, ARGV[1]) == 1 then return left end
+  return -1 - left
+end
+local since = string.match(redis.call('GET', mine) or '', '^%d+')
+if not since then
+  local time = redis.call('TIME')
+  since = time[1] .. string.sub('00000' .. time[2], -6)
+  redis.call('LREM', Q, 0, ARGV[4])
+  redis.call('RPUSH', Q, ARGV[4])
+end
+redis.call('SET', mine, since .. '\031' .. ARGV[3] .. '\031' .. ARGV[2], 'PX', ARGV[1])
+redis.call('PEXPIRE', Q, 3600000)
+return left

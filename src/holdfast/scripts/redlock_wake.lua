@@ -1,0 +1,16 @@
+-- Included by the scripts that may leave a lock free: tell the first who waits here, and only it. It is a
+-- hint; nothing is handed over, because the majority decides. Those whose connection is gone are dropped.
+--
+-- Needs the locals K (the lock) and Q (the queue).
+
+local function wake()
+  while true do
+    local first = redis.call('LINDEX', Q, 0)
+    if not first then return end
+    local text = redis.call('GET', K .. ':w:' .. first)
+    local channel = text and string.match(text, '^%d+\031([^\031]*)')
+    if channel and redis.call('PUBLISH', channel, first .. ' 0') > 0 then return end
+    redis.call('LPOP', Q)
+    redis.call('DEL', K .. ':w:' .. first)
+  end
+end

@@ -1,0 +1,113 @@
+"""`python -m holdfast.sim`: run seeds, print the story of one that fails, and see that what is known to
+be bad is caught."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+from multiprocessing import get_context
+
+from ..errors import ConfigError
+from .runs import Sums, simulate, some
+from .world import Maker, Plan
+
+BACKENDS = ("redis", "redlock")
+MOST_FOR_A_VARIANT = 600
+"""Seeds in which a variant that is known to be bad has to be caught."""
+SHOWN = 5
+CHUNK = 100
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m holdfast.sim", description=__doc__)
+    parser.add_argument("--backend", choices=BACKENDS, default="redis")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many runs")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--seed", type=int, help="one run, with its story")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
+    parser.add_argument("--variant", help="run this one that is known to be bad; 'all': every one")
+    options = parser.parse_args(arguments)
+
+    # What was killed is swept up when Python ends; none of that matters any more.
+    sys.unraisablehook = lambda _: None
+    store = import_module(f".stores.{options.backend}", __package__)
+    variants: dict[str, Maker] = {name: _whatever(kind) for name, kind in store.VARIANTS.items()}
+    if options.variant not in (None, "all", *variants):
+        parser.error(f"there is no variant {options.variant!r}; there are: {', '.join(variants)}")
+    chosen = variants.get(options.variant)
+    gc.disable()
+    try:
+        if options.seed is not None:
+            return tell((chosen or store.plan), options.seed)
+        if chosen is not None:
+            return 0 if caught(options.variant, chosen, options.first) else 1
+        good = options.variant == "all" or run(store.plan, options)
+        bad = [caught(name, make, options.first) for name, make in variants.items()]
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0 if good and all(bad) else 1
+
+
+def _whatever(kind: Callable[[], Plan]) -> Maker:
+    """The same plan for every seed."""
+    return lambda seed: kind()
+
+
+def tell(make: Maker, seed: int) -> int:
+    result = simulate(make, seed)
+    print("\n".join(result.story.lines()))
+    print(f"\nseed {seed}: {len(result.violations)} violations, {result.grants} grants")
+    for violation in result.violations:
+        print(f"  {violation}")
+    return 1 if result.violations else 0
+
+
+def run(make: Maker, options: argparse.Namespace) -> bool:
+    started = time.monotonic()
+    seeds = range(options.first, options.first + options.seeds)
+    if options.jobs > 1:
+        chunks = [seeds[i : i + CHUNK] for i in range(0, len(seeds), CHUNK)]
+        context = get_context("spawn")
+        with ProcessPoolExecutor(options.jobs, context) as pool:
+            sums = Sums()
+            for part in pool.map(some, [make] * len(chunks), chunks):
+                sums = sums.plus(part)
+    else:
+        sums = some(make, seeds)
+    took = time.monotonic() - started
+    grants, stale, steps, failed = sums
+    print(
+        f"{options.backend}: {options.seeds} runs, {grants} grants, {stale} stale writes refused by "
+        f"the fence, {len(failed)} runs failed; {options.seeds / took:.0f} runs/s, {steps} steps"
+    )
+    if failed:
+        first = failed[0][0]
+        print("\n".join(simulate(make, first).story.lines()))
+        for seed, violation in failed[:SHOWN]:
+            print(f"seed {seed}: {violation}")
+        print(
+            f"failed: {', '.join(str(seed) for seed, _ in failed)}; again with\n"
+            f"  python -m holdfast.sim --backend {options.backend} --seed {first}"
+        )
+    return not failed
+
+
+def caught(name: str, make: Maker, first: int) -> bool:
+    """A checker that has never caught anything proves nothing."""
+    for seed in range(first, first + MOST_FOR_A_VARIANT):
+        result = simulate(make, seed)
+        if result.violations:
+            print(f"  known to be bad, caught by seed {seed}: {name}: {result.violations[0]}")
+            return True
+    print(f"  known to be bad, and NOT caught in {MOST_FOR_A_VARIANT} runs: {name}")
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""The faults of one run, drawn from its seed: which kinds, when, to whom, for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from .network import Chances
+
+if TYPE_CHECKING:
+    from .loop import Process
+    from .world import World
+
+NETWORK, CUT, PAUSE, STALL, CRASH, KILL, DRIFT, STEP, RACE = KINDS = (
+    "network",
+    "cut",
+    "pause",
+    "stall",
+    "crash",
+    "kill",
+    "drift",
+    "step",
+    "race",
+)
+"""Requests and connections; ways cut; clients paused at an await; servers that stand still; servers
+that crash and restart; clients killed; clocks that run fast or slow; wall clocks that are stepped;
+servers on whose clocks every lease is soon over."""
+PAUSES = (0.02, 0.3, 1.5, 4.0)
+
+
+class Faults:
+    def __init__(self, world: World, kinds: Sequence[str], seconds: float) -> None:
+        self._world = world
+        self._random: Random = world.loop.random
+        self._seconds = seconds
+        # Some runs have many kinds of trouble, some only one: each hides what the others show.
+        some = [kind for kind in kinds if self._random.random() < (0.15 if kind == RACE else 0.45)]
+        if world.plan.all_at_once:
+            some = list(kinds)
+        self.kinds = some or [self._random.choice(list(kinds))]
+
+    def begin(self) -> None:
+        self._world.story.tell("faults", "%s", ", ".join(self.kinds))
+        for kind in self.kinds:
+            getattr(self, f"_{kind}")()
+
+    def _moments(self, most: int) -> list[float]:
+        count = 1 + int(self._random.random() * most)
+        return [self._random.random() * self._seconds for _ in range(count)]
+
+    def _later(self, at: float, action: object, *args: object) -> None:
+        self._world.loop.after(at, self._world.director, action, *args)
+
+    def _tell(self, who: str, what: str, *args: object) -> None:
+        self._world.story.tell(who, what, *args)
+
+    def _network(self) -> None:
+        draw = self._random.random
+        share = 0.03 * draw()
+        self._world.network.chances = Chances(
+            slow=0.1 * draw(),
+            slowest=self._random.choice((0.05, 0.5, 3.0)),
+            lost=share * draw(),
+            unanswered=share * draw(),
+            overtaken=share * draw(),
+            replayed=share * draw() * 3,
+        )
+
+    def _cut(self) -> None:
+        world = self._world
+        for at in self._moments(4):
+            node = self._random.choice(world.servers).process.name
+            clients = [client.name for client in world.clients]
+            if self._random.random() < 0.6:
+                clients = [self._random.choice(clients)]
+            ways = [(c, node) for c in clients] + [(node, c) for c in clients]
+            if self._random.random() < 0.6:  # in one direction only
+                ways = ways[: len(clients)] if self._random.random() < 0.5 else ways[len(clients) :]
+            length = self._random.choice((0.05, 0.5, 2.0, 6.0)) * self._random.random()
+            self._later(at, self._cut_ways, ways, length)
+
+    def _cut_ways(self, ways: list[tuple[str, str]], length: float) -> None:
+        for one, other in ways:
+            self._tell(one, "cannot reach %s for %.3f s", other, length)
+            self._world.network.cut(one, other)
+        self._later(length, self._mend_ways, ways)
+
+    def _mend_ways(self, ways: list[tuple[str, str]]) -> None:
+        for one, other in ways:
+            self._world.network.mend(one, other)
+
+    def _pause(self) -> None:
+        """At an await: after so many callbacks of that client."""
+        for _ in range(1 + int(self._random.random() * 4)):
+            client = self._random.choice(self._world.clients)
+            step = int(self._random.random() * 400)
+            self._world.pause_at(client, step, self._random.choice(PAUSES) * self._random.random())
+
+    def _stall(self) -> None:
+        for at in self._moments(3):
+            server = self._random.choice(self._world.servers)
+            length = self._random.choice(PAUSES) * self._random.random()
+            self._later(at, self._world.stand_still, server.process, length)
+
+    def _crash(self) -> None:
+        for at in self._moments(self._world.plan.crashes):
+            server = self._random.choice(self._world.servers)
+            memory = self._random.choice(self._world.plan.memories)
+            length = self._random.choice((0.01, 0.3, 2.0)) * self._random.random()
+            save = self._random.random() * at
+            self._later(save, server.save)
+            self._later(at, self._crash_one, server, memory, length)
+
+    def _crash_one(self, server: object, memory: str, length: float) -> None:
+        self._world.crash(server, memory, length)
+
+    def _kill(self) -> None:
+        client = self._random.choice(self._world.clients)
+        self._later(self._random.random() * self._seconds, self._world.kill, client)
+
+    def _drift(self) -> None:
+        """Within what is promised: half of the margin, clients and servers apart."""
+        for process in (*self._world.clients, *(s.process for s in self._world.servers)):
+            process.clock.run_at(1.0 + (self._random.random() - 0.5) * 0.008)
+
+    def _step(self) -> None:
+        """A server's wall clock is set, or runs far too fast: no store that counts on it can help."""
+        for at in self._moments(2):
+            server = self._random.choice(self._world.servers)
+            self._later(at, self._step_one, server.process)
+
+    def _race(self) -> None:
+        """All servers' clocks run many times too fast: clients believe in leases that are long over."""
+        self._world.fault("clock")
+        for server in self._world.servers:
+            rate = self._random.choice((5.0, 30.0, 100.0))
+            self._tell(server.process.name, "its clock runs %g times as fast", rate)
+            server.process.clock.run_at(rate)
+
+    def _step_one(self, process: Process) -> None:
+        self._world.fault("clock")
+        if self._random.random() < 0.7:
+            by = self._random.choice((-40.0, -2.0, 1.0, 3.0, 40.0)) * self._random.random()
+            self._tell(process.name, "its clock is stepped by %+.3f s", by)
+            process.clock.stepped += by
+        else:
+            rate = self._random.choice((0.5, 0.9, 1.2, 3.0))
+            self._tell(process.name, "its clock runs %g times as fast", rate)
+            process.clock.run_at(rate)

@@ -1,0 +1,264 @@
+"""An event loop on a virtual clock, on which several simulated machines share one thread.
+
+Each callback belongs to a *process* (a client or a server), found by its context. Within a process
+callbacks run in the order in which they were scheduled, as asyncio promises; whose turn it is next
+among the processes is drawn from the seed. A paused process runs nothing; a killed one never again.
+Time stands still while callbacks run, but for a moment each, and jumps when there is nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from .network import Network
+
+Result = TypeVar("Result")
+
+STEP = 3e-6
+"""Seconds that each callback takes."""
+START = 1_000.0
+WALL = 1_700_000_000.0
+"""What the wall clocks say at the start."""
+
+
+class Stuck(Exception):
+    """Raised when nothing is left that could ever happen, or too much has happened."""
+
+
+class SimClock:
+    """The clock of one machine: it may run fast or slow, and its wall clock may be stepped."""
+
+    __slots__ = ("_loop", "_offset", "_rate", "_since", "stepped")
+
+    def __init__(self, loop: VirtualLoop, rate: float = 1.0) -> None:
+        self._loop = loop
+        self._rate = rate
+        self._since = loop.now
+        self._offset = 0.0
+        self.stepped = 0.0
+
+    def now(self) -> float:
+        return START + self._offset + (self._loop.now - self._since) * self._rate
+
+    def wall(self) -> float:
+        return WALL + self.now() + self.stepped
+
+    def run_at(self, rate: float) -> None:
+        """From now on so fast."""
+        self._offset += (self._loop.now - self._since) * self._rate
+        self._since = self._loop.now
+        self._rate = rate
+
+    def subscribe(self, moved: Callable[[], None]) -> None:
+        return None
+
+
+class Process:
+    """One simulated machine: a client, or a server."""
+
+    def __init__(self, loop: VirtualLoop, name: str, rate: float = 1.0) -> None:
+        self.loop = loop
+        self.name = name
+        self.clock = SimClock(loop, rate)
+        self.ready: deque[Handle] = deque()
+        self.paused = False
+        self.dead = False
+        self.steps = 0
+        self.stop_at = -1
+        """After so many callbacks the loop's `on_stop` is called."""
+        self.buried: list[Handle] = []
+        self.context = Context()
+        self.context.run(PROCESS.set, self)
+
+    def spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        return asyncio.Task(work, loop=self.loop, context=self.context.copy())
+
+    def soon(self, callback: Callable[..., object], *args: Any) -> None:
+        self.loop.enqueue(Handle(callback, args, self.context, self))
+
+    def pause(self) -> None:
+        self.paused = True
+        self.loop.runnable.pop(self, None)
+
+    def resume(self) -> None:
+        self.paused = False
+        if self.ready and not self.dead:
+            self.loop.runnable[self] = None
+
+    def kill(self) -> None:
+        self.dead = True
+        # Not thrown away: tasks that Python tidies up would run their last lines, in this very run.
+        self.buried.extend(self.ready)
+        self.ready.clear()
+        self.loop.runnable.pop(self, None)
+
+
+PROCESS: ContextVar[Process] = ContextVar("process")
+
+
+class Handle:
+    """A callback to come. The name and `cancel` are asyncio's."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_context", "process", "when")
+
+    def __init__(
+        self, callback: Callable[..., object], args: Any, context: Context, process: Process
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+        self.process = process
+        self.when = 0.0
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+
+_Base: Any = asyncio.AbstractEventLoop  # most of it is not needed here
+
+
+class VirtualLoop(_Base):  # type: ignore[misc]
+    def __init__(self, seed: int) -> None:
+        self.now = 0.0
+        self.random = Random(seed)
+        self.network: Network | None = None
+        self.runnable: dict[Process, None] = {}
+        """Those that could go on; a dict, because its order is the same in each run."""
+        self.steps = 0
+        self.unhandled: list[Exception] = []
+        self._timers: list[tuple[float, int, Handle]] = []
+        self._sequence = 0
+        self._running = self._closed = False
+        self.on_stop: Callable[[Process], None] = lambda process: None
+
+    # What asyncio's own classes call.
+
+    def time(self) -> float:
+        return self.now
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+        self._timers.clear()
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        return asyncio.Task(coro, loop=self, **options)
+
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        if context is None:
+            context = copy_context()
+        handle = Handle(callback, args, context, context[PROCESS])
+        self.enqueue(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> Any:
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> Any:
+        if context is None:
+            context = copy_context()
+        handle = Handle(callback, args, context, context[PROCESS])
+        self._at(when, handle)
+        return handle
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """What asyncio would log: of the killed, mostly, and whenever Python tidies up."""
+
+    async def create_connection(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
+        assert self.network is not None
+        return await self.network.connect(PROCESS.get(), protocol_factory, f"{args[0]}:{args[1]}")
+
+    # Ours.
+
+    def enqueue(self, handle: Handle) -> None:
+        process = handle.process
+        if process.dead:
+            process.buried.append(handle)
+            return
+        process.ready.append(handle)
+        if not process.paused:
+            self.runnable[process] = None
+
+    def after(self, delay: float, process: Process, callback: Any, *args: Any) -> None:
+        """Call it in so many seconds, as that process."""
+        self._at(self.now + delay, Handle(callback, args, process.context, process))
+
+    def at(self, when: float, process: Process, callback: Any, *args: Any) -> None:
+        """Call it then: behind what was scheduled earlier for the same moment."""
+        self._at(when, Handle(callback, args, process.context, process))
+
+    def _at(self, when: float, handle: Handle) -> None:
+        self._sequence += 1
+        handle.when = when
+        heapq.heappush(self._timers, (when, self._sequence, handle))
+
+    def run(self, main: asyncio.Task[Any], most_steps: int, until: float) -> None:
+        """Until this task has ended."""
+        asyncio._set_running_loop(self)
+        self._running = True
+        timers, runnable, random = self._timers, self.runnable, self.random.random
+        enqueue, pop = self.enqueue, heapq.heappop
+        steps = 0
+        try:
+            while not main.done():
+                while timers and timers[0][0] <= self.now:
+                    enqueue(pop(timers)[2])
+                if not runnable:
+                    if not timers:
+                        raise Stuck("nothing is left that could happen")
+                    self.now = max(self.now, timers[0][0])
+                    if self.now > until:
+                        raise Stuck(f"it took longer than {until:g} s")
+                    continue
+                if len(runnable) == 1:
+                    process = next(iter(runnable))
+                else:
+                    process = list(runnable)[int(random() * len(runnable))]
+                handle = process.ready.popleft()
+                if not process.ready:
+                    del runnable[process]
+                if handle._cancelled:
+                    continue
+                self.now += STEP
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except Exception as error:
+                    self.unhandled.append(error)
+                process.steps += 1
+                if process.steps == process.stop_at:
+                    self.on_stop(process)
+                steps += 1
+                if steps > most_steps:
+                    raise Stuck(f"it took more than {most_steps} steps")
+        finally:
+            self.steps = steps
+            self._running = False
+            asyncio._set_running_loop(None)

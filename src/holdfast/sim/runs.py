@@ -1,0 +1,53 @@
+"""One run, and many of them."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+from typing import NamedTuple
+
+from .world import Maker, Result, World
+
+COLLECT_EVERY = 50
+
+
+def simulate(make: Maker, seed: int) -> Result:
+    """One run. Nothing is tidied up in it: the last lines of what was killed must not run there."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    gc.disable()
+    try:
+        return World(make(seed), seed).run()
+    finally:
+        if seed % COLLECT_EVERY == 0:
+            logging.disable()
+            gc.collect()
+            logging.disable(logging.NOTSET)
+        sys.unraisablehook = hook
+
+
+class Sums(NamedTuple):
+    """What came of many runs."""
+
+    grants: int = 0
+    stale: int = 0
+    steps: int = 0
+    failed: tuple[tuple[int, str], ...] = ()
+
+    def plus(self, other: Sums) -> Sums:
+        return Sums(
+            self.grants + other.grants,
+            self.stale + other.stale,
+            self.steps + other.steps,
+            self.failed + other.failed,
+        )
+
+
+def some(make: Maker, seeds: range) -> Sums:
+    sums = Sums()
+    gc.disable()
+    for seed in seeds:
+        result = simulate(make, seed)
+        failed = ((seed, result.violations[0]),) if result.violations else ()
+        sums = sums.plus(Sums(result.grants, result.stale_refused, result.steps, failed))
+    return sums

@@ -1,0 +1,224 @@
+"""Redlock on three or five simulated nodes, which crash and come back with or without their data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from ..._async.backends import redlock_nodes as redlock_nodes_module
+from ..._async.backends.redlock_bells import Waiter
+from ..._async.backends.redlock_nodes import Nodes
+from ...redis.scripts import text_of
+from ...redlock.standing import read_marker
+from ...redlock.votes import Ballot
+from .. import faults
+from ..loop import Process
+from ..redis_server import RedisNode
+from .redis import Described, leftovers
+
+if TYPE_CHECKING:
+    from ..world import World
+
+
+class RedlockPlan:
+    faults: Sequence[str] = faults.KINDS
+    all_at_once = False
+    memories: Sequence[str] = ("nothing", "snapshot", "all")
+    crashes = 4
+    breaks_exclusion = frozenset({"clock"})
+    breaks_tokens: frozenset[str] = frozenset()
+    recovery = 30.0
+    settle = 110.0
+    heedless = False
+    sizes: Sequence[int] = (3, 3, 5)
+    scales: Sequence[float] = (0.2, 1.0)
+    trouble = 4.0
+    unsettled = 6
+    turns = 3
+    pace = 1.0
+    ttls = (0.4, 2.4)
+    url = ""
+    options: dict[str, Any]
+
+    def __init__(self) -> None:
+        self.options = {"node_timeout": 0.05}
+
+    def start(self, world: World) -> list[Any]:
+        draw = world.loop.random
+        scale = draw.choice(self.scales)
+        self.ttls = (0.4 * scale, 2.4 * scale)
+        self.options["max_ttl"] = 2.5 * scale
+        count = draw.choice(self.sizes)
+        names = [f"n{number}" for number in range(1, count + 1)]
+        self.url = "redlock://" + ",".join(f"{name}:6379" for name in names)
+        nodes = [RedisNode(Process(world.loop, name), self.scripts()) for name in names]
+        for node in nodes:
+            world.network.listen(f"{node.process.name}:6379", node)
+        return nodes
+
+    def unsettle(self, world: World) -> None:
+        """A node's counters rise alone, as by the failed round of somebody: they get out of step."""
+        data = world.loop.random.choice(world.servers).data  # type: ignore[attr-defined]
+        counters = data.values.get(b"holdfast:redlock:counters", {})
+        for stripe in counters:
+            counters[stripe] = b"%d" % (int(counters[stripe]) + world.loop.random.randrange(1, 4))
+
+    def may_crash(self, servers: Sequence[RedisNode], server: RedisNode) -> bool:
+        """As long as a majority of others votes: without one nobody could come back. It is declared."""
+        voting = 0
+        for other in servers:
+            text = other.data.values.get(b"holdfast:redlock:marker")
+            if other is not server and other.up and text is not None:
+                voting += read_marker(text).incarnation.startswith(other.run_id)
+        return voting > len(servers) // 2
+
+    def scripts(self) -> dict[bytes, bytes]:
+        return {}
+
+    def altered(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def leftovers(self, servers: Sequence[RedisNode]) -> list[str]:
+        return leftovers(servers)
+
+    def describe(self, data: bytes) -> object:
+        return Described(data)
+
+
+class Hammer(RedlockPlan):
+    """Many short leases, which end on the nodes long before their holders know."""
+
+    faults = (faults.NETWORK, faults.PAUSE, faults.RACE)
+    all_at_once = True
+    sizes = (3,)
+    scales = (0.2,)
+    trouble = 0.5
+    unsettled = 40
+    turns = 20
+    pace = 0.01
+
+
+def plan(seed: int) -> RedlockPlan:
+    return Hammer() if seed % 10 == 0 else RedlockPlan()
+
+
+# Known to be bad: each leaves one rule of the protocol out, and must be caught.
+
+
+@contextmanager
+def replaced(owner: object, name: str, member: object) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, member)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+class Heedless(RedlockPlan):
+    """A plain lock: nobody looks whether it is still held, and the resource has no fence."""
+
+    faults = (faults.PAUSE,)
+    heedless = True
+
+
+class Unconditional(Hammer):
+    """Phase 2 raises the counter and counts the node, whoever holds the lock there by then."""
+
+    def scripts(self) -> dict[bytes, bytes]:
+        text = text_of("redlock_raise.lua")
+        cut = text.index(b"local v =")
+        raising = b"""
+if tonumber(redis.call('HGET', KEYS[2], ARGV[3]) or 0) < tonumber(ARGV[1]) then
+  redis.call('HSET', KEYS[2], ARGV[3], ARGV[1])
+end
+return 1"""
+        return {text: text[:cut] + raising}
+
+
+class LateReply(Hammer):
+    """Answers that come after the token was chosen are counted."""
+
+    def altered(self) -> AbstractContextManager[object]:
+        def stands(ballot: Ballot) -> bool:
+            ballot.raising = False
+            ballot.counted = list(ballot.begins)
+            return len(ballot.counted) >= ballot._board.quorum
+
+        return replaced(Ballot, "stands", stands)
+
+
+class OwnerAgain(RedlockPlan):
+    """All rounds of an attempt have the same owner id."""
+
+    faults = (faults.NETWORK, faults.CUT, faults.PAUSE)
+
+    def altered(self) -> AbstractContextManager[object]:
+        return replaced(Waiter, "next_round", lambda waiter: waiter.ticket.owner)
+
+
+class Restarts(RedlockPlan):
+    faults: Sequence[str] = (faults.CRASH, faults.PAUSE)
+    crashes = 10
+    sizes = (3,)
+    scales = (0.1,)
+
+
+class AtOnce(Restarts):
+    """A node that has restarted votes at once."""
+
+    faults = (faults.CRASH,)
+    scales = (1.0,)
+
+    def altered(self) -> AbstractContextManager[object]:
+        async def rejoin(nodes: Nodes, seat: Any, run_id: bytes, marker: Any) -> None:
+            reply = await nodes._begin(seat, run_id, b"again")
+            if reply[0] == 1:
+                nodes._votes(seat, read_marker(reply[1]))
+            else:
+                await nodes._admit(seat, run_id, reply[1], 2, 1, b"")
+
+        return replaced(Nodes, "_rejoin", rejoin)
+
+
+class WaitsOnly(Restarts):
+    """It waits, but does not ask the others for their counters."""
+
+    def altered(self) -> AbstractContextManager[object]:
+        async def seal(nodes: Nodes, seat: Any, others: Any, life: int) -> list[Any]:
+            return [[1, 0, b""]]
+
+        return replaced(Nodes, "_seal", seal)
+
+
+class ReadsOnly(Restarts):
+    """It asks the others, but does not wait."""
+
+    faults = (faults.CRASH, faults.CUT)
+    scales = (1.0,)
+
+    def altered(self) -> AbstractContextManager[object]:
+        return replaced(redlock_nodes_module, "DRIFT", 0.0)
+
+
+class SnapshotForNone(Restarts):
+    """A restart from a snapshot is taken for none."""
+
+    memories = ("snapshot",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options["appendfsync"] = "always"
+
+
+VARIANTS: dict[str, Callable[[], RedlockPlan]] = {
+    "heedless": Heedless,
+    "unconditional-phase-2": Unconditional,
+    "late-reply-counted": LateReply,
+    "owner-used-again": OwnerAgain,
+    "votes-at-once": AtOnce,
+    "waits-only": WaitsOnly,
+    "reads-only": ReadsOnly,
+    "snapshot-taken-for-none": SnapshotForNone,
+}

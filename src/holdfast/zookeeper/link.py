@@ -1,0 +1,230 @@
+"""One session with the ensemble, which carries the nodes of many locks: one for each class of TTL.
+
+A session lives for as long as the ensemble hears of it, and all its nodes end with it. That it lived is
+proved by a *write* that was answered, because a majority had to agree to it. A ping or a read is
+answered by a follower that has lost its leader, and even a `sync` by a leader that has lost its
+followers and does not know it yet. So a renewal is one small write for all nodes of a session.
+
+What the ensemble counts from may be older than our write by as much as one tick, the time after which a
+follower tells the leader whom it has heard of. So what a session can give is its timeout less one tick.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BackendUnavailable, ConfigError, LockError
+from .client import (
+    EPHEMERAL,
+    Client,
+    EventType,
+    KazooState,
+    NodeExistsError,
+    NoNodeError,
+    Unanswered,
+    create,
+    set_data,
+)
+
+if TYPE_CHECKING:
+    from .node import Node
+    from .store import Store
+
+Then = Callable[[Any, Exception | None], None]
+
+CLASSES = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0, 86400.0)
+"""The TTLs that are given, in seconds: another one is rounded up to the next of these."""
+
+PATIENCE = 2.0
+"""Seconds, or a fifth of its TTL, for which a session waits for a node's answer to a write."""
+
+
+class Link:
+    def __init__(self, store: Store, seconds: float) -> None:
+        self._store = store
+        self.asked = seconds
+        self.ready = False
+        """Whether it is connected, and all that has to be there is."""
+        self.session = 0
+        self.ttl = seconds
+        """What a node on this session can be given from each renewal on."""
+        self.trouble: LockError | None = None
+        self.nodes: dict[str, Node] = {}
+        """By owner: those that are on this session, or to be."""
+        self._watches: dict[str, set[Node]] = {}
+        self._backlog: list[tuple[Sequence[Any], Callable[[list[Any]], None]]] = []
+        self._beat = ""
+        self._unproved = 0.0
+        """When a write was sent to prove the session, of those that are not answered yet."""
+        self._set_up = False
+        self._closed = False
+        self.client = Client(store.address, seconds + store.tick, self._state, self._lost)
+
+    def start(self) -> None:
+        self.client.start_async()
+
+    def end(self) -> None:
+        """Close the session: the ensemble removes its nodes. Blocks."""
+        self._closed = True
+        self.ready = False
+        self.client.end()
+
+    def send(self, request: Any, then: Then) -> None:
+        self.client.send(request, then)
+
+    def send_all(self, requests: Sequence[Any], then: Callable[[list[Any]], None]) -> None:
+        """Requests that may be repeated: asked as soon as there is a connection, and again if that is
+        lost. `then` gets their answers, in order: a value, or the error that was answered."""
+        with self._store.mutex:
+            if self.trouble is not None:
+                then([self.trouble] * len(requests))
+                return
+            if not self.ready:
+                self._backlog.append((requests, then))
+                return
+        answers: list[Any] = [None] * len(requests)
+        left = len(requests)
+        lost = False
+
+        def answered(number: int) -> Then:
+            def one(value: Any, error: Exception | None) -> None:
+                nonlocal left, lost
+                answers[number] = value if error is None else error
+                lost = lost or isinstance(error, Unanswered)
+                left -= 1
+                if left == 0 and lost:
+                    self.send_all(requests, then)
+                elif left == 0:
+                    then(answers)
+
+            return one
+
+        for number, request in enumerate(requests):
+            self.send(request, answered(number))
+
+    def prove(self, then: Then) -> None:
+        """A write: once that is answered, the session lived when it was sent."""
+        now = self._store.clock.now()
+        if self._unproved and now - self._unproved > min(self.ttl / 5, PATIENCE):
+            # The node that we are connected to stands still, or has lost the others. Kazoo would
+            # wait for most of the session's time; another node may answer at once.
+            self._unproved = 0.0
+            self.client.drop()
+        elif not self._unproved:
+            self._unproved = now
+
+        def wrote(value: Any, error: Exception | None) -> None:
+            self._unproved = 0.0
+            if isinstance(error, NoNodeError):  # a foreign hand has tidied up
+                self.send(create(self.client, self._beat, b"", EPHEMERAL), then)
+            else:
+                then(value, error)
+
+        self.send(set_data(self._beat, b""), wrote)
+
+    def overdue(self) -> None:
+        """Somebody has waited for an answer for as long as anybody does."""
+        if self.ready and self.client.waiting:
+            self.client.drop()
+
+    def watch(self, path: str, node: Node) -> Callable[[Any], None]:
+        """What to give along with a read, so that `node` is told when what was read changes."""
+        self._watches.setdefault(path, set()).add(node)
+        return self._event  # the same for all: kazoo keeps one of it for each path
+
+    def unwatch(self, path: str, node: Node) -> None:
+        nodes = self._watches.get(path)
+        if nodes is not None:
+            nodes.discard(node)
+            if not nodes:
+                del self._watches[path]
+
+    # What kazoo tells, in the connection's thread.
+
+    def _event(self, event: Any) -> None:
+        if event.type == EventType.NONE:
+            return  # the connection is lost; `_state` is told as well
+        with self._store.mutex:
+            for node in self._watches.pop(event.path, ()):
+                self._store.noticed(node, event.path, event.type == EventType.DELETED)
+
+    def _lost(self) -> None:
+        self.ready = False
+
+    def _state(self, state: str) -> None:
+        with self._store.mutex:
+            if self._closed:
+                return
+            if state == KazooState.CONNECTED:
+                self._connected()
+                return
+            self.ready = False
+            self._watches.clear()
+            if state == KazooState.SUSPENDED:
+                self._store.suspended(self)
+                return
+            self.session = 0
+            self._store.session_over(self)
+            if self.client.client_state == "AUTH_FAILED":
+                self._fail(f"the ensemble at {self._store.address} refused our credentials")
+
+    def _connected(self) -> None:
+        client, store = self.client, self._store
+        self.trouble = None
+        if client.session != self.session:
+            if self.session:
+                store.session_over(self)
+            self.session = client.session
+            self._beat = f"{store.naming.sessions}/{os.urandom(8).hex()}"
+            self._set_up = False
+        self.ttl = client.negotiated - store.tick
+        if self.ttl <= 0:
+            self._give_up(
+                ConfigError(
+                    f"the ensemble gives a session {client.negotiated:g} s, which is not more than one "
+                    f"tick of {store.tick:g} s; raise its maxSessionTimeout, or say its true tickTime "
+                    "by tick="
+                )
+            )
+        elif self._set_up:
+            self._begin()
+        else:
+            for path in store.naming.needed():
+                self.send(create(client, path, b""), _ignored)
+            self.send(create(client, self._beat, b"", EPHEMERAL), self._made)
+
+    def _made(self, value: Any, error: Exception | None) -> None:
+        with self._store.mutex:
+            if isinstance(error, Unanswered):
+                return  # there will be another connection
+            if error is not None and not isinstance(error, NodeExistsError):
+                self._fail(
+                    f"the ensemble at {self._store.address} does not let us create nodes below "
+                    f"{self._store.naming.root}: {type(error).__name__}"
+                )
+                return
+            self._set_up = True
+            self._begin()
+
+    def _begin(self) -> None:
+        self.ready = True
+        backlog, self._backlog = self._backlog, []
+        for requests, then in backlog:
+            self.send_all(requests, then)
+        self._store.resumed(self)
+
+    def _fail(self, message: str) -> None:
+        self._give_up(BackendUnavailable(message))
+
+    def _give_up(self, trouble: LockError) -> None:
+        self.trouble = trouble
+        backlog, self._backlog = self._backlog, []
+        for requests, then in backlog:
+            then([trouble] * len(requests))
+        self._store.troubled(self)
+
+
+def _ignored(value: Any, error: Exception | None) -> None:
+    """It is there now, or was before; if neither, what is created below it says so."""

@@ -1,0 +1,94 @@
+"""`min_replicas`: a grant that too few replicas received is given back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import aio as holdfast
+from holdfast._async.backends import redis_replicated
+from servers.proxy import Proxy
+from servers.redis import RedisServer
+from worlds.aio import Job, eventually
+
+
+class Pair:
+    def __init__(self) -> None:
+        self.primary = RedisServer("--repl-diskless-sync-delay", "0")
+        self.line = Proxy(self.primary.port)
+        self.replica = RedisServer("--replicaof", "127.0.0.1", str(self.line.port))
+
+    def stop(self) -> None:
+        self.replica.stop()
+        self.line.close()
+        self.primary.stop()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.stop()
+
+
+async def followed(pair: Pair) -> None:
+    await eventually(lambda: b"link_status:up" in pair.replica("INFO", "replication"))
+    await eventually(lambda: b"state=online" in pair.primary("INFO", "replication"))
+
+
+async def test_a_grant_is_at_the_replica_when_it_is_given(pair: Pair) -> None:
+    await followed(pair)
+    async with holdfast.connect(pair.primary.url, min_replicas=1) as locks:
+        assert "best effort" in locks.guarantees.consistency
+        lease = await locks.lock("x").acquire()
+        assert pair.replica("EXISTS", "holdfast:{x}") == 1
+        permit = await locks.semaphore("pool", permits=2).acquire()
+        assert pair.replica("HEXISTS", "holdfast:{pool}:h", permit.owner) == 1
+        waiter = Job(locks.lock("x").acquire)
+
+        async def waits() -> bool:
+            return len((await locks.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        assert await lease.release() is True
+        granted = await waiter.result()
+        assert granted.owner.encode() in pair.replica("GET", "holdfast:{x}")
+        assert await granted.release() is True
+
+
+@pytest.mark.parametrize("fault", ["too few", "cut off"])
+async def test_with_too_few_replicas_it_is_given_back_and_said(
+    pair: Pair, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_replicated, "LIMIT", 0.2)
+    await followed(pair)
+    count = 2 if fault == "too few" else 1
+    async with (
+        holdfast.connect(pair.primary.url, min_replicas=count) as locks,
+        holdfast.connect(pair.primary.url) as others,
+    ):
+        held = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+
+        async def waits() -> bool:
+            return len((await others.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        if fault == "cut off":
+            pair.line.close()
+        started = time.monotonic()
+        with pytest.raises(holdfast.BackendUnavailable, match="given back"):
+            await locks.lock("y").acquire()
+        assert time.monotonic() - started < 3.0
+        await held.release()
+        assert isinstance(await waiter.error(), holdfast.BackendUnavailable)
+        # Nothing is left of either.
+        assert [state.name for state in await others.list()] == []
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "two", True])
+async def test_a_bad_number_is_refused(value: object) -> None:
+    with pytest.raises(holdfast.ConfigError, match="min_replicas must be a number"):
+        holdfast.connect("redis://127.0.0.1:1", min_replicas=value)

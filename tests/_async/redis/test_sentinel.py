@@ -1,0 +1,192 @@
+"""Sentinels that fail over, on command, by a crash or after a stand-still; and those that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import aio as holdfast
+from holdfast._async import session
+from servers.proxy import Proxy
+from servers.sentinel import NAME, Watch
+from worlds.aio import Job, eventually
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    made = Watch()
+    yield made
+    made.stop()
+
+
+async def waits(locks: holdfast.Locks, number: int = 1) -> None:
+    async def there() -> bool:
+        try:
+            return len((await locks.inspect("x")).waiters) == number
+        except holdfast.BackendUnavailable:
+            return False
+
+    await eventually(there)
+
+
+async def replicated(watch: Watch, key: str) -> None:
+    await eventually(lambda: watch.replica("EXISTS", key) == 1)
+
+
+@pytest.mark.parametrize("how", ["asked to", "killed", "demoted by hand"])
+async def test_holders_and_waiters_outlive_a_failover(watch: Watch, how: str) -> None:
+    async with holdfast.connect(watch.url, heartbeat=0.2) as locks:
+        lease = await locks.lock("x", ttl=30.0).acquire()
+        waiters = [Job(locks.lock("x").acquire) for _ in range(2)]
+        await waits(locks, 2)
+        before = watch.primary
+        await eventually(lambda: watch.replica("LLEN", "holdfast:{x}:q") == 2)
+        if how == "asked to":
+            watch.fail_over()
+        elif how == "killed":
+            before.kill()
+        else:
+            before("REPLICAOF", "127.0.0.1", 1)  # its connections stay: it answers READONLY
+        other = await locks.lock("y").acquire()  # waits for the failover, if it has to
+        assert other.token > lease.token
+        assert watch.primary is not before
+        if how == "asked to":
+            # The old primary has not been told yet, and grants what will be lost. It is left soon.
+            last = other
+            while not watch.primary("EXISTS", "holdfast:{y}"):
+                await last.release()
+                last = await locks.lock("y").acquire()
+            assert last.token > lease.token
+        await lease.renew()
+        await waits(locks, 2)
+        assert await lease.release() is True
+        tokens = [lease.token]
+        while waiters:
+            await eventually(lambda: any(job.done() for job in waiters))
+            (done,) = [job for job in waiters if job.done()]
+            waiters.remove(done)
+            granted = await done.result()
+            tokens.append(granted.token)
+            assert await granted.release() is True
+        assert tokens == sorted(tokens)
+
+
+async def test_a_request_to_a_primary_that_stands_still_is_not_granted_twice(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "IO_LIMIT", 1.0)
+    async with holdfast.connect(watch.url, heartbeat=0.2) as locks:
+        lease = await locks.lock("held", ttl=4.5).acquire()
+        await replicated(watch, "holdfast:{held}")
+        before = watch.primary
+        before.pause()
+        try:
+            asking = Job(locks.lock("x").try_acquire)
+            watch.await_(lambda: watch.primary is not before)
+            # Asked again at the new primary, or given up.
+            failed = await asking.error()
+            assert failed is None or isinstance(failed, holdfast.BackendUnavailable)
+            second = None if failed else await asking.result()
+            # The holder's renewals have found the new primary by themselves.
+            key = "holdfast:{held}"
+            await eventually(lambda: watch.primary("PTTL", key) > 3500)
+            assert lease.held
+            second = second or await locks.lock("x").acquire(timeout=10.0)
+        finally:
+            watch.hurry()
+            before.resume()
+        # What had been sent to the old primary happens there now, and is forgotten with its data.
+        await eventually(lambda: b"role:slave" in before("INFO", "replication"))
+        assert second.held
+        (holder,) = (await locks.inspect("x")).holders
+        assert (holder.owner, holder.token) == (second.owner, second.token)
+
+
+async def test_a_failover_that_forgets_is_declared_and_tokens_go_on_rising() -> None:
+    watch = Watch()
+    line = Proxy(watch.first.port)
+    try:
+        watch.second("REPLICAOF", "127.0.0.1", line.port)
+        await eventually(lambda: b"link_status:up" in watch.second("INFO", "replication"))
+        async with holdfast.connect(watch.url, heartbeat=0.2) as locks:
+            assert "forget" in locks.guarantees.consistency
+            kept = await locks.lock("kept", ttl=30.0).acquire()
+            await replicated(watch, "holdfast:{kept}")
+            line.close()  # from now on nothing is replicated
+            forgotten = await locks.lock("x", ttl=30.0).acquire()
+            watch.first.kill()
+            second = await locks.lock("x").acquire(timeout=10.0)
+            assert second.token > forgotten.token
+            await eventually(lambda: watch.primary is watch.second)
+            # Its holder finds out when it asks; what was replicated is held.
+            with pytest.raises(holdfast.LeaseLost):
+                await forgotten.renew()
+            await kept.renew()
+            assert await kept.release() is True
+    finally:
+        line.close()
+        watch.stop()
+
+
+async def test_sentinels_that_are_gone_or_stand_still_are_passed_over(watch: Watch) -> None:
+    watch.sentinels[0].kill()
+    watch.sentinels[1].pause()
+    try:
+        async with holdfast.connect(watch.url) as locks:
+            assert await locks.lock("x").try_acquire() is not None
+    finally:
+        watch.sentinels[1].resume()
+    for sentinel in watch.sentinels[1:]:
+        sentinel.kill()
+    with pytest.raises(holdfast.BackendUnavailable, match="no sentinel answers"):
+        async with holdfast.connect(watch.url) as locks:
+            pass
+
+
+async def test_passwords_of_the_primary_and_of_the_sentinels_are_two() -> None:
+    watch = Watch(password="s3cret", sentinel_password="sesame")
+    try:
+        url = watch.url.replace("//", "//:s3cret@")
+        async with holdfast.connect(url, sentinel_password="sesame") as locks:
+            assert "s3cret" not in repr(locks)
+            assert await locks.lock("x").try_acquire() is not None
+        bad = {url: "", url.replace("s3cret", "wr0ng"): "sesame"}
+        for given, word in bad.items():
+            with pytest.raises(holdfast.ConfigError, match="does not let us in") as raised:
+                async with holdfast.connect(given, sentinel_password=word) as locks:
+                    await locks.lock("x").try_acquire()
+            assert not {"s3cret", "wr0ng", "sesame"} & set(str(raised.value).split())
+    finally:
+        watch.stop()
+
+
+async def test_what_is_named_must_be_what_it_is(watch: Watch) -> None:
+    wrong = {
+        watch.url.replace(NAME, "nobody"): "know no primary called 'nobody'",
+        f"redis://127.0.0.1:{watch.sentinels[0].port}": "is a sentinel, and not a server that",
+        f"redis+sentinel://127.0.0.1:{watch.first.port}/{NAME}": "and not a sentinel",
+    }
+    for url, words in wrong.items():
+        with pytest.raises(holdfast.ConfigError, match=words):
+            async with holdfast.connect(url):
+                pass
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+sentinel://",
+        "redis+sentinel://host",
+        "redis+sentinel://host/",
+        "redis+sentinel://host,/name",
+        "redis+sentinel://host:0/name",
+        "redis+sentinel://host/name/db",
+        "redis+sentinel://u:s3cret@/name",
+        "redis+sentinel://host/name?tls=2",
+    ],
+)
+async def test_a_bad_url_is_refused_without_showing_a_secret(url: str) -> None:
+    with pytest.raises(holdfast.ConfigError) as raised:
+        holdfast.connect(url)
+    assert "s3cret" not in str(raised.value)

@@ -1,0 +1,214 @@
+"""Answers that are lost, connections that are reset or go silent: by a proxy before the ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import aio as holdfast
+from holdfast._async import session
+from servers.proxy import Proxy
+from servers.zookeeper import TICK, raw_client
+from stores import zookeeper, zookeeper_ensemble
+from worlds.aio import Job, eventually
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with zookeeper() as made:
+        yield made
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    made = Proxy(zookeeper_ensemble().nodes[0].port)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def through(url: str, proxy: Proxy) -> str:
+    """The same locks, with the proxy in between."""
+    return f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "IO_LIMIT", 0.3)
+
+
+async def test_a_creation_whose_answer_was_lost_is_found_again(
+    url: str, through: str, proxy: Proxy
+) -> None:
+    async with holdfast.connect(url) as others, holdfast.connect(through) as locks:
+        await (await locks.lock("x").acquire()).release()
+        for _ in range(5):
+            proxy.reset_once = True
+            lease = await locks.lock("x").acquire()
+            state = await others.inspect("x")
+            assert [(one.owner, one.token) for one in state.holders] == [(lease.owner, lease.token)]
+            assert state.waiters == ()
+            assert await lease.release() is True
+        assert await others.list() == []
+
+
+async def test_a_creation_that_never_arrived_is_not_mistaken_for_a_dying_one_of_ours(
+    url: str, through: str, proxy: Proxy
+) -> None:
+    ensemble = zookeeper_ensemble()
+    async with holdfast.connect(through) as locks:
+        await (await locks.lock("x").acquire()).release()
+        lock = f"/{url.rpartition('/')[2]}/holdfast/locks/x"
+        with raw_client(ensemble.hosts) as raw:
+            # As an earlier session of ours would have left it: our owner id, and first in line.
+            raw.ensure_path(lock)
+            stale = raw.create(f"{lock}/mine,lock,1,1,30000,", ephemeral=True, sequence=True)
+            proxy.keep_once = True
+            lease = await locks.lock("x").acquire(owner="mine", timeout=10.0)
+            assert not raw.exists(stale)
+            (child,) = raw.get_children(lock)
+            assert raw.exists(f"{lock}/{child}").czxid == lease.token
+            # The kept request arrives after all, on a connection that the session has left.
+            proxy.let_go(answered=False)
+            assert raw.get_children(lock) == [child]
+
+
+async def test_a_grant_whose_answer_was_lost_is_found_again(
+    url: str, through: str, proxy: Proxy
+) -> None:
+    async with holdfast.connect(url) as others, holdfast.connect(through) as locks:
+        first = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+
+        async def waits() -> bool:
+            return len((await others.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        proxy.reset_once = True  # the next request is a renewal, or the write that takes the lock
+        await first.release()
+        second = await waiter.result()
+        assert second.token > first.token
+
+        async def shown() -> bool:
+            # Its node says so a moment after it has been told.
+            (holder,) = (await others.inspect("x")).holders
+            return (holder.owner, holder.token) == (second.owner, second.token)
+
+        await eventually(shown)
+
+
+async def test_a_release_whose_answer_was_lost_frees_what_is_ours_alone(
+    url: str, through: str, proxy: Proxy
+) -> None:
+    async with holdfast.connect(url) as others, holdfast.connect(through) as locks:
+        lease = await locks.lock("x").acquire()
+        rival = Job(others.lock("x").acquire)
+
+        async def waits() -> bool:
+            return len((await others.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        proxy.reset_once = True
+        assert await lease.release() is True
+        assert (await rival.result()).held
+        assert await lease.release() is False
+        assert len((await others.inspect("x")).holders) == 1
+
+
+async def test_an_attempt_that_was_given_up_leaves_no_ghost(
+    url: str, through: str, proxy: Proxy, impatient: None
+) -> None:
+    async with holdfast.connect(url) as others, holdfast.connect(through) as locks:
+        await (await locks.lock("x").acquire()).release()
+        proxy.swallow = True  # it is created, and we do not hear of it
+        with pytest.raises(holdfast.BackendUnavailable, match="in time"):
+            await locks.lock("x").acquire()
+
+        async def created() -> bool:
+            return (await others.inspect("x")).held
+
+        await eventually(created)
+        proxy.swallow = False
+        proxy.hang_up()
+
+        async def free() -> bool:
+            return not (await others.inspect("x")).held
+
+        await eventually(free)
+        assert (await others.lock("x").acquire(timeout=5.0)).held
+
+
+async def test_a_release_that_could_not_be_sent_is_sent_later(
+    url: str, through: str, proxy: Proxy, impatient: None
+) -> None:
+    async with holdfast.connect(url) as others, holdfast.connect(through) as locks:
+        lease = await locks.lock("x").acquire()
+        proxy.stalled = True
+        with pytest.raises(holdfast.BackendUnavailable, match="in time"):
+            await lease.release()
+        proxy.stalled = False
+        proxy.hang_up()
+        assert (await others.lock("x").acquire(timeout=15.0)).token > lease.token
+        assert await lease.release() is True  # gone, by that first call, inside our time
+
+
+async def test_without_a_connection_leases_are_uncertain_at_once_and_then_held_again(
+    url: str, through: str, proxy: Proxy
+) -> None:
+    events: list[holdfast.Event] = []
+    async with holdfast.connect(through, on_event=events.append) as locks:
+        lease = await locks.lock("x", ttl=10.0).acquire()
+        waiter = Job(locks.lock("x").acquire)
+        token = lease.token
+        proxy.stalled = True
+        proxy.hang_up()
+        await eventually(lambda: lease.state == "uncertain")
+        assert lease.held
+        proxy.stalled = False
+        proxy.hang_up()
+        await eventually(lambda: lease.state == "held")
+        assert lease.token == token
+        assert [event.kind for event in events if event.kind in ("uncertain", "lost")] == [
+            "uncertain"
+        ]
+        await lease.release()
+        assert (await waiter.result()).token > token
+
+
+async def test_a_client_that_is_cut_off_is_told_before_its_rival_is_granted(url: str) -> None:
+    crowd = 10
+    ensemble = zookeeper_ensemble()
+    proxies = [Proxy(ensemble.nodes[number % 3].port) for number in range(crowd)]
+    managers: list[holdfast.Locks] = []
+    lost: dict[str, float] = {}
+    granted: dict[str, float] = {}
+    chroot = url.rpartition("/")[2]
+    async with holdfast.connect(url, tick=TICK) as others:
+        clock = (await others._session()).clock
+
+        async def rival(name: str) -> None:
+            await others.lock(name).acquire()
+            granted[name] = clock.now()
+
+        try:
+            for number, proxy in enumerate(proxies):
+                address = f"zookeeper://127.0.0.1:{proxy.port}/{chroot}"
+                locks = holdfast.connect(address, tick=TICK)
+                managers.append(locks)
+                lease = await locks.lock(f"x{number}", ttl=2.0).acquire()
+                assert lease.ttl == 2.0
+                lease.on_lost(lambda lease: lost.__setitem__(lease.name, clock.now()))
+            rivals = [Job(rival, f"x{number}") for number in range(crowd)]
+            await eventually(lambda: not lost)
+            for proxy in proxies:
+                proxy.stalled = True
+            for job in rivals:
+                await job.result()
+        finally:
+            for proxy in proxies:
+                proxy.close()
+            for locks in managers:
+                await locks.close()
+        assert len(lost) == len(granted) == crowd
+        assert all(lost[name] < granted[name] for name in granted)

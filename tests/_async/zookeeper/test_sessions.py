@@ -1,0 +1,155 @@
+"""Sessions that end, nodes that a foreign hand removes, parents that are cleaned up, TTLs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from holdfast import aio as holdfast
+from servers.zookeeper import raw_client
+from stores import zookeeper, zookeeper_ensemble
+from worlds.aio import Job, eventually
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with zookeeper() as made:
+        yield made
+
+
+@pytest.fixture
+def raw() -> Iterator[Any]:
+    with raw_client(zookeeper_ensemble().hosts) as client:
+        yield client
+
+
+def lock_path(url: str, name: str) -> str:
+    return f"/{url.rpartition('/')[2]}/holdfast/locks/{name}"
+
+
+async def expire(locks: holdfast.Locks) -> None:
+    """End every session of this manager, as the ensemble does with one that it does not hear of."""
+    backend: Any = (await locks._session()).backend
+    for link in backend._store._links.values():
+        identity = link.client.client_id
+        with raw_client(zookeeper_ensemble().hosts, client_id=identity):
+            pass  # closed by leaving: a session ends for everybody who has it
+
+
+async def waiters(locks: holdfast.Locks, number: int) -> None:
+    async def right() -> bool:
+        return len((await locks.inspect("x")).waiters) == number
+
+    await eventually(right)
+
+
+async def test_a_lease_whose_session_ended_is_lost_at_once(url: str) -> None:
+    async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+        lease = await locks.lock("x").acquire()
+        rival = Job(others.lock("x").acquire)
+        await waiters(others, 1)
+        await expire(locks)
+        assert (await rival.result()).token > lease.token
+        await eventually(lambda: not lease.held)
+        assert await lease.release() is False
+        again = await locks.lock("y").acquire()  # on a new session
+        assert again.held
+
+
+async def test_a_waiter_whose_session_ended_enrols_again(url: str) -> None:
+    async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waiters(others, 1)
+        (before,) = (await others.inspect("x")).waiters
+        await expire(locks)
+
+        async def enrolled() -> bool:
+            present = (await others.inspect("x")).waiters
+            return [one.owner for one in present] not in ([], [before.owner])
+
+        await eventually(enrolled)
+        await lease.release()
+        second = await waiter.result()
+        assert second.token > lease.token
+        (holder,) = (await others.inspect("x")).holders
+        assert holder.owner == second.owner != before.owner
+
+
+async def test_a_waiter_whose_node_was_removed_enrols_again(url: str, raw: Any) -> None:
+    async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waiters(others, 1)
+        path = lock_path(url, "x")
+        for child in raw.get_children(path):
+            if not child.startswith(lease.owner):
+                raw.delete(f"{path}/{child}")
+        await waiters(others, 1)
+        await lease.release()
+        second = await waiter.result()
+        (holder,) = (await others.inspect("x")).holders
+        assert holder.owner == second.owner
+        (holder,) = (await locks.inspect("x")).holders
+        assert (holder.owner, holder.token) == (second.owner, second.token)
+
+
+async def test_a_holder_whose_node_was_removed_is_told_at_once(url: str, raw: Any) -> None:
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x", ttl=30.0).acquire()
+        await lease.renew()  # from the first renewal on it is watched
+        path = lock_path(url, "x")
+        raw.delete(f"{path}/{raw.get_children(path)[0]}")
+        assert await lease.wait_lost(timeout=5.0) is True
+
+
+async def test_the_lock_s_node_is_removed_and_tokens_and_order_go_on(url: str, raw: Any) -> None:
+    async with holdfast.connect(url) as locks:
+        first = await locks.lock("x").acquire()
+        await first.release()
+        path = lock_path(url, "x")
+        await eventually(lambda: not raw.exists(path))
+        assert (await locks.inspect("x")).token >= first.token
+        second = await locks.lock("x").acquire()
+        assert second.token > first.token
+        assert raw.get_children(path)[0].endswith(",0000000000")
+
+
+async def test_the_whole_namespace_may_vanish(url: str, raw: Any) -> None:
+    async with holdfast.connect(url) as locks:
+        await (await locks.lock("x").acquire()).release()
+        raw.delete(f"/{url.rpartition('/')[2]}", recursive=True)
+        lease = await locks.lock("x", ttl=1.0).acquire()
+        await lease.renew()
+        assert lease.held
+
+
+async def test_ttls_are_rounded_to_what_a_session_can_give(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        assert (await locks.lock("a", ttl=0.2).acquire()).ttl == 1.0
+        assert (await locks.lock("b", ttl=7.0).acquire()).ttl == 10.0
+        assert (await locks.lock("c", ttl=30.0).acquire()).ttl == 30.0
+        longest = (await locks.lock("d", ttl=3600.0).acquire()).ttl
+        assert longest == 118.0  # the ensemble gives 120 s at the most, and a tick is kept back
+        assert (await locks.lock("e", ttl=86400.0).acquire()).ttl == longest
+        assert (await locks.lock("f", ttl=0.2, renew=False).acquire()).ttl == 0.2
+        backend: Any = (await locks._session()).backend
+        assert len(backend._store._links) == 4
+
+
+async def test_digest_credentials_keep_others_out(url: str) -> None:
+    chroot = url.rpartition("/")[2]
+    hosts = zookeeper_ensemble().hosts
+    async with holdfast.connect(f"zookeeper://ann:s3cret@{hosts}/{chroot}") as locks:
+        assert "s3cret" not in repr(locks) + locks.url
+        lease = await locks.lock("x").acquire()
+        assert (await locks.inspect("x")).holders[0].owner == lease.owner
+        async with holdfast.connect(f"zookeeper://ann:s3cret@{hosts}/{chroot}") as same:
+            assert await same.lock("x").try_acquire() is None
+        with pytest.raises(holdfast.BackendUnavailable, match="does not let us") as refused:
+            async with holdfast.connect(f"zookeeper://bob:wr0ng@{hosts}/{chroot}"):
+                pass
+        assert "wr0ng" not in str(refused.value)
+        assert await lease.release() is True

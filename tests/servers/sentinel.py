@@ -1,0 +1,128 @@
+"""Sentinels that watch a primary and its replicas: throw-away, and quick to notice."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from .redis import READY_LIMIT, RedisServer
+
+NAME = "the-locks"
+QUICK = {"info_period": 100, "publish_period": 100, "ask_period": 100}
+"""Milliseconds. Sentinel's own are seconds, which is long for a test."""
+
+
+class Sentinel(RedisServer):
+    """Watches what the others of its group watch."""
+
+    def __init__(self, primary: int, *lines: str, password: str = "") -> None:
+        self._lines = [
+            "bind 127.0.0.1",
+            f"sentinel monitor {NAME} 127.0.0.1 {primary} 2",
+            f"sentinel down-after-milliseconds {NAME} 300",
+            f"sentinel failover-timeout {NAME} 2000",
+            *lines,
+        ]
+        super().__init__(password=password)
+        self.hurry(**QUICK)
+
+    def _arguments(self) -> list[str]:
+        config = self.folder / "sentinel.conf"
+        if not config.exists():  # it writes into it what it has learned
+            where = [f"port {self.port}", f'dir "{self.folder}"']
+            if self.password:
+                where.append(f"requirepass {self.password}")
+            config.write_text("\n".join([*where, *self._lines]) + "\n")
+        return [str(config), "--sentinel"]
+
+    def hurry(self, **periods: int) -> None:
+        words = [word for name, ms in periods.items() for word in (name.replace("_", "-"), ms)]
+        with suppress(AssertionError):  # a server before 7.0 takes its time
+            self("SENTINEL", "DEBUG", *words)
+
+    def place(self) -> tuple[int, int]:
+        """The configuration epoch, and the port of the primary."""
+        words = self("SENTINEL", "MASTER", NAME)
+        known = dict(zip(words[::2], words[1::2], strict=True))
+        return int(known[b"config-epoch"]), int(
+            self("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1]
+        )
+
+
+class Watch:
+    """A primary, a replica, and three sentinels that know all of them and each other."""
+
+    def __init__(self, *, password: str = "", sentinel_password: str = "") -> None:
+        self._started: list[RedisServer] = []
+        try:
+            quick = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+            self.first = self._start(RedisServer(*quick, password=password))
+            follow = ("--replicaof", "127.0.0.1", str(self.first.port))
+            self.second = self._start(RedisServer(*quick, *follow, password=password))
+            self.sentinels: list[Sentinel] = []
+            lines = (f"sentinel auth-pass {NAME} {password}",) if password else ()
+            for _ in range(3):
+                sentinel = Sentinel(self.first.port, *lines, password=sentinel_password)
+                self.sentinels.append(sentinel)
+                self._started.append(sentinel)
+            self.await_(self._complete)
+            for sentinel in self.sentinels:
+                # Now that they know each other. Four times this is how long a replica may call
+                # itself primary, before those who have not heard of the failover undo it.
+                sentinel.hurry(publish_period=1000)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, server: RedisServer) -> RedisServer:
+        self._started.append(server)
+        return server
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{hosts}/{NAME}"
+
+    @property
+    def primary(self) -> RedisServer:
+        """Which sentinels may learn of one after the other."""
+        _, port = max(sentinel.place() for sentinel in self.sentinels if sentinel.running)
+        return self.first if self.first.port == port else self.second
+
+    @property
+    def replica(self) -> RedisServer:
+        return self.second if self.primary is self.first else self.first
+
+    def _complete(self) -> bool:
+        for sentinel in self.sentinels:
+            words = sentinel("SENTINEL", "MASTER", NAME)
+            known = dict(zip(words[::2], words[1::2], strict=True))
+            if (known[b"num-slaves"], known[b"num-other-sentinels"]) != (b"1", b"2"):
+                return False
+        return b"master_link_status:up" in self.replica("INFO", "replication")
+
+    def await_(self, condition: object) -> None:
+        assert callable(condition)
+        limit = time.monotonic() + READY_LIMIT
+        while True:
+            with suppress(OSError):
+                if condition():
+                    return
+            assert time.monotonic() < limit, "the sentinels did not agree in time"
+            time.sleep(0.02)
+
+    def fail_over(self) -> None:
+        """On command: the primary is demoted, and told so."""
+        before = self.primary
+        self.await_(self._complete)
+        self.sentinels[0]("SENTINEL", "FAILOVER", NAME)
+        self.await_(lambda: self.primary is not before)
+
+    def hurry(self) -> None:
+        """After a failover: an old primary that comes back is told of it soon."""
+        for sentinel in self.sentinels:
+            sentinel.hurry(publish_period=100)
+
+    def stop(self) -> None:
+        for server in reversed(self._started):
+            server.stop()

@@ -1,0 +1,45 @@
+"""A server whose wall clock a test can step, forwards and back, while everybody else's goes on."""
+
+from __future__ import annotations
+
+import atexit
+import mmap
+import shutil
+import struct
+import subprocess
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+from .redis import RedisServer
+
+SOURCE = Path(__file__).with_name("stepped_clock.c")
+
+
+@cache
+def _library() -> Path:
+    compiler = shutil.which("cc")
+    assert compiler is not None, "this test needs a C compiler: apt-get install gcc"
+    folder = mkdtemp(prefix="hf-clock-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = Path(folder) / "stepped_clock.so"
+    flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Wno-builtin-declaration-mismatch", "-nostdlib"]
+    subprocess.run([compiler, *flags, "-o", str(made), str(SOURCE)], check=True)
+    return made
+
+
+class SteppedServer(RedisServer):
+    def __init__(self, *options: str) -> None:
+        self._clock = Path(mkdtemp(prefix="hf-clock-")) / "offset"
+        self._clock.write_bytes(struct.pack("q", 0))
+        environment = {"LD_PRELOAD": str(_library()), "STEPPED_CLOCK": str(self._clock)}
+        super().__init__(*options, environment=environment)
+
+    def step(self, seconds: int) -> None:
+        """So many seconds off the real time from now on."""
+        with self._clock.open("r+b") as file, mmap.mmap(file.fileno(), 8) as memory:
+            memory[:] = struct.pack("q", seconds)
+
+    def stop(self) -> None:
+        super().stop()
+        shutil.rmtree(self._clock.parent, ignore_errors=True)

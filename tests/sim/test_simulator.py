@@ -1,0 +1,55 @@
+"""The simulator itself: the same seed is the same run, and what is known to be bad is caught."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast.sim", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def test_a_seed_is_one_story() -> None:
+    for seed in ("3", "8"):
+        once = simulate("--backend", "redis", "--seed", seed)
+        again = simulate("--backend", "redis", "--seed", seed)
+        assert once.returncode == 0, once.stdout + once.stderr
+        assert "holds 'x' as" in once.stdout
+        assert once.stdout == again.stdout
+
+
+def test_a_single_redis_holds_and_a_plain_lock_is_caught() -> None:
+    done = simulate("--backend", "redis", "--seeds", "200")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "200 runs" in done.stdout
+    assert "known to be bad, caught by seed" in done.stdout
+
+
+def test_a_run_that_fails_tells_its_story_and_its_seed() -> None:
+    done = simulate("--backend", "redis", "--variant", "heedless", "--seed", "1")
+    assert done.returncode == 1
+    assert "CHECKER" in done.stdout
+    assert "write was accepted after" in done.stdout
+    assert "stands still for" in done.stdout
+
+
+def test_redlock_holds_in_thousands_of_runs_and_every_known_mistake_is_caught() -> None:
+    done = simulate("--backend", "redlock", "--seeds", "1200", "--jobs", "2")
+    assert done.returncode == 0, done.stdout[-20000:] + done.stderr
+    assert "1200 runs" in done.stdout
+    assert "0 runs failed" in done.stdout
+    assert done.stdout.count("known to be bad, caught by seed") == 8
+
+
+def test_a_redlock_story_is_the_same_each_time() -> None:
+    once = simulate("--backend", "redlock", "--seed", "11")
+    again = simulate("--backend", "redlock", "--seed", "11")
+    assert once.returncode == 0, once.stdout + once.stderr
+    assert once.stdout == again.stdout

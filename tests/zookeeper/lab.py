@@ -1,0 +1,113 @@
+"""`python -m zookeeper.lab`: an ensemble with a network of its own, in which nodes are cut off.
+
+Run inside `unshare -Unpf --map-current-user --keep-caps --mount-proc --kill-child`: every node has a
+network namespace on one bridge, and a cut is a route to nowhere at both ends. Prints what was seen.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import holdfast
+from holdfast.clock import BootClock
+from servers.zookeeper import TICK, Node, ZooKeeperEnsemble
+from worlds.threads import Job, eventually
+
+NET = "10.213.0"
+TTL = 1.0
+OPTIONS = "syncLimit=6\n"
+"""Ticks after which nodes notice that they have lost each other: here later than a session ends."""
+
+now = BootClock().now
+
+
+def ip(*words: object, at: int | None = None) -> None:
+    inside = [] if at is None else ["nsenter", "-t", str(at), "-n"]
+    subprocess.run([*inside, "ip", *map(str, words)], check=True)
+
+
+class Lab:
+    def __init__(self) -> None:
+        ip("link", "set", "lo", "up")
+        ip("link", "add", "hub", "type", "bridge")
+        ip("addr", "add", f"{NET}.100/24", "dev", "hub")
+        ip("link", "set", "hub", "up")
+        self._rooms = [self._room(number) for number in (1, 2, 3)]
+        places = [
+            (f"{NET}.{number}", ("nsenter", "-t", str(pid), "-n"))
+            for number, pid in enumerate(self._rooms, 1)
+        ]
+        self.ensemble = ZooKeeperEnsemble(places, OPTIONS)
+
+    def _room(self, number: int) -> int:
+        """A network namespace, by the id of a process in it."""
+        sleeper = subprocess.Popen(
+            ["unshare", "-n", "sh", "-c", "echo in; exec sleep 1000"], stdout=subprocess.PIPE
+        )
+        assert sleeper.stdout is not None
+        sleeper.stdout.readline()
+        pid = sleeper.pid
+        ip("link", "add", f"v{number}", "type", "veth", "peer", "name", "eth0", "netns", pid)
+        ip("link", "set", f"v{number}", "master", "hub")
+        ip("link", "set", f"v{number}", "up")
+        ip("link", "set", "lo", "up", at=pid)
+        ip("addr", "add", f"{NET}.{number}/24", "dev", "eth0", at=pid)
+        ip("link", "set", "eth0", "up", at=pid)
+        return pid
+
+    def cut(self, node: Node, verb: str = "add") -> None:
+        """This node and its peers do not reach each other any more; clients reach them all."""
+        for other in self.ensemble.nodes:
+            if other is not node:
+                mine, its = self._rooms[node.number - 1], self._rooms[other.number - 1]
+                ip("route", verb, "blackhole", f"{other.host}/32", at=mine)
+                ip("route", verb, "blackhole", f"{node.host}/32", at=its)
+
+    def heal(self, node: Node) -> None:
+        self.cut(node, "del")
+        self.ensemble.ready()
+
+    def scene(self, name: str, node: Node) -> dict[str, Any]:
+        """A holder on this node, and a rival on the others; then the node is cut off."""
+        others = ",".join(one.address for one in self.ensemble.nodes if one is not node)
+        events: list[tuple[str, float]] = []
+        options: dict[str, Any] = {"tick": TICK}
+        with (
+            holdfast.connect(f"zookeeper://{node.address}", **options) as locks,
+            holdfast.connect(f"zookeeper://{others}", **options) as rivals,
+        ):
+            locks.on_event(lambda event: events.append((event.kind, now())))
+            lease = locks.lock(name, ttl=TTL).acquire()
+            lost: list[float] = []
+            lease.on_lost(lambda lease: lost.append(now()))
+            rival = Job(rivals.lock(name).acquire)
+            eventually(lambda: len(rivals.inspect(name).waiters) == 1)
+            eventually(lambda: [kind for kind, _ in events].count("renewed") > 2)
+            began = now()
+            self.cut(node)
+            token = rival.result().token
+            granted = now()
+            answered = "Mode: " in node.ask("srvr")
+            self.heal(node)
+        return {
+            "lost": lost[0] - began if lost else None,
+            "granted": granted - began,
+            "tokens": [lease.token, token],
+            "the node still served": answered,
+        }
+
+
+def main() -> None:
+    lab = Lab()
+    try:
+        seen = {"follower": lab.scene("follower", lab.ensemble.followers()[0])}
+        seen["leader"] = lab.scene("leader", lab.ensemble.leader())
+    finally:
+        lab.ensemble.stop()
+    print(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main()
