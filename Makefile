@@ -2,6 +2,8 @@
 # servers of their own on free ports; a daemon that comes with a package is neither used nor in the way.
 TEST_PROGRAMS = \
 	cc:gcc \
+	etcd:etcd-server \
+	etcdctl:etcd-client \
 	ip:iproute2 \
 	java:default-jre-headless \
 	mariadbd:mariadb-server \
@@ -23,7 +25,7 @@ help:
 	@echo "make sim     thousands of simulated runs of the stores that can be simulated"
 	@echo "make sync    generate the blocking code from the asyncio code"
 	@echo "make bench   measure"
-	@echo "make model   search the model of Redlock, all sizes (an hour; ARGS='--small' for a minute)"
+	@echo "make model   search the model of Redlock, all sizes (half an hour; ARGS='--small': half a minute)"
 	@echo "make clean   remove what the others made"
 
 demo:

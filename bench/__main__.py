@@ -30,6 +30,7 @@ FIGURES = {
     "redlock": "Redlock: five nodes, 64 coroutines, two nodes that hang",
     "zookeeper_uncontended": "ZooKeeper: acquire and release, the same name and fresh ones",
     "zookeeper_wakeup": "ZooKeeper: from the release in one process to the grant in another",
+    "fences": "a fenced write beside the same write without a fence",
 }
 
 _MEMORY = ("tmpfs", "ramfs")

@@ -18,11 +18,15 @@ from typing import Any
 import holdfast
 import holdfast.aio
 
-from .measure import Child, Row, Setting, jain, ratio, say
+from .measure import Child, Row, Setting, compare, jain, ratio, say
+from .redis_peers import PEERS as PEER_LOCKS
+from .redis_peers import QUEUING, turn
 from .redis_raw import RawMultiplexed, RawQueue, RawSocket, queue_commands
 from .redis_server import server
 
 KINDS = ("raw", "blocking", "raw-aio", "asyncio")
+PEERS = (QUEUING, "redis-py Lock")
+PEER_ROUNDS = 3
 TARGETS = {"blocking": ("raw", 0.6), "asyncio": ("raw-aio", 0.7)}
 
 
@@ -30,21 +34,22 @@ def figure(setting: Setting) -> list[Row]:
     rows: list[Row] = []
     seconds, rounds = (0.5, 3) if setting.quick else (1.0, 9)
     for processes in (8, 32):
-        rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
-        shares: dict[str, list[int]] = {kind: [0] * processes for kind in KINDS}
+        rates: dict[str, list[float]] = {kind: [] for kind in KINDS + PEERS}
+        shares: dict[str, list[int]] = {kind: [0] * processes for kind in KINDS + PEERS}
         with server(setting.folder) as port, ExitStack() as stack:
             crews = {
                 kind: [
                     stack.enter_context(Child("bench.redis_handoff", kind, port))
                     for _ in range(processes)
                 ]
-                for kind in KINDS
+                for kind in KINDS + PEERS
             }
             for crew in crews.values():
                 for child in crew:
                     child.receive()
             for index in range(rounds):
-                for kind in KINDS[index % 4 :] + KINDS[: index % 4]:
+                kinds = KINDS[index % 4 :] + KINDS[: index % 4]
+                for kind in kinds if index >= PEER_ROUNDS else kinds + PEERS:
                     for child in crews[kind]:
                         child.send(seconds)
                     counts = [child.receive() for child in crews[kind]]
@@ -62,6 +67,16 @@ def figure(setting: Setting) -> list[Row]:
                     f"≥ {target:g}",
                     found >= target and fair >= 0.99,
                     {"rates": rates, "shares": shares},
+                )
+            )
+        for kind in PEERS:
+            floors = rates["raw"][: len(rates[kind])]
+            rows.append(
+                compare(
+                    f"  {kind}, {processes} processes (rate)",
+                    f"{median(rates[kind]):,.0f}/s, Jain {jain(shares[kind]):.3f}",
+                    f"raw queue {median(floors):,.0f}/s",
+                    ratio(rates[kind], floors),
                 )
             )
     return rows
@@ -140,6 +155,8 @@ if __name__ == "__main__":
         _run(_raw(port))
     elif kind == "blocking":
         _run(_blocking(port))
+    elif kind in PEERS:
+        _run(turn(PEER_LOCKS[kind](port, f"handoff {kind}")))
     else:
         asyncio.run(_run_aio(_raw_aio(port) if kind == "raw-aio" else _asyncio(port)))
     os._exit(0)  # the last one out has nobody to hand to

@@ -11,8 +11,9 @@ from typing import Any
 
 from hiredis import Reader
 
+from holdfast._sync.contract import Ticket
 from holdfast.model import Label
-from holdfast.redis.answers import request
+from holdfast.redis.commands import Commands
 from holdfast.redis.keys import Naming
 from holdfast.redis.protocol import bulk, pack
 from holdfast.redis.scripts import scripts
@@ -91,13 +92,11 @@ def own_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]:
     """Our own two scripts, with everything packed, the owner too."""
     for script in scripts().values():
         call(script.load)
-    keys = b"".join(map(bulk, Naming("raw", None).of(name)))
-    asked = request(30.0, 2.0, 5.0, False, 1, 1, "lock", Label("host", 1, ""))
-    acquire = scripts()["acquire"].command(3, 8) + keys + bulk(asked)
-    acquire += bulk(b"30000") + bulk(b"5000") + bulk(b"")
-    release = scripts()["release"].command(3, 4) + keys
-    owner = b"0123456789abcdef01234567"
-    return acquire + bulk(owner), release + bulk(b"\x1f" + owner + b"\x1f")
+    commands = Commands(Naming("raw", None), 1.0, 2.0)
+    owner = "0123456789abcdef01234567"
+    ticket = Ticket(name, owner, 30.0, Label("host", 1, ""))
+    no_channel, end = bulk(b""), bulk(owner.encode())
+    return commands.ask(ticket) + no_channel + end, commands.release(name, owner)
 
 
 ENTER = b"""if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return 1 end

@@ -1,6 +1,7 @@
 """Acquire and release locks that nobody else wants, on Redis: blocking, and in asyncio.
 
-All candidates take turns within one process, against one server started for the run.
+Ours and the floors take turns within one process, against one server started for the run. The other
+libraries, some of which start threads, take turns with the floors in a process of their own.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import holdfast
 import holdfast.aio
 
 from .measure import Child, Row, Samples, Setting, compare, duration, interleave, ratio, say
+from .redis_peers import PEERS, turn
 from .redis_raw import RawMultiplexed, RawSocket, bare_pair, own_pair
 from .redis_server import server
 
 CROWD = 1024
-RAW, OWN, OURS, PEER = "raw socket", "our scripts, raw socket", "holdfast", "redis-py Lock"
-MUX, MUX_OURS = "raw multiplexed", "holdfast.aio"
+BESIDE_PEERS = ", beside the others"
+RAW, OWN, OURS = "raw socket", "our scripts, raw socket", "holdfast"
+MUX, MUX_OURS, MUX_PEER = "raw multiplexed", "holdfast.aio", "redis-py asyncio Lock"
 MANY, MANY_OWN, MANY_OURS = "bare commands", "our scripts", "holdfast.aio, 1,024"
 
 
@@ -29,9 +32,10 @@ def figure(setting: Setting) -> list[Row]:
     samples: Samples = {}
     with server(setting.folder) as port:
         for _ in range(processes):
-            with Child("bench.redis_uncontended", port, rounds) as child:
-                for name, values in child.receive().items():
-                    samples.setdefault(name, []).extend(values)
+            for kind in ("ours", "peers"):
+                with Child("bench.redis_uncontended", kind, port, rounds) as child:
+                    for name, values in child.receive().items():
+                        samples.setdefault(name, []).extend(values)
     seconds = {name: median(values) for name, values in samples.items()}
     shown = {name: duration(value) for name, value in seconds.items()}
 
@@ -45,16 +49,16 @@ def figure(setting: Setting) -> list[Row]:
             what, shown[ours], f"{floor} {shown[floor]}", found, aim, met, {"seconds": seconds}
         )
 
+    def peer(name: str, floor: str) -> Row:
+        found = ratio(samples[name], samples[floor + BESIDE_PEERS])
+        return compare(f"  {name}", shown[name], f"{floor} {shown[floor + BESIDE_PEERS]}", found)
+
     return [
         row("blocking, acquire + release", OURS, RAW, 1.8),
         row("  beside our own scripts", OURS, OWN, 1.35),
-        compare(
-            "  redis-py Lock",
-            shown[PEER],
-            f"{RAW} {shown[RAW]}",
-            ratio(samples[PEER], samples[RAW]),
-        ),
+        *[peer(name, RAW) for name in PEERS],
         row("asyncio, one coroutine", MUX_OURS, MUX, 1.4),
+        peer(MUX_PEER, MUX),
         row("asyncio, 1,024 coroutines (rate)", MANY_OURS, MANY_OWN, 0.75, rate=True),
         compare(
             "  beside bare commands (rate)",
@@ -73,16 +77,32 @@ def _measure(port: int, rounds: int) -> Samples:
             RAW: _pair(raw, *bare_pair(raw, "bare")),
             OWN: _pair(raw, *own_pair(raw, "own")),
             OURS: _blocking(locks.lock("bench")),
-            PEER: _redis_py(port),
         }
         samples = interleave(batches, rounds, 200)
         scene = runner.run(_scene(port, url, raw))
-        one = {name: _on(runner, work) for name, work in scene.items() if name in (MUX, MUX_OURS)}
+        one = {name: _on(runner, scene.pop(name)) for name in (MUX, MUX_OURS)}
         samples |= interleave(one, rounds, 200)
-        many = {name: _on(runner, work) for name, work in scene.items() if name not in one}
-        many.pop("close")
+        close = scene.pop("close")
+        many = {name: _on(runner, work) for name, work in scene.items()}
         samples |= interleave(many, max(5, rounds // 2), 4 * CROWD)
-        runner.run(scene["close"](0))
+        runner.run(close(0))
+    raw.sock.close()
+    return samples
+
+
+def _measure_peers(port: int, rounds: int) -> Samples:
+    raw = RawSocket(port)
+    batches: dict[str, Callable[[int], object]] = {
+        RAW + BESIDE_PEERS: _pair(raw, *bare_pair(raw, "bare")),
+        **{name: _repeat(turn(make(port, name))) for name, make in PEERS.items()},
+    }
+    samples = interleave(batches, max(3, rounds // 4), 100)
+    with asyncio.Runner() as runner:
+        works = runner.run(_peer_scene(port, raw))
+        close = works.pop("close")
+        one = {name: _on(runner, work) for name, work in works.items()}
+        samples |= interleave(one, max(3, rounds // 4), 100)
+        runner.run(close(0))
     raw.sock.close()
     return samples
 
@@ -108,16 +128,10 @@ def _blocking(lock: holdfast.Lock) -> Callable[[int], None]:
     return batch
 
 
-def _redis_py(port: int) -> Callable[[int], None]:
-    import redis
-
-    client = redis.Redis("127.0.0.1", port)
-
+def _repeat(once: Callable[[], None]) -> Callable[[int], None]:
     def batch(number: int) -> None:
         for _ in range(number):
-            lock = client.lock("redis-py", timeout=30)
-            assert lock.acquire()
-            lock.release()
+            once()
 
     return batch
 
@@ -157,5 +171,32 @@ async def _scene(port: int, url: str, raw: RawSocket) -> dict[str, Callable[[int
     }
 
 
+async def _peer_scene(port: int, raw: RawSocket) -> dict[str, Callable[[int], Any]]:
+    import redis.asyncio
+
+    loop = asyncio.get_running_loop()
+    _, mux = await loop.create_connection(RawMultiplexed, "127.0.0.1", port)
+    client = redis.asyncio.Redis(host="127.0.0.1", port=port)
+    acquire, release = bare_pair(raw, "mux")
+
+    async def pairs(number: int) -> None:
+        for _ in range(number):
+            assert await mux.send(acquire)
+            assert await mux.send(release) == 1
+
+    async def theirs(number: int) -> None:
+        for _ in range(number):
+            lock = client.lock("redis-py-aio", timeout=30)
+            assert await lock.acquire()
+            await lock.release()
+
+    async def close(number: int) -> None:
+        mux.transport.close()
+        await client.aclose()
+
+    return {MUX + BESIDE_PEERS: pairs, MUX_PEER: theirs, "close": close}
+
+
 if __name__ == "__main__":
-    say(_measure(int(sys.argv[1]), int(sys.argv[2])))
+    measure = _measure if sys.argv[1] == "ours" else _measure_peers
+    say(measure(int(sys.argv[2]), int(sys.argv[3])))

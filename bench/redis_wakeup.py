@@ -11,11 +11,12 @@ from collections.abc import Callable
 import holdfast
 import holdfast.aio
 
-from .measure import Child, Row, Setting, duration, quantile, say
+from .measure import Child, Row, Setting, compare, duration, quantile, say
+from .redis_peers import PEERS, QUEUING, Take
 from .redis_raw import RawQueue
 from .redis_server import server
 
-KINDS = ("raw", "blocking", "asyncio")
+KINDS = ("raw", "blocking", "asyncio", QUEUING)
 
 
 def figure(setting: Setting) -> list[Row]:
@@ -27,21 +28,31 @@ def figure(setting: Setting) -> list[Row]:
         Child("bench.redis_wakeup", "raw", port) as floor,
         Child("bench.redis_wakeup", "blocking", port) as blocking,
         Child("bench.redis_wakeup", "asyncio", port) as aio,
+        Child("bench.redis_wakeup", QUEUING, port) as theirs,
         holdfast.connect(f"redis://127.0.0.1:{port}/0") as locks,
     ):
-        children = dict(zip(KINDS, (floor, blocking, aio), strict=True))
+        children = dict(zip(KINDS, (floor, blocking, aio, theirs), strict=True))
         for child in children.values():
             child.receive()
         queue = RawQueue(port)
+        peer = PEERS[QUEUING](port, "wakeup")
+        once: dict[str, Callable[[Child], float]] = {
+            "raw": lambda child: _raw_once(child, queue),
+            "blocking": lambda child: _once(child, locks),
+            "asyncio": lambda child: _once(child, locks),
+            QUEUING: lambda child: _blind_once(child, peer),
+        }
         for index in range(rounds):
-            for kind in KINDS[index % 3 :] + KINDS[: index % 3]:
-                child = children[kind]
-                took = _raw_once(child, queue) if kind == "raw" else _once(child, locks)
-                found[kind].append(took)
-    rows = []
+            for kind in KINDS[index % 4 :] + KINDS[: index % 4]:
+                found[kind].append(once[kind](children[kind]))
+    rows: list[Row] = []
     middle = {kind: quantile(values, 0.5) for kind, values in found.items()}
     for kind in KINDS[1:]:
         factor = middle[kind] / middle["raw"]
+        if kind == QUEUING:
+            beside = f"raw queue {duration(middle['raw'])}"
+            rows.append(compare(f"  {kind}", duration(middle[kind]), beside, factor))
+            continue
         rows.append(
             Row(
                 f"wake-up, {kind}, p50",
@@ -64,6 +75,13 @@ def _raw_once(child: Child, queue: RawQueue) -> float:
 def _once(child: Child, locks: holdfast.Locks) -> float:
     lease = locks.lock("wakeup").acquire()
     return _timed(child, lambda: bool(locks.inspect("wakeup").waiters), lease.release)
+
+
+def _blind_once(child: Child, take: Take) -> float:
+    """Nobody can be asked whether the other one waits: it is given time to."""
+    give = take()
+    began = time.monotonic()
+    return _timed(child, lambda: time.monotonic() - began > 0.02, give)
 
 
 def _timed(child: Child, waits: Callable[[], bool], release: Callable[[], object]) -> float:
@@ -108,6 +126,8 @@ if __name__ == "__main__":
     if kind == "raw":
         queue = RawQueue(port)
         _serve(lambda: _raw_take(queue))
+    elif kind == QUEUING:
+        _serve(PEERS[QUEUING](port, "wakeup"))
     elif kind == "blocking":
         lock = holdfast.connect(url).lock("wakeup")
         _serve(lambda: lock.acquire().release)

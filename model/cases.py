@@ -131,20 +131,15 @@ LARGE: tuple[Size | Return, ...] = (
     Size(repeats=2, spread=2),
     Size(attempts=3, spread=2),
     Size(attempts=3, repeats=1),
-    Size(attempts=4, counters=(0, 0, 1)),
     Size(restarts=1, snapshots=1, spread=2),
     Size(restarts=2),
-    Size(restarts=2, snapshots=1, counters=(0, 0, 1)),
-    Size(restarts=1, snapshots=1, repeats=1, counters=(0, 0, 1)),
     Size(attempts=3, restarts=1, counters=(0, 0, 1)),
     Size(nodes=5, counters=(0, 0, 0, 0, 1)),
+    Size(nodes=5, restarts=1, counters=(0, 0, 0, 0, 0)),
     Size(ttl=2, repeats=1, tombstones=True),
-    Size(ttl=1, attempts=3),
     Size(ttl=2, restarts=1),
     Size(ttl=1, restarts=2, counters=(0, 0, 1)),
-    Size(ttl=2, restarts=1, snapshots=1, counters=(0, 0, 1)),
     Return(fresh=True),
-    Return(restarts=2),
 )
 """For `python -m model`."""
 
@@ -204,15 +199,9 @@ BROKEN = (
         Size(ttl=2, counters=LEVEL),
     ),
     Broken(
-        "a seal that is a number only",
-        replace(SHIPPED, seal_names_run=False),
+        "each client numbers the new life",
+        replace(SHIPPED, number_noted=False),
         Return(),
-    ),
-    Broken(
-        "a seal from the past",
-        replace(SHIPPED, seal_compares=False),
-        Return(restarts=2),
-        small=False,
     ),
     Broken(
         "a node noted for a first start starts at once",

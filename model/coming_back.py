@@ -39,6 +39,8 @@ class Node(NamedTuple):
     """The run for which it was noted that it is to start or to come back."""
     first: bool
     """It was noted for a first start."""
+    number: int
+    """The number of the new life, noted here before others are told: the first one proposed."""
     knows: tuple[Known, ...]
     before: int
     """The largest number of a life in which an earlier run had its part in grants."""
@@ -83,7 +85,7 @@ NOTHING = Task("")
 def beginning(size: int, clients: int, restarts: int, *, fresh: bool) -> State:
     """Nodes that were never used; or that vote in their first life."""
     nobody = (Known(),) * size
-    node = Node(1, 0, 0, 0, False, nobody, 0) if fresh else Node(1, 1, 1, 0, False, nobody, 0)
+    node = Node(1, 0, 0, 0, False, 0, nobody, 0) if fresh else Node(1, 1, 1, 0, False, 0, nobody, 0)
     client = Client((View(UNSEEN, 0, 0),) * size, NOTHING)
     return State((node,) * size, (client,) * clients, restarts)
 
@@ -113,7 +115,7 @@ class ComingBack:
         voting = sum(other.marker == other.run for other in state.nodes)
         granted = node.marker == node.run and voting >= self.majority
         before = max(node.before, node.life if granted else 0)
-        empty = Node(node.run + 1, 0, 0, 0, False, (Known(),) * self.size, before)
+        empty = Node(node.run + 1, 0, 0, 0, False, 0, self.nothing, before)
         kept = node._replace(run=node.run + 1, before=before)
         for after, note in ((empty, ""), (kept, "snapshot")):
             down = with_node(state, n, after)._replace(restarts=state.restarts - 1)
@@ -153,7 +155,8 @@ class ComingBack:
             done = self.did(state, c, Event("see", c, n, note="voting"), NOTHING)
             yield seen(done.state, c, n, view, done.event)
             return
-        noted = node._replace(noted=node.run, first=True)
+        number = node.number if node.noted == node.run else 0
+        noted = node._replace(noted=node.run, first=True, number=number)
         following = Task("note_first", done=(*task.done, n))
         if len(following.done) == self.size:
             following = Task("start")
@@ -163,8 +166,11 @@ class ComingBack:
     def start(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
         """Each node in turn starts."""
         n = len(task.done)
-        if state.nodes[n].run != client.views[n].run:
+        node = state.nodes[n]
+        if node.run != client.views[n].run:
             return
+        if node.number and node.marker != node.run and self.rules.number_noted:
+            return  # others have begun to bring it back, and know it by that number
         done = (*task.done, n)
         following = Task("start", done=done) if len(done) < self.size else NOTHING
         yield self.admitted(state, c, n, 1, following, "first")
@@ -183,7 +189,7 @@ class ComingBack:
             yield seen(done.state, c, n, view, done.event)
             return
         if node.noted != node.run:
-            node = node._replace(noted=node.run, first=False)
+            node = node._replace(noted=node.run, first=False, number=0)
         noted = with_node(state, n, node)
         others_vote = any(view.kind == VOTES for view in client.views)
         if self.rules.noted_may_start and node.first and others_vote:
@@ -203,30 +209,27 @@ class ComingBack:
             learned = self.learn(task.learned, state.nodes[k], k)
             following = Task("look", n, task.life, (*task.done, k), saw, learned)
             if len(following.done) >= self.majority:
-                newest = max(saw)
-                # Another client may have numbered this run already.
-                same = self.rules.seal_names_run and newest.run == client.views[n].run
-                life = newest.life if same else max(task.life, newest.life) + 1
-                kind = "verify" if self.rules.seal_compares else "seal"
-                following = Task(kind, n, life, (), saw, learned)
+                life = max(task.life, max(saw).life) + 1
+                following = Task(
+                    "propose" if self.rules.number_noted else "seal", n, life, (), (), learned
+                )
             yield self.did(state, c, Event("look", c, n, k, value=known.life), following)
 
-    def verify(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
-        """Is node `n` still in the run for which this was begun, and still out?"""
-        node = state.nodes[task.node]
-        if node.run == client.views[task.node].run != node.marker:
-            yield self.did(state, c, Event("verify", c, task.node), task._replace(kind="seal"))
+    def propose(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
+        """Note the number of the new life on the node, unless one is there. Only in the same run."""
+        n = task.node
+        node = state.nodes[n]
+        if node.run == client.views[n].run == node.noted:
+            noted = node._replace(number=node.number or task.life)
+            event = Event("propose", c, n, value=noted.number)
+            following = task._replace(kind="seal", life=noted.number)
+            yield self.did(with_node(state, n, noted), c, event, following)
 
     def seal(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
         """Read the counters of the others that vote; each learns of the new life."""
         n = task.node
         for k in self.others(state, client, task):
             known = state.nodes[k].knows[n]
-            stranger = known != task.saw[k] and known.run != client.views[n].run
-            if self.rules.seal_compares and stranger:
-                anew = Task("look", n, 1, (), self.nothing, self.nothing)
-                yield self.did(state, c, Event("refuse", c, n, k, value=known.life), anew)
-                continue
             if task.life > known.life:
                 known = Known(task.life, client.views[n].run)
             knows = (*state.nodes[k].knows[:n], known, *state.nodes[k].knows[n + 1 :])
@@ -262,7 +265,9 @@ class ComingBack:
             if not wrong and life <= node.before:
                 wrong = f"it voted before as life {node.before}"
             knows = learned or self.nothing
-            node = node._replace(marker=node.run, life=life, noted=0, first=False, knows=knows)
+            node = node._replace(
+                marker=node.run, life=life, noted=0, first=False, number=0, knows=knows
+            )
         after = self.did(with_node(state, n, node), c, Event("admit", c, n, value=life), following)
         view = View(VOTES, node.run, node.life)
         known = seen(after.state, c, n, view, after.event)
@@ -287,9 +292,8 @@ class ComingBack:
             if node.marker != node.run:
                 continue
             for other in state.nodes:
-                life, run = other.knows[n]
-                older = life > node.life and (run != node.run or not self.rules.seal_names_run)
-                if other.marker == other.run and older:
+                life = other.knows[n].life
+                if other.marker == other.run and life > node.life:
                     return f"another knows of life {life} of a node that votes as {node.life}"
         return ""
 

@@ -62,13 +62,9 @@ class Rules:
     deadline_from: Literal["sending", "reply"] = "sending"
     """What the client's own deadline counts from."""
 
-    seal_names_run: bool = True
-    """A seal says of which incarnation it speaks: it is no reason to drop a vote of that one, and tells
-    other clients the number that this incarnation has."""
-
-    seal_compares: bool = True
-    """A seal is refused where something else is known of the node than when its number was found; and
-    between the two the node is asked whether it still is in the same incarnation."""
+    number_noted: bool = True
+    """The number of a node's new life is noted on it before anybody is told: the first one proposed
+    counts, and ends a first start that has not come to this node. Otherwise each client has its own."""
 
     noted_may_start: bool = False
     """A node that was noted for a first start, and finds that others vote, starts at once."""

@@ -157,18 +157,9 @@ class Telling:
             f"{self.node(event.node)} it knows: {event.value or 'none'}."
         )
 
-    def on_verify(self) -> str:
+    def on_propose(self) -> str:
         event = self.event
-        return (
-            f"{self.who(event.attempt)} finds {self.node(event.node)} still out, in the same run."
-        )
-
-    def on_refuse(self) -> str:
-        event = self.event
-        return (
-            f"{self.node(event.other).capitalize()} refuses what {self.who(event.attempt)} tells it of "
-            f"{self.node(event.node)}: it knows of life {event.value} since."
-        )
+        return f"{self.who(event.attempt)} has {self.node(event.node)} note it: life {event.value}."
 
     def on_seal(self) -> str:
         event = self.event

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from servers.cluster import Cluster
+from servers.etcd import EtcdCluster
 from servers.mariadb import MariaServer
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
@@ -122,7 +123,23 @@ def zookeeper(folder: Path | None = None) -> Iterator[str]:
     yield f"{zookeeper_ensemble().url}/conformance-{next(_numbers)}"
 
 
+@cache
+def etcd_cluster() -> EtcdCluster:
+    """Of one member, which is quick; the tests of faults have three."""
+    cluster = EtcdCluster()
+    atexit.register(cluster.stop)
+    return cluster
+
+
+@contextmanager
+def etcd(folder: Path) -> Iterator[str]:
+    cluster = etcd_cluster()
+    cluster.wipe()
+    yield cluster.url
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
+    "etcd": etcd,
     "memory": memory,
     "redis": redis,
     "redis+cluster": redis_cluster,

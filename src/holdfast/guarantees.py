@@ -106,7 +106,7 @@ ZOOKEEPER = Guarantees(
     "heard of the holder",
     clock_dependence="no wall clock; the leader's and the holder's clocks must run at the same speed, "
     "within 1 %",
-    token_source="the zxid of the write that makes it the holder",
+    token_source="a zxid: of its creation, or of the change in the queue that made it the holder",
     fair=True,
     wakeup="a watch on the one before it in the queue",
     safe_for=("efficiency", "correctness"),
@@ -129,4 +129,20 @@ REDLOCK = Guarantees(
     fair=False,
     wakeup="by a message from a node on which the lock was given back; nothing is handed over",
     safe_for=("efficiency", "correctness"),
+)
+
+ETCD = Guarantees(
+    store="etcd",
+    consistency="linearizable: every grant is one transaction that a majority of the members agreed on",
+    survives="the crash of any client, and of any minority of the members; the restart of all of them; "
+    "not a snapshot that was restored",
+    auto_release="when its lease ends, at most a second after the TTL, which counts whole seconds",
+    clock_dependence="how fast the leader's clock runs, never what it shows; a leader whose disk is "
+    "stuck may end living leases (etcd#15247, mended in 3.5.8), which holders are told of",
+    token_source="the revision of the write that made it the holder; it could go back only with a "
+    "snapshot that was restored",
+    fair=True,
+    wakeup="handed over by the release, seen by a watch on the waiter's own key",
+    safe_for=("efficiency", "correctness"),
+    barging=False,
 )

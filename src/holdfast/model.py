@@ -105,13 +105,27 @@ UNKNOWN = Unknown()
 Outcome = Renewed | Waiting | Gone | Unknown
 
 
-def lock_identity(store: str, namespace: str, name: str) -> str:
-    """What tells one lock from all others, for a fence. Up to the first slash: where it is counted."""
-    from urllib.parse import quote
+def lock_realm(store: str, namespace: str) -> str:
+    """Where a lock's tokens are counted. With a slash and its name: what tells it from all others."""
+    if not (namespace.isascii() and namespace.isalnum()):
+        from urllib.parse import quote  # slow to import, and seldom needed
 
-    return f"{store}:{quote(namespace, safe='')}/{name}"
+        namespace = quote(namespace, safe="")
+    # The same Redis is the same, whether Sentinel led to it or not.
+    return f"{store.partition('+')[0]}:{namespace}"
+
+
+_fresh: list[str] = []
+"""Owner ids that nobody has had yet: random numbers are cheaper by the dozen."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh.clear)
 
 
 def new_owner() -> str:
     """An owner id: unique for ever, made by the client before it asks, used for one attempt only."""
-    return os.urandom(12).hex()
+    try:
+        return _fresh.pop()
+    except IndexError:
+        text = os.urandom(12 * 64).hex()
+        _fresh.extend([text[start : start + 24] for start in range(24, len(text), 24)])
+        return text[:24]

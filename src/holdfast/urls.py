@@ -17,6 +17,7 @@ class Scheme(NamedTuple):
 SCHEMES: dict[str, Scheme] = {
     "memory": Scheme("memory"),
     "sqlite": Scheme("sqlite"),
+    "etcd": Scheme("etcd", "etcd"),
     "redis": Scheme("redis", "redis"),
     "rediss": Scheme("redis", "redis"),
     "redis+unix": Scheme("redis", "redis"),
@@ -27,7 +28,6 @@ SCHEMES: dict[str, Scheme] = {
 }
 
 COMING: tuple[str, ...] = (
-    "etcd",
     "postgresql",
     "mysql",
     "mariadb",

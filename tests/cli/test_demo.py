@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from functools import partial
 
 from cli.stage import Stage, eventually, is_stopped, lives
 
@@ -45,11 +46,15 @@ def test_nobody_stays_behind_frozen(stage: Stage) -> None:
         found = re.search(r"A is process (\d+), B is (\d+)", seen)
         assert found is not None
         pids = [int(pid) for pid in found.groups()]
-        eventually(lambda pid=pids[0]: is_stopped(pid), "A to be frozen")
+        eventually(partial(is_stopped, pids[0]), "A to be frozen")
         demo.send_signal(how)
         demo.wait(20)
         for pid in pids:
-            eventually(lambda pid=pid: not lives(pid), f"the end of {pid}")
+            eventually(partial(gone, pid), f"the end of {pid}")
+
+
+def gone(pid: int) -> bool:
+    return not lives(pid)
 
 
 def test_help_and_mistakes(stage: Stage) -> None:

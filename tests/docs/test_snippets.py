@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from stores import redis_server
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -26,6 +28,8 @@ def snippets() -> Iterator[object]:
 def test_the_example_runs(code: str, tmp_path: Path) -> None:
     # The examples name a folder that a test may not write to.
     code = code.replace("sqlite:///var/lib/app/", f"sqlite://{tmp_path}/")
+    if "port=6379" in code:
+        code = code.replace("port=6379", f"port={redis_server().port}")
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=tmp_path,

@@ -30,8 +30,8 @@ class RedisSite(Site):
         self._verb("set", resource, value, token)
 
     def read(self, resource: str) -> str | None:
-        value: str | None = self.client.get(resource)
-        return value
+        value = self.client.get(resource)
+        return value.decode() if isinstance(value, bytes) else value
 
     def highest(self, resource: str) -> int:
         highest: int = self._verb("highest", resource)

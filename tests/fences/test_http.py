@@ -89,7 +89,7 @@ def test_what_is_answered(interface: str) -> None:
         assert missing.status_code == 428
         assert "Fencing-Token" in missing.json()["error"]
         for bad in ("", "x", "-1", "0", "1.5", "9" * 30, "\u0669"):
-            answer = client.put("/x", headers={"Fencing-Token": bad.encode()})
+            answer = client.put("/x", headers={b"Fencing-Token": bad.encode()})
             assert answer.status_code == 400, bad
             assert "error" in answer.json()
         assert client.put("/x", headers={"Fencing-Token": "34"}).status_code == 200
@@ -182,7 +182,7 @@ def test_clients_add_the_header_and_hear_the_refusal(interface: str) -> None:
 
 
 async def test_an_asynchronous_client() -> None:
-    app = FencingMiddleware(App().asgi)
+    app: Any = FencingMiddleware(App().asgi)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
         await verify_fenced(client, "/x")
         with fenced(client, 34):

@@ -105,7 +105,12 @@ def test_a_store_whose_versions_are_unique_takes_any_bytes() -> None:
     store = MemoryStore()
     fence, late = ObjectFence(store), Frozen(store)
     fence.put("x", b"off", 33)
-    late.meanwhile = lambda: [fence.put("x", value, 34) for value in (b"off", b"on", b"off")]
+
+    def flip() -> None:
+        for value in (b"off", b"on", b"off"):
+            fence.put("x", value, 34)
+
+    late.meanwhile = flip
     with pytest.raises(holdfast.StaleToken):
         late.put("x", b"late", 33)
     assert fence.get("x") == b"off"

@@ -260,7 +260,7 @@ def test_a_connection_that_commits_each_statement_is_refused(tmp_path: Path) -> 
     from sqlalchemy import create_engine
 
     for options in ({"isolation_level": "AUTOCOMMIT"}, {}):
-        engine = create_engine(f"sqlite:///{tmp_path}/app.db", **options)  # type: ignore[arg-type]
+        engine = create_engine(f"sqlite:///{tmp_path}/app.db", **options)
         with engine.connect() as alchemy:
             given = alchemy.execution_options(isolation_level="AUTOCOMMIT")
             with pytest.raises(holdfast.ConfigError, match="begin a transaction"):

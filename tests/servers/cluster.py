@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from binascii import crc_hqx
 from collections.abc import Callable
@@ -11,14 +12,14 @@ from itertools import count
 from .redis import READY_LIMIT, RedisServer, free_port
 
 SLOTS = 16384
+BUS = 10000
 NODE_TIMEOUT = 400
 """Milliseconds without an answer after which a node counts as failed."""
 
 
 class ClusterNode(RedisServer):
     def __init__(self) -> None:
-        self.bus = free_port()
-        super().__init__("--cluster-enabled", "yes", "--cluster-port", str(self.bus))
+        super().__init__("--cluster-enabled", "yes", port=port_with_bus())
         self.id: str = self("CLUSTER", "MYID").decode()
 
     def _arguments(self) -> list[str]:
@@ -64,7 +65,7 @@ class Cluster:
         for node in self.nodes:
             for other in self.nodes:
                 if other is not node:
-                    node("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus)
+                    node("CLUSTER", "MEET", "127.0.0.1", other.port)
         first = self.nodes[0]
         self.await_(lambda: all(node.knows("cluster_known_nodes:4") for node in self.nodes))
         self.await_(lambda: self.replica("CLUSTER", "REPLICATE", first.id) is not None)
@@ -145,6 +146,15 @@ class Cluster:
     def stop(self) -> None:
         for node in self.nodes:
             node.stop()
+
+
+def port_with_bus() -> int:
+    """A free port whose companion, on which the nodes talk to each other, is free too."""
+    while True:
+        port = free_port()
+        if port + BUS < 65536:
+            with suppress(OSError), socket.create_server(("127.0.0.1", port + BUS)):
+                return port
 
 
 def slot_of(name: str) -> int:

@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 
 class Proxy:
@@ -22,6 +22,8 @@ class Proxy:
         """Requests arrive, answers do not."""
         self.stalled = False
         """Nothing arrives, either way; the connections stay open, as after a cable was pulled."""
+        self.refuse = False
+        """New connections are reset."""
         self.cut_once = -1
         """Let so many bytes of the next answer through, then hang up."""
         self.reset_once = False
@@ -29,6 +31,7 @@ class Proxy:
         self.keep_once = False
         """Hang up on the next request, but keep it, and deliver it when `let_go` is called."""
         self._kept: list[tuple[socket.socket, bytes]] = []
+        self._muted: set[socket.socket] = set()
         self._delivering: set[socket.socket] = set()
         self._answered = threading.Event()
         self._open: set[socket.socket] = set()
@@ -46,14 +49,15 @@ class Proxy:
         for sock in sockets:
             _reset(sock)
 
-    def let_go(self) -> None:
-        """Deliver what was kept, and wait until it was answered."""
+    def let_go(self, answered: bool = True) -> None:
+        """Deliver what was kept, and wait until it was `answered`; the server may refuse it instead."""
         kept, self._kept = self._kept, []
         assert kept, "nothing was kept"
         for server, data in kept:
             self._answered.clear()
-            server.sendall(data)
-            assert self._answered.wait(10.0), "what was kept was not answered"
+            with suppress(OSError) if not answered else nullcontext():
+                server.sendall(data)
+            assert not answered or self._answered.wait(10.0), "what was kept was not answered"
             server.close()
 
     def close(self) -> None:
@@ -68,6 +72,9 @@ class Proxy:
                 client, _ = self._server.accept()
             except OSError:
                 return
+            if self.refuse:
+                _reset(client)
+                continue
             try:
                 server = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
@@ -93,11 +100,13 @@ class Proxy:
                         self._open.discard(server)
                     _reset(client)
                     return
-                server.sendall(data)
                 if self.reset_once:
                     self.reset_once = False
+                    self._muted.add(server)  # first, or its answer may be quicker than we are
+                    server.sendall(data)
                     _reset(client)
                     break
+                server.sendall(data)
         self._end(client, server)
 
     def _answers(self, client: socket.socket, server: socket.socket) -> None:
@@ -109,7 +118,7 @@ class Proxy:
                     client.sendall(data[: self.cut_once])
                     self.cut_once = -1
                     break
-                if not self.swallow and not self.stalled:
+                if not self.swallow and not self.stalled and server not in self._muted:
                     client.sendall(data)
         if server in self._delivering:
             self._answered.set()

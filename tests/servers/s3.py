@@ -12,7 +12,10 @@ from . import web
 
 class S3Server:
     def __init__(self) -> None:
-        from moto.server import DomainDispatcherApplication, create_backend_app
+        from moto.moto_server.werkzeug_app import (
+            DomainDispatcherApplication,
+            create_backend_app,
+        )
 
         app = DomainDispatcherApplication(create_backend_app)
         mutex = threading.Lock()

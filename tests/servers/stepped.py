@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import mmap
 import shutil
 import struct
@@ -19,7 +20,9 @@ SOURCE = Path(__file__).with_name("stepped_clock.c")
 def _library() -> Path:
     compiler = shutil.which("cc")
     assert compiler is not None, "this test needs a C compiler: apt-get install gcc"
-    made = Path(mkdtemp(prefix="hf-clock-")) / "stepped_clock.so"
+    folder = mkdtemp(prefix="hf-clock-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = Path(folder) / "stepped_clock.so"
     flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Wno-builtin-declaration-mismatch", "-nostdlib"]
     subprocess.run([compiler, *flags, "-o", str(made), str(SOURCE)], check=True)
     return made

@@ -128,10 +128,21 @@ def _memory() -> str | None:
 
 @contextmanager
 def raw_client(hosts: str, client_id: Any = None) -> Iterator[Any]:
-    """kazoo as it comes. Leaving closes its session; given another's `client_id`, that one's."""
+    """Plain kazoo. Leaving closes its session; given another's `client_id`, that one's."""
     from kazoo.client import KazooClient
 
-    client = KazooClient(hosts, timeout=10.0, client_id=client_id)
+    class Client(KazooClient):  # type: ignore[misc]
+        """Reads what is true now, not what its node has heard of so far."""
+
+        def get_children(self, path: str) -> Any:
+            self.sync(path)
+            return super().get_children(path)
+
+        def exists(self, path: str) -> Any:
+            self.sync(path)
+            return super().exists(path)
+
+    client = Client(hosts, timeout=10.0, client_id=client_id)
     client.start(timeout=10.0)
     try:
         yield client

@@ -13,7 +13,7 @@ from .._runtime.aio import Mutex, finish, here
 from ..errors import ConfigError, GuaranteeError, LockError
 from ..events import Listener, Listeners
 from ..guarantees import Guarantees
-from ..model import LockState
+from ..model import LockState, lock_realm
 from .contract import Backend
 from .lock import Lock, ReadWriteLock
 from .session import Session
@@ -315,7 +315,8 @@ class Locks:
                 )
             backend = self._opener()
             await backend.open()
-            session = Session(backend, self._listeners, self._label, self.namespace)
+            realm = lock_realm(self.guarantees.store, self.namespace)
+            session = Session(backend, self._listeners, self._label, realm)
             self._live = session
             return session
 

@@ -18,7 +18,7 @@ from .._runtime.threads import Interrupt, Signal
 from ..entries import Claim
 from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockError
 from ..lifecycle import HELD, LOST
-from ..model import Gone, Renewed, lock_identity
+from ..model import Gone, Renewed
 from .hold import HOLDING, Hold
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ class Lease(Hold):
     @property
     def lock_id(self) -> str:
         """Which lock this is, among those of all stores and namespaces: what a fence keeps."""
-        session = self._session
-        return lock_identity(session.backend.guarantees.store, session.namespace, self.name)
+        return f"{self._session.realm}/{self._ticket.name}"
 
     @property
     def guard(self) -> BoundFence:
@@ -158,8 +157,8 @@ class Lease(Hold):
         (outcome,) = self._session.backend.renew([claim], self._session.by())
         if isinstance(outcome, Renewed):
             sent = outcome.since or sent
-            self.ttl = asked
-            self._ticket.ttl = asked
+            # A store may give more than was asked for, where it counts in whole seconds.
+            self.ttl = self._ticket.ttl = max(asked, outcome.ttl)
             self._renewed(outcome, sent)
             due = self._due(sent)
             if self._kept and due is not None:

@@ -47,15 +47,14 @@ class Session:
         "leases",
         "listeners",
         "mutex",
-        "namespace",
         "patience",
+        "realm",
     )
 
-    def __init__(
-        self, backend: Backend, listeners: Listeners, label: str, namespace: str = ""
-    ) -> None:
+    def __init__(self, backend: Backend, listeners: Listeners, label: str, realm: str = "") -> None:
         self.backend = backend
-        self.namespace = namespace
+        self.realm = realm
+        """Where the tokens of all its locks are counted."""
         self.clock = backend.clock
         self.claim_window = backend.claim_window
         self.heartbeat = backend.heartbeat

@@ -251,7 +251,7 @@ class Picture:
         self._out = out
         self._colour = out.isatty() and "NO_COLOR" not in os.environ
         try:
-            "●│❄┊○◆✓✗…".encode(out.encoding or "ascii")
+            "●│❄┊○◆✓✗…".encode(getattr(out, "encoding", None) or "ascii")
             self._plain = False
         except UnicodeEncodeError:
             self._plain = True

@@ -149,15 +149,14 @@ class RedisFence(Fence):
         mark = mark_of(resource)
         floors = mark if self._cluster else FLOORS
         mode = "r" if given.reader else "o" if self.single_use else "w"
-        words = (
-            *("EVALSHA", script.sha, 2 + len(keys), mark, floors),
-            *keys,
-            *(given.token, given.lock, mode),
-            *args,
-        )
-        passed, answer = yield Call(words, script.text)
-        if passed:
+        count = 2 + len(keys)
+        shown = (given.token, given.lock, mode)
+        words = ("EVALSHA", script.sha, count, mark, floors, *keys, *shown, *args)
+        answer = yield Call(words, script.text)
+        if type(answer) is not list:
             return answer
+        if len(answer) == 1:  # what a script of the user's answered
+            return answer[0]
         highest, lock = answer
         seen = Mark(int(highest), _text(lock))
         refused = rules.refusal(resource, seen, given, self.single_use)
@@ -260,22 +259,22 @@ _DEL = "return redis.call('DEL', KEYS[1])"
 
 @cache
 def script_for(body: str) -> Script:
-    """The check, and behind it a body that sees its own keys and arguments."""
-    check = _read("fence_check.lua").replace(
-        "return {highest, owner}", "return {0, {highest, owner}}"
-    )
+    """The check, and behind it a body that sees its own keys and arguments.
+
+    A refusal is a list of two. What a body of the user's answers is put into a list of one.
+    """
+    check = _read("fence_check.lua")
     if not body:
-        text = f"{check}\nreturn {{1, false}}"
-    elif body in (_SET, _SET_PX, _DEL):  # ours, and spared the copying
-        own = body.removeprefix("return ")
-        own = own.replace("ARGV[2]", "ARGV[5]").replace("ARGV[1]", "ARGV[4]")
-        text = f"{check}\nreturn {{1, {own.replace('KEYS[1]', 'KEYS[3]')}}}"
+        text = f"{check}\nreturn 1"
+    elif body in (_SET, _SET_PX, _DEL):  # ours, whose answers are no lists
+        own = body.replace("ARGV[2]", "ARGV[5]").replace("ARGV[1]", "ARGV[4]")
+        text = f"{check}\n{own.replace('KEYS[1]', 'KEYS[3]')}"
     else:
         text = (
             f"{check}\nlocal function body(KEYS, ARGV)\n{body}\nend\n"
             "local answer = body({unpack(KEYS, 3)}, {unpack(ARGV, 4)})\n"
             "if type(answer) == 'table' and answer.err then return answer end\n"
-            "return {1, answer or false}"
+            "return {answer or false}"
         )
     return Script(text, _sha(text))
 

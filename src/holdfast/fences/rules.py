@@ -77,9 +77,12 @@ def shown(token: Token) -> Shown:
     """Take a token or a lease apart, and refuse what could never pass."""
     if type(token) is int:
         return Shown(_number(token))
-    if isinstance(token, int) or not hasattr(token, "lock_id"):
-        raise ConfigError(f"a fencing token is an int or a lease, not {type(token).__name__}")
-    lock = token.lock_id
+    try:
+        lock = token.lock_id  # type: ignore[union-attr]
+    except AttributeError:
+        given = type(token).__name__
+        raise ConfigError(f"a fencing token is an int or a lease, not {given}") from None
+    assert not isinstance(token, int)
     reader = False
     if token.shared:
         slot = getattr(token, "slot", None)

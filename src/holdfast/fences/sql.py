@@ -33,6 +33,7 @@ from .sql_links import (
 
 KNOWN_LIMIT = 10_000
 ROUNDS = 4
+UNSURE = (0, "")
 
 
 class SqlFence(Fence):
@@ -49,7 +50,9 @@ class SqlFence(Fence):
         super().__init__(single_use=single_use)
         self._table = identifier("table", table)
         self._statements: dict[tuple[str, str], Statements] = {}
-        self._known: set[str] = set()
+        self._known: dict[str, tuple[int, str]] = {}
+        """Resources that have, or had, a row, and what passed last: a hint, never relied upon."""
+        self._updates: dict[Any, str] = {}
         if connection is not None:
             if link_to(connection).asynchronous:
                 raise ConfigError(
@@ -71,7 +74,20 @@ class SqlFence(Fence):
         link = link_to(connection)
         refuse_autocommit(link, connection)
         statements = self._of(link)
-        return self._run(link, connection, self._guard(statements, resource, given))
+        tried = False
+        ask = None if given.reader else self._pass(statements, resource, given)
+        if ask is not None and not link.asynchronous and not link.alchemy:
+            # The common case at once: the resource is known, and the token good.
+            cursor = connection.cursor()
+            try:
+                cursor.execute(ask.sql, ask.values)
+                if cursor.rowcount == 1:
+                    self._known[resource] = (given.token, given.lock)
+                    return None
+            finally:
+                cursor.close()
+            tried = True
+        return self._run(link, connection, self._guard(statements, resource, given, tried))
 
     def update(
         self,
@@ -95,13 +111,14 @@ class SqlFence(Fence):
             raise ConfigError("a reader's lease does not write", name=given.name)
         if not values or not where:
             raise ConfigError("update needs values to set, and where to set them")
-        names = [*values, *where, column, *([lock_column] if lock_column else [])]
-        for name in names:
-            identifier("a column", name)
-        identifier("the table", table, QUALIFIED)
         link = link_to(connection)
-        statements = self._of(link)
-        steps = self._update(statements, table, values, where, given, column, lock_column)
+        sql = self._of(link)
+        locked = lock_column if given.lock else None
+        key = (link.dialect, link.style, table, *values, None, *where, column, locked)
+        text = self._updates.get(key) or self._compose(
+            key, sql, table, values, where, column, locked
+        )
+        steps = self._update(sql, text, table, values, where, given, column, lock_column)
         return self._run(link, connection, steps)
 
     def highest(self, connection: Any, resource: str) -> Any:
@@ -173,9 +190,32 @@ class SqlFence(Fence):
             return run_async(link, connection, steps)
         return run(link, connection, steps)
 
-    def _guard(self, sql: Statements, resource: str, given: Shown) -> Steps[None]:
-        text = _encoder(sql)
-        name = text(resource)
+    def _pass(self, sql: Statements, resource: str, given: Shown) -> Ask | None:
+        """The statement that lets it pass; None if the resource needs a row first."""
+        last = self._known.get(resource)
+        if last is None:
+            if sql.dialect.gaps:
+                # An UPDATE that finds no row would lock the gap, and two of them each other out.
+                return None
+            if len(self._known) >= KNOWN_LIMIT:
+                self._known.clear()
+        name: Any = resource
+        lock: Any = given.lock
+        if sql.dialect.binary:
+            name, lock = resource.encode(), lock.encode()
+        if last == (given.token, given.lock) and not self.single_use:
+            # The same holder's next write changes no more than it must to lock the row.
+            if lock:
+                return Ask(sql.again_locked, (name, given.token, lock))
+            return Ask(sql.again, (name, given.token))
+        if lock:
+            return Ask(sql.update_locked, (given.token, lock, name, given.token, lock))
+        return Ask(sql.update, (given.token, name, given.token))
+
+    def _guard(
+        self, sql: Statements, resource: str, given: Shown, tried: bool = False
+    ) -> Steps[None]:
+        name = _encoder(sql)(resource)
         if given.reader:
             mark = yield from self._look(sql, name)
             if mark is None:
@@ -185,17 +225,16 @@ class SqlFence(Fence):
             if refused is not None:
                 raise refused
             return
-        if given.lock:
-            lock = text(given.lock)
-            pass_ = Ask(sql.update_locked, (given.token, lock, name, given.token, lock))
-        else:
-            pass_ = Ask(sql.update, (given.token, name, given.token))
-        if sql.dialect.gaps and resource not in self._known:
-            # An UPDATE that finds no row would lock the gap, and two of them each other out.
-            yield from self._begin(sql, resource, name, given)
         for _ in range(ROUNDS):
-            if (yield pass_).changed == 1:
+            ask = self._pass(sql, resource, given)
+            if ask is None:
+                yield from self._begin(sql, resource, name, given)
+                continue
+            if not tried and (yield ask).changed == 1:
+                self._known[resource] = (given.token, given.lock)
                 return
+            tried = False
+            self._known[resource] = UNSURE
             # Refused; or there is no row; or its first writer has committed it just now.
             mark = yield from self._look(sql, name, own=True)
             if mark is None:
@@ -212,9 +251,7 @@ class SqlFence(Fence):
         """Give the resource a row, unless it has one."""
         floors = yield from self._floors(sql)
         yield Ask(sql.begin, (name, rules.unknown(floors, given).highest))
-        if len(self._known) >= KNOWN_LIMIT:
-            self._known.clear()
-        self._known.add(resource)
+        self._known[resource] = UNSURE
 
     def _look(self, sql: Statements, name: Any, own: bool = False) -> Steps[Mark | None]:
         rows = (yield Ask(sql.look_own if own else sql.look, (name,), rows=True)).rows
@@ -227,9 +264,35 @@ class SqlFence(Fence):
         floors: dict[str, int] = json.loads(_text(rows[0][0]))
         return floors
 
+    def _compose(
+        self,
+        key: Any,
+        sql: Statements,
+        table: str,
+        values: Mapping[str, Any],
+        where: Mapping[str, Any],
+        column: str,
+        lock_column: str | None,
+    ) -> str:
+        identifier("the table", table, QUALIFIED)
+        for name in (*values, *where, column, *([lock_column] if lock_column else [])):
+            identifier("a column", name)
+        settings = [f"{name} = ?" for name in (*values, column)]
+        fenced = [f"{name} = ?" for name in where]
+        fenced.append(f"{column} {'<' if self.single_use else '<='} ?")
+        if lock_column:
+            settings.append(f"{lock_column} = ?")
+            fenced.append(f"{lock_column} IN ('', ?)")
+        text = f"UPDATE {table} SET {', '.join(settings)} WHERE {' AND '.join(fenced)}"
+        if len(self._updates) >= KNOWN_LIMIT:
+            self._updates.clear()
+        made = self._updates[key] = sql.mark(text)
+        return made
+
     def _update(
         self,
         sql: Statements,
+        text: str,
         table: str,
         values: Mapping[str, Any],
         where: Mapping[str, Any],
@@ -237,22 +300,16 @@ class SqlFence(Fence):
         column: str,
         lock_column: str | None,
     ) -> Steps[None]:
-        lower = "<" if self.single_use else "<="
-        settings = [*(f"{name} = ?" for name in values), f"{column} = ?"]
-        conditions = [f"{name} = ?" for name in where]
         setting = [*values.values(), given.token]
         meeting = [*where.values(), given.token]
-        fenced = [*conditions, f"{column} {lower} ?"]
         if lock_column and given.lock:
-            settings.append(f"{lock_column} = ?")
-            fenced.append(f"{lock_column} IN ('', ?)")
             setting.append(given.lock)
             meeting.append(given.lock)
-        text = f"UPDATE {table} SET {', '.join(settings)} WHERE {' AND '.join(fenced)}"
-        if (yield Ask(sql.mark(text), (*setting, *meeting))).changed > 0:
+        if (yield Ask(text, (*setting, *meeting))).changed > 0:
             return
         lock = lock_column or "''"
-        text = f"SELECT {column}, {lock} FROM {table} WHERE {' AND '.join(conditions)}"
+        conditions = " AND ".join(f"{name} = ?" for name in where)
+        text = f"SELECT {column}, {lock} FROM {table} WHERE {conditions}"
         rows = (yield Ask(sql.mark(text + sql.dialect.share), tuple(where.values()), True)).rows
         what = f"{table} {', '.join(f'{name}={value!r}' for name, value in where.items())}"
         if not rows:
@@ -329,7 +386,7 @@ class SqlFence(Fence):
             yield from self._guard(sql, probe, Shown(above - 1))
         except StaleToken:
             yield Ask(sql.forget, (_encoder(sql)(probe),))
-            self._known.discard(probe)
+            del self._known[probe]
             return
         raise not_installed(f"the table {self._table}", "it let an older token pass")
 

@@ -22,6 +22,8 @@ class Dialect(NamedTuple):
     """Counts, or names, the table: something if it is there."""
     create: tuple[str, ...]
     now: str
+    ago: str
+    """So many seconds before it."""
     share: str
     """Behind a SELECT: keep others from changing what was read until we have committed."""
     own: str
@@ -45,13 +47,14 @@ POSTGRESQL = Dialect(
         # Two that make a table at once, "if not exists" or not, may collide in the catalogue.
         "SELECT pg_advisory_xact_lock(7236018430951)",
         "CREATE TABLE IF NOT EXISTS {table} (resource text PRIMARY KEY, token bigint NOT NULL, "
-        "lock_id text NOT NULL, writes bigint NOT NULL, touched double precision NOT NULL) "
+        "lock_id text NOT NULL, writes bigint NOT NULL, touched timestamptz NOT NULL) "
         "WITH (fillfactor = 50)",
-        "CREATE TABLE IF NOT EXISTS {table}_resets (at double precision NOT NULL, "
+        "CREATE TABLE IF NOT EXISTS {table}_resets (at timestamptz NOT NULL, "
         "by_whom text NOT NULL, resource text NOT NULL, token bigint NOT NULL, "
         "lock_id text NOT NULL)",
     ),
-    now="extract(epoch from clock_timestamp())",
+    now="clock_timestamp()",
+    ago="clock_timestamp() - make_interval(secs => ?)",
     share=" FOR SHARE",
     own=" FOR UPDATE",
     absent=" ON CONFLICT DO NOTHING",
@@ -72,6 +75,7 @@ MYSQL = Dialect(
         "token BIGINT NOT NULL, lock_id VARBINARY(8192) NOT NULL) ENGINE=InnoDB",
     ),
     now="UNIX_TIMESTAMP(SYSDATE(6))",
+    ago="UNIX_TIMESTAMP(SYSDATE(6)) - ?",
     share=" LOCK IN SHARE MODE",
     own=" FOR UPDATE",
     absent=" ON DUPLICATE KEY UPDATE resource = resource",
@@ -93,6 +97,7 @@ SQLITE = Dialect(
         "resource TEXT NOT NULL, token INTEGER NOT NULL, lock_id TEXT NOT NULL)",
     ),
     now="(julianday('now') - 2440587.5) * 86400.0",
+    ago="(julianday('now') - 2440587.5) * 86400.0 - ?",
     own="",
     share="",  # whoever writes has the whole file to himself
     absent=" ON CONFLICT DO NOTHING",
@@ -120,6 +125,9 @@ class Statements:
         self.update_locked = self.mark(
             f"{set_mark}, lock_id = ? WHERE resource = ? AND token {lower} ? AND lock_id IN ('', ?)"
         )
+        again = f"UPDATE {table} SET writes = writes + 1 WHERE resource = ? AND token = ?"
+        self.again = self.mark(again)
+        self.again_locked = self.mark(f"{again} AND lock_id = ?")
         self.look = self.mark(
             f"SELECT token, lock_id FROM {table} WHERE resource = ?{dialect.share}"
         )
@@ -142,7 +150,7 @@ class Statements:
         self.set_floors = self.mark(f"{lock_floors}, lock_id = ? WHERE resource = ''")
         self.old = self.mark(
             f"SELECT resource, token, lock_id FROM {table} "
-            f"WHERE resource <> '' AND touched <= {dialect.now} - ?{dialect.skip}"
+            f"WHERE resource <> '' AND touched <= {dialect.ago}{dialect.skip}"
         )
         self.forget = self.mark(f"DELETE FROM {table} WHERE resource = ?")
         self.reset = self.mark(

@@ -94,13 +94,13 @@ def run(link: Link, connection: Any, steps: Steps[Result]) -> Result:
     try:
         ask = next(steps)
         while True:
-            ask = steps.send(_execute(link, connection, ask))
+            ask = steps.send(execute(link, connection, ask))
     except StopIteration as stop:
         result: Result = stop.value
         return result
 
 
-def _execute(link: Link, connection: Any, ask: Ask) -> Answer:
+def execute(link: Link, connection: Any, ask: Ask) -> Answer:
     if link.alchemy:
         result = connection.exec_driver_sql(ask.sql, ask.values)
         if ask.rows:
@@ -120,13 +120,13 @@ async def run_async(link: Link, connection: Any, steps: Steps[Result]) -> Result
     try:
         ask = next(steps)
         while True:
-            ask = steps.send(await _execute_async(link, connection, ask))
+            ask = steps.send(await execute_async(link, connection, ask))
     except StopIteration as stop:
         result: Result = stop.value
         return result
 
 
-async def _execute_async(link: Link, connection: Any, ask: Ask) -> Answer:
+async def execute_async(link: Link, connection: Any, ask: Ask) -> Answer:
     if link.alchemy:
         result = await connection.exec_driver_sql(ask.sql, ask.values)
         if ask.rows:

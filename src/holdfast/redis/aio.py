@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
@@ -19,7 +20,7 @@ from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
-from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting, pack, woken
+from .protocol import NOTHING, PING, Late, Lost, bulk, check_greeting, greeting, pack, woken
 from .reply import Reply
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ PAUSE = 0.05
 """Seconds before it is asked again where the primary is."""
 TOGETHER = 128
 """Commands that go out in one write. More would leave the server idle while they are collected."""
+CHUNK = 65536
 TICK = 0.1
 """Seconds between looks at those who listen; most are told before the first one."""
 
@@ -78,14 +80,37 @@ class Finder(Protocol):
         ...
 
 
-class Connection(asyncio.Protocol):
+class Nobody(Reply):
+    """Takes the answer to a command that was only sent along."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    def settle(self, value: Any) -> None:
+        pass
+
+    def settle_soon(self, value: Any, error: BaseException | None = None) -> None:
+        pass
+
+
+NOBODY = Nobody()
+
+
+class Connection(asyncio.BufferedProtocol):
     def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         from hiredis import PushNotification, Reader
 
         self._wire = wire
         self._loop = loop
         self._now = clock.now
-        self._reader = Reader(notEnoughData=NOTHING)
+        reader = Reader(notEnoughData=NOTHING)
+        self._feed: Callable[..., None] = reader.feed
+        self._gets = reader.gets
+        # Read into, again and again: for each read the loop would otherwise get a quarter of a
+        # megabyte from the system, and give it back.
+        self._buffer = bytearray(CHUNK)
         self._push = PushNotification
         self._pending: deque[tuple[Reply, float]] = deque()
         self._unsent: list[bytes] = []
@@ -118,6 +143,14 @@ class Connection(asyncio.Protocol):
             self._arm(by)
         return reply
 
+    def send_after_ping(self, command: bytes, by: float) -> Reply:
+        """See `PING`. With others' answers under way it would change nothing."""
+        if self._pending or self.dead:
+            return self.send(command, by)
+        reply = self.send(PING + command, by)
+        self._pending.appendleft((NOBODY, by))
+        return reply
+
     def _flush(self) -> None:
         if self._unsent:
             unsent = b"".join(self._unsent)
@@ -137,9 +170,15 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._write = transport.write
 
-    def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
-        gets, push, pending = self._reader.gets, self._push, self._pending
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._feed(self._buffer, 0, nbytes)
+        self._answer()
+
+    def _answer(self) -> None:
+        gets, push, pending = self._gets, self._push, self._pending
         try:
             while (answer := gets()) is not NOTHING:
                 if type(answer) is push and answer[0] != b"subscribe":
@@ -149,7 +188,7 @@ class Connection(asyncio.Protocol):
                     pending.popleft()[0].settle(answer)
         except BaseException:
             # A task raised what ends the event loop. If that goes on, so does the rest.
-            self._loop.call_soon(self.data_received, b"")
+            self._loop.call_soon(self._answer)
             raise
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -230,6 +269,16 @@ class Wire:
         if connection is None:
             return self._connect_and_call(command, by)
         return connection.send(command, by)
+
+    def release(self, command: bytes, by: float) -> Awaitable[Any]:
+        """As `call`, for a command that may wake others."""
+        connection = self._connection
+        if connection is None:
+            return self._connect_and_call(command, by)
+        if connection.channel is NO_CHANNEL:
+            return connection.send(command, by)
+        # Somebody else wanted what we had, and will again.
+        return connection.send_after_ping(command, by)
 
     async def _connect_and_call(self, command: bytes, by: float) -> Any:
         return await (await self._connect(by)).send(command, by)
@@ -377,7 +426,7 @@ class Wire:
                 await asyncio.sleep(PAUSE)
 
     async def _greeted(self, by: float) -> Connection:
-        connection = await self._reach()
+        connection = await self._reach(by)
         try:
             hello = [connection.send(command, by) for command in greeting(self._address)]
             if self._listens:
@@ -390,7 +439,7 @@ class Wire:
             raise self.broken()
         return connection
 
-    async def _reach(self) -> Connection:
+    async def _reach(self, by: float) -> Connection:
         address, loop = self._address, self._loop
 
         def make() -> Connection:
@@ -399,12 +448,35 @@ class Wire:
         try:
             if address.path:
                 return (await loop.create_unix_connection(make, address.path))[1]
-            tls = address.tls
-            return (await loop.create_connection(make, address.host, address.port, ssl=tls))[1]
+            host = address.host
+            if ":" in host or host.replace(".", "").isdecimal():
+                return (await loop.create_connection(make, host, address.port, ssl=address.tls))[1]
+            return await self._first_to_answer(make, by)
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise
             raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
+
+    async def _first_to_answer(self, make: Callable[[], Connection], by: float) -> Connection:
+        """A name may stand for several places: each has its share of the time, not all of it."""
+        host, port, tls = self._address.host, self._address.port, self._address.tls
+        places = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        reason: OSError = OSError("its name stands for nothing")
+        for left, (family, _, _, _, place) in zip(range(len(places), 0, -1), places, strict=True):
+            try:
+                async with asyncio.timeout((by - self._clock.now()) / left):
+                    made = await self._loop.create_connection(
+                        make,
+                        str(place[0]),
+                        int(place[1]),
+                        family=family,
+                        ssl=tls,
+                        server_hostname=host if tls is not None else None,
+                    )
+                return made[1]
+            except OSError as error:
+                reason = error
+        raise reason
 
     async def _subscribe(self, connection: Connection, by: float) -> None:
         if connection.channel != NO_CHANNEL:

@@ -117,10 +117,11 @@ class Connection:
                     sock.close()
                     raise
                 return sock
-            sock = socket.create_connection((address.host, address.port), left)
+            sock = self._first_to_answer(by)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if address.tls is not None:
                 try:
+                    sock.settimeout(max(0.001, by - self._now()))
                     return address.tls.wrap_socket(sock, server_hostname=address.host)
                 except BaseException:
                     sock.close()
@@ -128,6 +129,27 @@ class Connection:
             return sock
         except OSError as error:
             raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
+
+    def _first_to_answer(self, by: float) -> socket.socket:
+        """A name may stand for several places: each has its share of the time, not all of it."""
+        host, port = self.address.host, self.address.port
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        reason: OSError = OSError("its name stands for nothing")
+        for left, (family, kind, proto, _, place) in zip(
+            range(len(places), 0, -1), places, strict=True
+        ):
+            sock = socket.socket(family, kind, proto)
+            try:
+                sock.settimeout(max(0.001, (by - self._now()) / left))
+                sock.connect(place)
+                return sock
+            except OSError as error:
+                sock.close()
+                reason = error
+            except BaseException:
+                sock.close()
+                raise
+        raise reason
 
     def listens_on(self, name: bytes, ear: Ear | None) -> None:
         self.channel_name = name
@@ -195,8 +217,12 @@ class Connection:
 
     def batch(self, commands: Sequence[bytes], by: float, now: float) -> list[Any]:
         first = self.call(b"".join(commands), by, now)
+        return [first, *[self.next(by) for _ in range(len(commands) - 1)]]
+
+    def next(self, by: float) -> Any:
+        """The answer behind the first one, where several commands were sent together."""
         try:
-            return [first, *[self._reply(by, NOTHING) for _ in range(len(commands) - 1)]]
+            return self._reply(by, NOTHING)
         except OSError as error:
             raise self._lost(error) from error
 
@@ -242,13 +268,12 @@ class Connection:
 
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
         """Wait for this ticket's wake-up, for `interrupt`, or for the end of the connection."""
-        owner = ticket.owner
         while True:
             # What came together with an earlier answer is in the parser already.
             while (reply := self._gets()) is not NOTHING:
                 if type(reply) is self._push and reply[0] == b"message":
-                    who, token = woken(reply[2])
-                    if who == owner:
+                    owner, token = woken(reply[2])
+                    if owner == ticket.owner:
                         return Granted(token, ticket.ttl, True) if token else None
             if until is not None:
                 left = until - self._now()

@@ -42,10 +42,20 @@ def pack(*parts: bytes) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%b\r\n" % (len(p), p) for p in parts])
 
 
+PING = pack(b"PING")
+"""Sent ahead of a release that will wake somebody. Of those to whom a server has something to write, it
+serves the latest first: that would be the one who gave the lock away, because its answer is made after
+the wake-up is. The answer to a PING ahead of it makes it the earlier one, so the next holder starts
+first. On two processors that is a fifth of the time between two holders."""
+
+
 def woken(message: bytes) -> tuple[str, int]:
     """Who is told, and its token; 0 where it was not granted, and should ask."""
-    owner, _, token = message.decode("ascii", "replace").partition(" ")
-    return (owner, int(token)) if token.isdecimal() else ("", 0)
+    try:
+        owner, token = message.decode().split(" ")
+        return owner, int(token)
+    except ValueError:
+        return "", 0  # nothing that we sent
 
 
 def greeting(address: Address) -> list[bytes]:

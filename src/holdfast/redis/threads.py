@@ -18,7 +18,7 @@ from ..errors import BackendUnavailable, LockError
 from ..model import Granted
 from .address import Address
 from .connection import Connection, Ear
-from .protocol import bulk, pack
+from .protocol import PING, bulk, pack
 
 if TYPE_CHECKING:
     from .._sync.contract import Ticket
@@ -83,6 +83,22 @@ class Wire:
         self._give(connection, now)
         return reply
 
+    def release(self, command: bytes, by: float) -> Any:
+        """As `call`, for a command that may wake others."""
+        now = self._now()
+        connection = self._take(by, now)
+        try:
+            if connection.ear is None:
+                reply = connection.call(command, by, now)
+            else:  # somebody else wanted what we had, and will again
+                connection.call(PING + command, by, now)
+                reply = connection.next(by)
+        except BaseException:
+            self._failed(connection)
+            raise
+        self._give(connection, now)
+        return reply
+
     def batch(self, commands: Sequence[bytes], by: float) -> list[Any]:
         """All at once, in one round trip."""
         now = self._now()
@@ -111,8 +127,9 @@ class Wire:
             raise
         if type(reply) is bytes:
             self._give(connection, now)
-            return reply
-        return self._asked(ticket, connection, reply)
+        else:
+            self._asked(ticket, connection, reply)
+        return reply
 
     def enqueue(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any:
         """The same, on a connection that has a channel."""
@@ -124,21 +141,20 @@ class Wire:
         except BaseException:
             self._failed(connection)
             raise
-        return self._asked(ticket, connection, reply)
+        self._asked(ticket, connection, reply)
+        return reply
 
-    def _asked(self, ticket: Ticket, connection: Connection, reply: Any) -> Any:
+    def _asked(self, ticket: Ticket, connection: Connection, reply: Any) -> None:
+        """Listen on this connection, if that is what was answered."""
         ear = connection.ear
         if type(reply) is int and reply >= 0 and ear is not None:
+            if ticket.owner in self.waiting:
+                self.forget(ticket.owner)  # it was asked again
             ear.ticket, ear.dropped, ear.rung = ticket, False, False
-            with self._mutex:
-                old = self.waiting.get(ticket.owner)
-                self.waiting[ticket.owner] = ear
-            if old is not None:
-                self._give(old.connection, self._now())
+            self.waiting[ticket.owner] = ear
             ticket.attach(ear)
         else:
-            self._give(connection, self._now())
-        return reply
+            self._give(connection, connection.used)
 
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
         """Until this ticket is told something, or until `until`. With a grant it is forgotten."""
@@ -165,7 +181,7 @@ class Wire:
                     del self.waiting[owner]
             if ended:
                 ticket.attach(None)
-                self._give(ear.connection, self._now())
+                self._give(ear.connection, ear.connection.used)
         return grant
 
     def forget(self, owner: str) -> None:

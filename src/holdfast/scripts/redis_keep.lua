@@ -1,14 +1,15 @@
 -- Renew many leases at once, of locks with one holder each. Never shortens, creates nothing.
 --
 -- KEYS: the locks
--- ARGV: for each of them US owner id US, then its ttl in ms
+-- ARGV: for each of them US owner id US; then one ttl in ms for all, or one for each
 -- Answers for each of them its token, or 0: not held alone by this owner; redis_beat.lua knows more.
 
 local call, sub, match = redis.call, string.sub, string.match
-local answers = {}
-for i = 1, #KEYS do
-  local key, ttl = KEYS[i], tonumber(ARGV[2 * i])
-  local between = ARGV[2 * i - 1]
+local answers, count = {}, #KEYS
+local each = #ARGV == 2 * count
+for i = 1, count do
+  local key, between = KEYS[i], ARGV[i]
+  local ttl = tonumber(ARGV[each and count + i or count + 1])
   local v = call('GET', key)
   if v and sub(v, 4, 3 + #between) == between and sub(v, 1, 2) == 'hf' then
     if call('PTTL', key) < ttl then call('PEXPIRE', key, ttl) end

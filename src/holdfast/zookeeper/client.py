@@ -14,7 +14,9 @@ from __future__ import annotations
 import logging
 import os
 import select
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import ceil
 from typing import Any
 
@@ -71,6 +73,8 @@ Unanswered = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, Sessio
 
 EPHEMERAL, SEQUENTIAL, CONTAINER = 1, 2, 4
 
+GREETING = 2.0
+"""Seconds that a node has to greet us, at least."""
 RETRY_FIRST, RETRY_LONGEST = 0.03, 0.5
 """Seconds between rounds through the servers that could not be reached."""
 
@@ -189,12 +193,15 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 class _Connection(ConnectionHandler):  # type: ignore[misc]
     negotiated = 0.0
     """The session timeout that the server gave, in seconds."""
+    longest_greeting = 0.0
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        answer = super()._invoke(timeout, request, xid)
         if isinstance(request, Connect):
+            # Nor is a server that takes the connection and says nothing worth the session.
+            answer = super()._invoke(min(timeout, self.longest_greeting), request, xid)
             self.negotiated = answer[0].time_out / 1000
-        return answer
+            return answer
+        return super()._invoke(timeout, request, xid)
 
 
 class Client(KazooClient):  # type: ignore[misc]
@@ -228,6 +235,7 @@ class Client(KazooClient):  # type: ignore[misc]
             logger=_log,
             sasl_options=dict(address.sasl) if address.sasl else None,
         )
+        self._connection.longest_greeting = max(GREETING, timeout / 10)
         self.add_listener(on_state)
         self._on_lost = on_lost
 
@@ -244,6 +252,18 @@ class Client(KazooClient):  # type: ignore[misc]
     def send(self, request: Any, then: Callable[[Any, Exception | None], None]) -> None:
         """In the order of the calls. `then` may be called before this returns, if it cannot be sent."""
         self._call(request, Reply(then, self._on_lost))
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something was sent and has not been answered."""
+        return bool(self._pending)
+
+    def drop(self) -> None:
+        """Break the connection, to look for another node; the session stays."""
+        sock = self._connection._socket
+        if sock is not None:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
         """Close the session and wait for that. Blocks, for a moment where the server answers."""

@@ -37,6 +37,9 @@ Then = Callable[[Any, Exception | None], None]
 CLASSES = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0, 86400.0)
 """The TTLs that are given, in seconds: another one is rounded up to the next of these."""
 
+PATIENCE = 2.0
+"""Seconds, or a fifth of its TTL, for which a session waits for a node's answer to a write."""
+
 
 class Link:
     def __init__(self, store: Store, seconds: float) -> None:
@@ -53,6 +56,8 @@ class Link:
         self._watches: dict[str, set[Node]] = {}
         self._backlog: list[tuple[Sequence[Any], Callable[[list[Any]], None]]] = []
         self._beat = ""
+        self._unproved = 0.0
+        """When a write was sent to prove the session, of those that are not answered yet."""
         self._set_up = False
         self._closed = False
         self.client = Client(store.address, seconds + store.tick, self._state, self._lost)
@@ -101,14 +106,28 @@ class Link:
 
     def prove(self, then: Then) -> None:
         """A write: once that is answered, the session lived when it was sent."""
+        now = self._store.clock.now()
+        if self._unproved and now - self._unproved > min(self.ttl / 5, PATIENCE):
+            # The node that we are connected to stands still, or has lost the others. Kazoo would
+            # wait for most of the session's time; another node may answer at once.
+            self._unproved = 0.0
+            self.client.drop()
+        elif not self._unproved:
+            self._unproved = now
 
         def wrote(value: Any, error: Exception | None) -> None:
+            self._unproved = 0.0
             if isinstance(error, NoNodeError):  # a foreign hand has tidied up
                 self.send(create(self.client, self._beat, b"", EPHEMERAL), then)
             else:
                 then(value, error)
 
         self.send(set_data(self._beat, b""), wrote)
+
+    def overdue(self) -> None:
+        """Somebody has waited for an answer for as long as anybody does."""
+        if self.ready and self.client.waiting:
+            self.client.drop()
 
     def watch(self, path: str, node: Node) -> Callable[[Any], None]:
         """What to give along with a read, so that `node` is told when what was read changes."""

@@ -156,15 +156,24 @@ class Store(Queue):
             node.left.append(done)
             self._leave(node)
 
-    def remaining(self, owner: str) -> float | None:
-        """Until when our own timer lets it be; None if it is not known here, or does not hold."""
+    def holds(self, owner: str) -> tuple[float, int] | None:
+        """What is left of it by our own timer, and its token; None if it is not one of ours.
+
+        The token is 0 for one that is admitted and has not been granted yet.
+        """
         with self.mutex:
             node = self._nodes.get(owner)
             if node is None:
                 return None
             if node.state in (WAITING, TAKING):
-                return node.claim
-            return max(0.0, node.expires - self.clock.now())
+                return node.claim, 0
+            return max(0.0, node.expires - self.clock.now()), node.token
+
+    def overdue(self) -> None:
+        """An answer did not come in time: perhaps another node of the ensemble has one."""
+        with self.mutex:
+            for link in self._links.values():
+                link.overdue()
 
     def close(self) -> list[Link]:
         """No more of anything; answers the sessions, which are still to be ended."""

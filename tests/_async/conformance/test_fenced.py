@@ -92,9 +92,10 @@ async def test_a_lock_has_the_same_identity_for_all_and_no_other_has_it(url: str
         first = await ours.lock("x").acquire()
         await first.release()
         second = await again.lock("x").acquire()
-        assert second.lock_id == first.lock_id == f"{ours.guarantees.store}:holdfast/x"
+        store = ours.guarantees.store.partition("+")[0]
+        assert second.lock_id == first.lock_id == f"{store}:holdfast/x"
         other = await theirs.lock("x").acquire()
-        assert other.lock_id == f"{ours.guarantees.store}:a%2Fb/x"
+        assert other.lock_id == f"{store}:a%2Fb/x"
         assert (await ours.lock("y").acquire()).lock_id != first.lock_id
 
 

@@ -292,7 +292,17 @@ async def test_a_server_that_is_gone_is_said_to_be_and_used_when_it_is_back(
 async def test_nobody_is_let_in_without_the_password_and_it_is_never_shown() -> None:
     server = RedisServer()
     try:
-        server("ACL", "SETUSER", "app", "on", ">s3cr:t/@", "~holdfast:*", "&holdfast:*", *NEEDED)
+        server(
+            "ACL",
+            "SETUSER",
+            "app",
+            "on",
+            ">s3cr:t/@",
+            "resetchannels",
+            "~holdfast:*",
+            "&holdfast:*",
+            *NEEDED,
+        )
         good = f"redis://app:s3cr%3At%2F%40@127.0.0.1:{server.port}/0"
         async with holdfast.connect(good) as locks:
             assert "s3cr" not in repr(locks) + locks.url

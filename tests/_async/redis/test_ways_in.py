@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast._async.backends import redis as redis_backend
+from servers.cluster import port_with_bus
 from servers.redis import RedisServer, free_port
 from worlds.aio import Job, eventually
 
@@ -65,8 +69,39 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
         server.stop()
 
 
+async def test_a_place_that_does_not_answer_does_not_use_up_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = RedisServer()
+    # Its queue is full, so it takes no more connections, and says nothing.
+    silent = socket.create_server(("127.0.0.1", 0), backlog=0)
+    crowd = [socket.socket() for _ in range(4)]
+    for one in crowd:
+        one.setblocking(False)
+        one.connect_ex(silent.getsockname())
+    real = socket.getaddrinfo
+    places = [silent.getsockname(), ("127.0.0.1", server.port)]
+
+    def several(host: Any, *args: Any, **options: Any) -> Any:
+        if host != "several.test":
+            return real(host, *args, **options)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+
+    monkeypatch.setattr(socket, "getaddrinfo", several)
+    monkeypatch.setattr(redis_backend, "OPEN_LIMIT", 2.0)
+    try:
+        started = time.monotonic()
+        async with holdfast.connect("redis://several.test:1") as locks:
+            assert time.monotonic() - started < 1.9
+            assert await locks.lock("x").try_acquire() is not None
+    finally:
+        for one in (silent, *crowd):
+            one.close()
+        server.stop()
+
+
 async def test_a_server_of_a_cluster_is_refused() -> None:
-    server = RedisServer("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    server = RedisServer("--cluster-enabled", "yes", port=port_with_bus())
     try:
         with pytest.raises(holdfast.ConfigError, match="part of a cluster"):
             await used(server.url)

@@ -9,7 +9,7 @@ import pytest
 from holdfast import aio as holdfast
 from holdfast._async import session
 from servers.proxy import Proxy
-from servers.zookeeper import TICK
+from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
 from worlds.aio import Job, eventually
 
@@ -53,6 +53,27 @@ async def test_a_creation_whose_answer_was_lost_is_found_again(
         assert await others.list() == []
 
 
+async def test_a_creation_that_never_arrived_is_not_mistaken_for_a_dying_one_of_ours(
+    url: str, through: str, proxy: Proxy
+) -> None:
+    ensemble = zookeeper_ensemble()
+    async with holdfast.connect(through) as locks:
+        await (await locks.lock("x").acquire()).release()
+        lock = f"/{url.rpartition('/')[2]}/holdfast/locks/x"
+        with raw_client(ensemble.hosts) as raw:
+            # As an earlier session of ours would have left it: our owner id, and first in line.
+            raw.ensure_path(lock)
+            stale = raw.create(f"{lock}/mine,lock,1,1,30000,", ephemeral=True, sequence=True)
+            proxy.keep_once = True
+            lease = await locks.lock("x").acquire(owner="mine", timeout=10.0)
+            assert not raw.exists(stale)
+            (child,) = raw.get_children(lock)
+            assert raw.exists(f"{lock}/{child}").czxid == lease.token
+            # The kept request arrives after all, on a connection that the session has left.
+            proxy.let_go(answered=False)
+            assert raw.get_children(lock) == [child]
+
+
 async def test_a_grant_whose_answer_was_lost_is_found_again(
     url: str, through: str, proxy: Proxy
 ) -> None:
@@ -68,8 +89,13 @@ async def test_a_grant_whose_answer_was_lost_is_found_again(
         await first.release()
         second = await waiter.result()
         assert second.token > first.token
-        (holder,) = (await others.inspect("x")).holders
-        assert (holder.owner, holder.token) == (second.owner, second.token)
+
+        async def shown() -> bool:
+            # Its node says so a moment after it has been told.
+            (holder,) = (await others.inspect("x")).holders
+            return (holder.owner, holder.token) == (second.owner, second.token)
+
+        await eventually(shown)
 
 
 async def test_a_release_whose_answer_was_lost_frees_what_is_ours_alone(

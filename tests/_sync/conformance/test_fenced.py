@@ -94,9 +94,10 @@ def test_a_lock_has_the_same_identity_for_all_and_no_other_has_it(url: str) -> N
         first = ours.lock("x").acquire()
         first.release()
         second = again.lock("x").acquire()
-        assert second.lock_id == first.lock_id == f"{ours.guarantees.store}:holdfast/x"
+        store = ours.guarantees.store.partition("+")[0]
+        assert second.lock_id == first.lock_id == f"{store}:holdfast/x"
         other = theirs.lock("x").acquire()
-        assert other.lock_id == f"{ours.guarantees.store}:a%2Fb/x"
+        assert other.lock_id == f"{store}:a%2Fb/x"
         assert ours.lock("y").acquire().lock_id != first.lock_id
 
 

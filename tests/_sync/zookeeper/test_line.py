@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast._sync import session
 from servers.proxy import Proxy
-from servers.zookeeper import TICK
+from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
 from worlds.threads import Job, eventually
 
@@ -55,6 +55,27 @@ def test_a_creation_whose_answer_was_lost_is_found_again(
         assert others.list() == []
 
 
+def test_a_creation_that_never_arrived_is_not_mistaken_for_a_dying_one_of_ours(
+    url: str, through: str, proxy: Proxy
+) -> None:
+    ensemble = zookeeper_ensemble()
+    with holdfast.connect(through) as locks:
+        locks.lock("x").acquire().release()
+        lock = f"/{url.rpartition('/')[2]}/holdfast/locks/x"
+        with raw_client(ensemble.hosts) as raw:
+            # As an earlier session of ours would have left it: our owner id, and first in line.
+            raw.ensure_path(lock)
+            stale = raw.create(f"{lock}/mine,lock,1,1,30000,", ephemeral=True, sequence=True)
+            proxy.keep_once = True
+            lease = locks.lock("x").acquire(owner="mine", timeout=10.0)
+            assert not raw.exists(stale)
+            (child,) = raw.get_children(lock)
+            assert raw.exists(f"{lock}/{child}").czxid == lease.token
+            # The kept request arrives after all, on a connection that the session has left.
+            proxy.let_go(answered=False)
+            assert raw.get_children(lock) == [child]
+
+
 def test_a_grant_whose_answer_was_lost_is_found_again(url: str, through: str, proxy: Proxy) -> None:
     with holdfast.connect(url) as others, holdfast.connect(through) as locks:
         first = others.lock("x").acquire()
@@ -68,8 +89,13 @@ def test_a_grant_whose_answer_was_lost_is_found_again(url: str, through: str, pr
         first.release()
         second = waiter.result()
         assert second.token > first.token
-        (holder,) = others.inspect("x").holders
-        assert (holder.owner, holder.token) == (second.owner, second.token)
+
+        def shown() -> bool:
+            # Its node says so a moment after it has been told.
+            (holder,) = others.inspect("x").holders
+            return (holder.owner, holder.token) == (second.owner, second.token)
+
+        eventually(shown)
 
 
 def test_a_release_whose_answer_was_lost_frees_what_is_ours_alone(

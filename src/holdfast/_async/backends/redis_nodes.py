@@ -98,6 +98,10 @@ class Nodes:
     async def call(self, command: bytes, by: float) -> Any:
         return await self._sent(slot_of_command(command), lambda n: n.wire.call(command, by), by)
 
+    async def release(self, command: bytes, by: float) -> Any:
+        """For a command that may wake others."""
+        return await self._sent(slot_of_command(command), lambda n: n.wire.release(command, by), by)
+
     async def call_at(self, place: Place, command: bytes, by: float) -> Any:
         """One that belongs to no slot."""
         reply = await self._node(place).wire.call(command, by)
@@ -162,12 +166,13 @@ class Nodes:
 
     async def ask(self, ticket: Ticket, command: bytes, owner: bytes, by: float) -> Any:
         slot = slot_of_command(command)
-        node: Node | None = None
+        before = self.waiting.get(ticket.owner)
+        node = before.node if before is not None else None
 
         async def send(to: Node) -> Any:
             nonlocal node
             if node is not None and node is not to:
-                node.wire.forget(ticket.owner)  # redirected
+                node.wire.forget(ticket.owner)  # redirected, or moved: it is told by one only
             node = to
             reply = await to.wire.ask(ticket, command, owner, by)
             if type(reply) is int and reply < 0 and ticket.queue:
@@ -182,10 +187,7 @@ class Nodes:
             raise
         assert node is not None
         if ticket.queue and type(reply) is int and reply >= 0:
-            before = self.waiting.get(ticket.owner)
             self.waiting[ticket.owner] = Enrolled(ticket, slot, node, command, owner)
-            if before is not None and before.node is not node:
-                before.node.wire.forget(ticket.owner)
         else:
             node.wire.forget(ticket.owner)
         return reply

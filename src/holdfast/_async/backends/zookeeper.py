@@ -160,6 +160,7 @@ class ZooKeeperBackend:
         verb(*args, done)
         while not told:
             if not await signal.wait(by):
+                self._store.overdue()
                 raise BackendUnavailable(
                     f"ZooKeeper at {self._address} did not answer in time; what was asked of it may "
                     "still happen"
@@ -223,13 +224,13 @@ class ZooKeeperBackend:
             value, stat = found
             holds = number < free
             token, label = read_data(value, stat)
-            own = self._store.remaining(entry.owner) if holds else None
+            left, known = (self._store.holds(entry.owner) if holds else None) or (entry.ttl, 0)
             participant = Participant(
                 entry.owner,
                 label,
-                token if holds else 0,
+                (known or token) if holds else 0,
                 stat.mtime / 1000,
-                entry.ttl if own is None else own,
+                left,
                 entry.weight,
             )
             (holders if holds else waiters).append(participant)

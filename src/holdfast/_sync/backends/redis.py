@@ -130,7 +130,7 @@ class RedisBackend:
         end = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
         try:
             reply = self._wire.ask(ticket, command, end, by)
-            if type(reply) is not bytes:
+            if type(reply) is not bytes and (type(reply) is not int or reply < 0):
                 reply = self._asked(reply, ticket, command, end, by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
@@ -158,12 +158,18 @@ class RedisBackend:
         return Queued(reply / 1000)
 
     def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
+        rest: Sequence[int] = range(len(claims))
+        plain = [i for i in rest if claims[i].owner not in self._special] if self._special else rest
         outcomes: list[Outcome] = [UNKNOWN] * len(claims)
-        rest = range(len(claims))
-        plain = [i for i in rest if claims[i].owner not in self._special]
         if plain:
-            command = self._commands.keep([claims[i] for i in plain])
-            for i, token in zip(plain, self._calls.call(command, by), strict=True):
+            all_plain = len(plain) == len(claims)
+            kept = claims if all_plain else [claims[i] for i in plain]
+            tokens = self._calls.call(self._commands.keep(kept), by)
+            if all_plain and 0 not in tokens:
+                return [
+                    Renewed(token, claim.ttl) for token, claim in zip(tokens, kept, strict=True)
+                ]
+            for i, token in zip(plain, tokens, strict=True):
                 if token:
                     outcomes[i] = Renewed(token, claims[i].ttl)
         others = [i for i in rest if outcomes[i] is UNKNOWN]
@@ -184,7 +190,7 @@ class RedisBackend:
         else:
             command = self._commands.release(name, owner)
         try:
-            reply = self._wire.call(command, by)
+            reply = self._wire.release(command, by)
             if type(reply) is not int:
                 reply = self._calls.settled(reply, self._calling(command, by), by)
         except Lost as error:
@@ -255,7 +261,7 @@ class RedisBackend:
         return reply
 
     def _asked(self, reply: Any, ticket: Ticket, command: bytes, end: bytes, by: float) -> Any:
-        """The first answer was no grant."""
+        """The first answer was neither a grant nor a place in the queue."""
         if type(reply) is int and reply < 0 and ticket.queue:
             reply = self._wire.enqueue(ticket, command, end, by)
         if isinstance(reply, Exception):

@@ -1,0 +1,233 @@
+"""How an attempt gets a lock of an etcd cluster: at once, after standing in line, or not at all."""
+
+from __future__ import annotations
+
+from ...errors import BackendUnavailable, ConfigError
+from ...etcd import messages
+from ...etcd.failures import Failure
+from ...etcd.keys import Standing
+from ...etcd.messages import Transaction
+from ...ledger import kind_in_words
+from ...lineup import admitted, blocker, fits_behind
+from ...model import GONE, Busy, Granted, Outcome, Queued, Renewed
+from .etcd_attempt import Attempt
+from .etcd_leases import QUEUE, Lease, seconds
+from .etcd_leaving import Leaving
+from .etcd_roll import Roll
+
+FIRST_LOOK = 0.3
+"""Seconds after which the first waiter looks whether the holder is still there."""
+
+
+class Asking:
+    def __init__(self, roll: Roll, leaving: Leaving) -> None:
+        self._roll = roll
+        self._leaving = leaving
+        self._calls = roll.calls
+        self._clock = roll.clock
+        self._leases = roll.leases
+
+    async def ask(self, attempt: Attempt, queue: bool, by: float) -> Granted | Queued | Busy | None:
+        """One transaction where nobody is in line, or where others are known to wait; else two.
+
+        None: an earlier try of this request was carried out, and its answer was lost.
+        """
+        roll = self._roll
+        join = queue
+        while True:
+            hold = await roll.lease_to_hold(attempt, by)
+            wait = await self._lease_to_wait(attempt, by) if join else None
+            if wait is not None and attempt.line.watch is None:
+                roll.watch_own(attempt.line)
+            self._leases.join(attempt, hold)
+            try:
+                answer = await self._calls.txn(
+                    self._request(attempt, hold, wait), by, attempt.doubt
+                )
+            except Failure:  # one of the leases has ended
+                for lease in filter(None, (hold, wait)):
+                    await self._leases.keep(lease, by)
+                continue
+            if attempt.owed:
+                raise self._given_up(attempt)
+            if answer.succeeded:
+                attempt.created = answer.revision
+                return roll.granted(attempt, hold, answer.revision)
+            roll.want(attempt.name)
+            inner = answer.results[0]
+            if isinstance(inner, Transaction) and inner.succeeded and wait is not None:
+                attempt.created = attempt.changed = answer.revision
+                self._leases.join(attempt, wait)
+                line = roll.line_of(messages.held_keys(inner.results))
+                return await self._in_line(attempt, wait, queue, line, by)
+            others = roll.line_of(messages.held_keys(answer.results))
+            for one in others:
+                if attempt.is_at(one):
+                    roll.recognise(attempt, one)
+                    return None
+            self._check_place(attempt, others)
+            if any(one.kv.key == attempt.key for one in others):
+                roll.another_key(attempt)
+            elif not queue and not fits_behind(
+                [one.place for one in others], attempt.weight, attempt.capacity, attempt.shape
+            ):
+                return Busy(longest(others))
+            elif join and wait is None:
+                await self._leases.shared(QUEUE, roll.claim(attempt), by)
+            join = True
+
+    async def _lease_to_wait(self, attempt: Attempt, by: float) -> Lease | None:
+        """None: there is none just now, and perhaps none is needed."""
+        if self._roll.is_wanted(attempt.name):
+            return await self._leases.shared(QUEUE, self._roll.claim(attempt), by)
+        return self._leases.alive(QUEUE, self._roll.claim(attempt))
+
+    def _request(self, attempt: Attempt, hold: Lease, wait: Lease | None) -> bytes:
+        line, key = attempt.line, attempt.key
+        wall = self._clock.wall()
+        not_left = messages.absent(self._roll.naming.left(attempt.owner))
+        take = messages.put(key, attempt.entry(True, wall), hold.on)
+        look = line.look_for(key)
+        if wait is not None:
+            join = messages.put(key, attempt.entry(False, wall), wait.on)
+            look = messages.otherwise(
+                messages.nested(
+                    not_left,
+                    line.same_kind,
+                    messages.absent(key),
+                    messages.then(join, line.look),
+                    look,
+                )
+            )
+        return not_left + line.alone + messages.then(take) + look
+
+    def _check_place(self, attempt: Attempt, others: list[Standing]) -> None:
+        """Whether it may join this line at all."""
+        for one in others:
+            if (one.kind, one.capacity) != (attempt.kind, attempt.capacity):
+                raise ConfigError(
+                    f"{attempt.name!r} is in use as {kind_in_words(one.kind, one.capacity)}, so it "
+                    f"cannot be asked for as {kind_in_words(attempt.kind, attempt.capacity)} until "
+                    "it is free; use another name, or the same kind and size everywhere",
+                    name=attempt.name,
+                    owner=attempt.owner,
+                )
+            if one.entry.owner == attempt.owner:
+                raise self._roll.used(attempt.name, attempt.owner)
+        if not others:
+            raise self._given_up(attempt)
+
+    def _given_up(self, attempt: Attempt) -> BackendUnavailable:
+        return BackendUnavailable(
+            f"the request for {attempt.name!r} came after it had been given up",
+            name=attempt.name,
+            owner=attempt.owner,
+        )
+
+    async def _in_line(
+        self, attempt: Attempt, lease: Lease, queue: bool, line: list[Standing], by: float
+    ) -> Granted | Queued | Busy:
+        """It has just joined: it is admitted at once, or waits, or leaves again."""
+        mine = position(line, attempt)
+        places = [one.place for one in line]
+        if mine is not None and mine < admitted(places):
+            outcome = await self.take(attempt, by)
+            if isinstance(outcome, Renewed):
+                return Granted(outcome.token, outcome.ttl, since=outcome.since)
+        if not queue:
+            await self._leaving.leave(attempt, by)
+            return Busy(longest(line))
+        watch = attempt.line.watch
+        if watch is not None and watch.began >= attempt.created:
+            # It started behind our joining: what was between is not told, so let it look.
+            self._roll.hint(attempt)
+        if mine is not None and attempt.capacity > 1:
+            # Those who share a lock let each other in. Where there is one holder it is enough to
+            # look at the first heartbeat, since whoever goes hands the lock on.
+            whom = blocker(places, mine)
+            self._roll.watch_blocker(attempt, line, whom, attempt.created + 1)
+        attempt.until = lease.sent + lease.ttl
+        # The first in line looks soon: who held the lock for a moment only has not looked for it.
+        soon = self._clock.now() - lease.sent + FIRST_LOOK if mine == 1 else lease.ttl
+        return Queued(min(soon, ask_again(line, lease)), lease.sent)
+
+    async def take(self, attempt: Attempt, by: float) -> Outcome:
+        """Its turn has come: make it the holder, if its key is still there as it was."""
+        while True:
+            hold = await self._roll.lease_to_hold(attempt, by)
+            value = attempt.entry(True, self._clock.wall())
+            try:
+                answer = await self._calls.txn(
+                    messages.changed_at(attempt.key, attempt.changed)
+                    + messages.then(messages.put(attempt.key, value, hold.on))
+                    + messages.otherwise(messages.read(attempt.key)),
+                    by,
+                )
+            except Failure:
+                await self._leases.keep(hold, by)
+                continue
+            if answer.succeeded:
+                grant = self._roll.granted(attempt, hold, answer.revision)
+                return Renewed(grant.token, grant.ttl, grant.since)
+            line = self._roll.line_of(messages.held_keys(answer.results))
+            mine = position(line, attempt)
+            if mine is None:
+                return GONE
+            self._roll.recognise(attempt, line[mine])
+            if attempt.token:  # handed to it meanwhile
+                return await self.held(attempt, attempt.asked_ttl, by)
+
+    async def held(self, attempt: Attempt, ttl: float, by: float) -> Outcome:
+        """It is held, and its lease was just kept alive. If that is not the right one, it is moved."""
+        lease = attempt.lease
+        if lease is None:
+            return GONE  # released meanwhile
+        asked = seconds(ttl)
+        longer = lease.asked < asked
+        # Never shortened: only once less is left than is asked for.
+        shorter = lease.asked > asked and self._clock.now() + asked >= attempt.until
+        attempt.asked_ttl = ttl
+        if lease.kind == QUEUE or longer or shorter:
+            return await self._move(attempt, by)
+        if lease.asked == asked:
+            ttl = lease.ttl
+        attempt.until = max(attempt.until, lease.sent + ttl)
+        return Renewed(attempt.token, ttl, lease.sent)
+
+    async def _move(self, attempt: Attempt, by: float) -> Outcome:
+        """To a lease of the TTL that is wanted now. The token stays: it is written down."""
+        while True:
+            lease = await self._roll.lease_to_hold(attempt, by)
+            value = attempt.entry(True, self._clock.wall(), attempt.token)
+            try:
+                answer = await self._calls.txn(
+                    messages.created_at(attempt.key, attempt.created)
+                    + messages.then(messages.put(attempt.key, value, lease.on)),
+                    by,
+                )
+            except Failure:
+                await self._leases.keep(lease, by)
+                continue
+            if not answer.succeeded:
+                return GONE
+            attempt.changed = answer.revision
+            self._leases.join(attempt, lease)
+            attempt.until = lease.sent + lease.ttl
+            return Renewed(attempt.token, lease.ttl, lease.sent)
+
+
+def position(line: list[Standing], attempt: Attempt) -> int | None:
+    for number, one in enumerate(line):
+        if attempt.is_at(one):
+            return number
+    return None
+
+
+def longest(line: list[Standing]) -> float:
+    """Seconds for which those who hold it have it at the most, if they are not renewed."""
+    return max((one.entry.ttl for one in line if one.place.granted), default=0.0)
+
+
+def ask_again(line: list[Standing], lease: Lease) -> float:
+    """After how many seconds a waiter has to ask again, so that its own lease does not end."""
+    return min(longest(line), lease.ttl / 3)

@@ -1,0 +1,168 @@
+"""How a lock of an etcd cluster is given back, and to whom it goes.
+
+Where nobody was seen to wait, the key is deleted and the line looked at in the same step; if somebody
+does wait, the lock is granted to the first in a second one. Where others were seen to wait, the line is
+looked at first, and both are one step. That look may be stale: the grant has its own conditions. A lock
+that was held so shortly that hardly anybody can have come meanwhile is just deleted, which is the
+cheapest: who did come looks for itself, soon.
+"""
+
+from __future__ import annotations
+
+from ...errors import LockError
+from ...etcd import messages
+from ...etcd.keys import Standing
+from ...etcd.messages import Transaction
+from ...lineup import admitted
+from .etcd_attempt import Attempt
+from .etcd_leases import GRAVES
+from .etcd_roll import Roll
+
+GRAVE_TTL = 3600.0
+"""Seconds for which a request that was given up is refused if it arrives after all."""
+SHORTLY = 0.001
+"""Seconds: less than joining a line takes."""
+HANDED_ON = 8
+"""Of those who may share a lock, the one who goes lets in so many; the rest see that and follow."""
+
+
+class Leaving:
+    def __init__(self, roll: Roll) -> None:
+        self._roll = roll
+        self._calls = roll.calls
+        self._clock = roll.clock
+
+    async def leave(self, attempt: Attempt, by: float) -> bool:
+        """Out of the line, and the lock to the next; True if it was held.
+
+        Whatever happens, it is over: if the store cannot be told now, it is told before the lease
+        that its key hangs on is kept alive again.
+        """
+        first = self._roll.leases.begin_leaving(attempt)
+        try:
+            freed, line = await self._out(attempt, first, by)
+        except BaseException:
+            if first:
+                self._roll.leases.still_owed(attempt)
+            raise
+        if first:
+            # Only now may another attempt have its key.
+            self._roll.forget(attempt)
+        if line:
+            self._roll.want(attempt.name)
+            await self.hand_on(line, by)
+        return freed
+
+    async def _out(self, attempt: Attempt, first: bool, by: float) -> tuple[bool, list[Standing]]:
+        """Whether it was held, and who is in line now and may have to be told."""
+        if attempt.doubtful or not attempt.created:
+            return await self._bury(attempt, by)
+        if self._roll.is_wanted(attempt.name):
+            return await self._hand_over(attempt, by)
+        if first and attempt.token and self._clock.now() < attempt.answered + SHORTLY:
+            return await self._drop(attempt, by), []
+        return await self._go(attempt, by)
+
+    async def hand_on(self, line: list[Standing], by: float) -> None:
+        """Grant the lock to whoever may have it now. Who is not reached from here asks by itself."""
+        try:
+            for _ in range(HANDED_ON):
+                heir = _heir(line)
+                if heir is None:
+                    return
+                # One at a time: grants of one transaction would share its revision, their token.
+                await self._calls.txn(
+                    messages.changed_at(heir.kv.key, heir.kv.changed)
+                    + messages.then(self._grant(heir)),
+                    by,
+                )
+                line = _with_granted(line, heir)
+        except LockError:
+            return  # it was given back, and that is what was asked for
+
+    async def _go(self, attempt: Attempt, by: float) -> tuple[bool, list[Standing]]:
+        held = attempt.token > 0
+        answer = await self._calls.txn(
+            messages.created_at(attempt.key, attempt.created)
+            + messages.then(messages.delete(attempt.key, tell=not held), attempt.line.look),
+            by,
+            attempt.doubt,
+        )
+        return self._gone(attempt, answer, held)
+
+    async def _drop(self, attempt: Attempt, by: float) -> bool:
+        """Nobody but us writes to this key; and if a try of this ends without an answer, nor do we."""
+        request = messages.delete_one(attempt.key)
+        answer = await self._calls.call(messages.DELETE, request, by, attempt.burn)
+        there = messages.parse_deleted(answer) > 0
+        return there or (attempt.burned and self._clock.now() < attempt.until)
+
+    async def _bury(self, attempt: Attempt, by: float) -> tuple[bool, list[Standing]]:
+        """A request of it may still be under way: if that arrives after this, it is refused."""
+        attempt.burn()  # what deletes its key here has no condition
+        grave = await self._roll.leases.shared(GRAVES, GRAVE_TTL, by)
+        tomb = messages.put(self._roll.naming.left(attempt.owner), b"", grave.on)
+        answer = await self._calls.txn(
+            messages.then(tomb, messages.delete(attempt.key, tell=True), attempt.line.look), by
+        )
+        attempt.doubtful = False
+        return self._gone(attempt, answer._replace(results=answer.results[1:]), False)
+
+    async def _hand_over(self, attempt: Attempt, by: float) -> tuple[bool, list[Standing]]:
+        line = attempt.line
+        request = messages.range_of(
+            line.start, line.end, line.enough and line.enough + 1, stale=True
+        )
+        found = await self._calls.range(request, by)
+        others = [one for one in self._roll.line_of(found.keys) if not attempt.is_at(one)]
+        heir = _heir(others)
+        if heir is None:
+            if not others:
+                self._roll.unwant(attempt.name)
+            return await self._go(attempt, by)
+        held = attempt.token > 0
+        mine = messages.created_at(attempt.key, attempt.created)
+        out = messages.delete(attempt.key, tell=not held)
+        answer = await self._calls.txn(
+            mine
+            + messages.changed_at(heir.kv.key, heir.kv.changed)
+            + messages.then(out, self._grant(heir))
+            + messages.otherwise(messages.nested(mine, messages.then(out, line.look))),
+            by,
+            attempt.doubt,
+        )
+        if not answer.succeeded:
+            inner = answer.results[0]
+            assert isinstance(inner, Transaction)
+            return self._gone(attempt, inner, held)
+        freed, _ = self._gone(attempt, answer, held)
+        return freed, [] if attempt.capacity == 1 else _with_granted(others, heir)
+
+    def _gone(
+        self, attempt: Attempt, answer: Transaction, held: bool
+    ) -> tuple[bool, list[Standing]]:
+        """What the answer to a deletion says: whether it was held, and who is in line now."""
+        if not answer.succeeded:
+            # Already gone. If an earlier try of ours did it, whose answer was lost, it was ours.
+            return held and attempt.doubtful and self._clock.now() < attempt.until, []
+        deleted, *rest = answer.results
+        assert not isinstance(deleted, Transaction)
+        before = self._roll.line_of(deleted)
+        freed = held or any(attempt.is_at(one) and one.place.granted for one in before)
+        return freed, self._roll.line_of(messages.held_keys(rest))
+
+    def _grant(self, heir: Standing) -> bytes:
+        return messages.put(heir.kv.key, heir.entry.granted(self._clock.wall()).encode())
+
+
+def _heir(line: list[Standing]) -> Standing | None:
+    """The first in line who may hold the lock and does not."""
+    for one in line[: admitted([one.place for one in line])]:
+        if not one.place.granted:
+            return one
+    return None
+
+
+def _with_granted(line: list[Standing], heir: Standing) -> list[Standing]:
+    granted = heir._replace(entry=heir.entry.granted(0.0))
+    return [granted if one is heir else one for one in line]

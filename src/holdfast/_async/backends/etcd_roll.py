@@ -1,0 +1,301 @@
+"""Which attempts this manager has under way on an etcd cluster, and what is heard of their keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from ...clock import Clock
+from ...errors import ConfigError
+from ...etcd import messages
+from ...etcd.keys import Naming, Standing
+from ...etcd.messages import Event, KeyValue
+from ...lineup import ALL
+from ...model import Granted
+from .etcd_attempt import Attempt, Line
+from .etcd_calls import Calls
+from .etcd_leases import HOLD, Lease, Leases
+from .etcd_watch import Watches
+
+if TYPE_CHECKING:
+    from ..contract import Ticket
+
+LINES = 4096
+"""Lines whose parts are remembered while nothing of ours is in them."""
+CREDIT = 4
+LINGER = 10.0
+"""Seconds for which a line is watched after the last of ours left it: the next may come soon."""
+SWEEP = 256
+"""So many more attempts than after the last sweep, and those that ended unnoticed are looked for."""
+
+
+class Roll:
+    def __init__(
+        self,
+        calls: Calls,
+        clock: Clock,
+        naming: Naming,
+        leases: Leases,
+        watches: Watches,
+        token_base: int,
+        claim_window: float,
+    ) -> None:
+        self.calls = calls
+        self.clock = clock
+        self.naming = naming
+        self.leases = leases
+        self.watches = watches
+        self.base = token_base
+        self.claim_window = claim_window
+        self.look: Callable[[Iterable[str]], None] | None = None
+        self._session = os.urandom(8).hex()
+        self._mutex = RLock()
+        self._attempts: dict[tuple[str, str], Attempt] = {}
+        self._by_key: dict[bytes, Attempt] = {}
+        self._sweep_at = SWEEP
+        self._lines: dict[tuple[str, str, int], Line] = {}
+        self._idle: dict[Line, None] = {}
+        """Those that are watched for nobody now."""
+        self._wanted: dict[str, int] = {}
+        """Locks that others were seen to wait for: who gives one back looks at its line first. And
+        how often it may find nobody there before that is not done any more."""
+
+    def known(self, name: str, owner: str) -> Attempt | None:
+        return self._attempts.get((name, owner))
+
+    def enrol(self, ticket: Ticket) -> Attempt:
+        """A new attempt, with a key that is not in use, before anything is sent for it."""
+        with self._mutex:
+            if len(self._attempts) >= self._sweep_at:
+                self._sweep()
+            line = self._line(ticket.name, ticket.kind, ticket.capacity)
+            attempt = Attempt.of(ticket, line)
+            self._attempts[ticket.name, ticket.owner] = attempt
+            self._by_key[attempt.key] = attempt
+            return attempt
+
+    def another_key(self, attempt: Attempt) -> None:
+        """The one it has is still there from an attempt whose lease is just ending."""
+        with self._mutex:
+            del self._by_key[attempt.key]
+            attempt.take_key()
+            self._by_key[attempt.key] = attempt
+
+    async def find(self, name: str, owner: str, by: float) -> Attempt | None:
+        """An attempt that another manager made, and that we are asked about all the same."""
+        start = self.naming.line(name)
+        found = await self.calls.range(messages.range_of(start, messages.after(start)), by)
+        for standing in self.line_of(found.keys):
+            if standing.entry.owner == owner:
+                with self._mutex:
+                    line = self._line(name, standing.kind, standing.capacity)
+                    attempt = Attempt.found(standing, line, self.base)
+                    attempt = self._attempts.setdefault((name, owner), attempt)
+                if attempt.lease is None:
+                    self._hang(attempt, standing)
+                return attempt
+        return None
+
+    def forget(self, attempt: Attempt) -> None:
+        """Nothing of it is on the store any more."""
+        blocker, attempt.blocker = attempt.blocker, None
+        if blocker is not None:
+            self.watches.drop(blocker)
+        self.leases.leave(attempt)
+        with self._mutex:
+            if self._attempts.get((attempt.name, attempt.owner)) is attempt:
+                del self._attempts[attempt.name, attempt.owner]
+            if self._by_key.get(attempt.key) is attempt:
+                del self._by_key[attempt.key]
+            line = attempt.line
+            line.slots.discard(attempt.slot)
+            if attempt.burned:
+                line.burned.add(attempt.slot)
+            if line.watch is not None and not line.slots:
+                # The next may come soon, if it is a lock that many want.
+                linger = attempt.name in self._wanted
+                line.idle_since = self.clock.now() if linger else 0.0
+                self._idle[line] = None
+                if not linger:
+                    self.rest()
+
+    def _sweep(self) -> None:
+        """Leases that ran out without anybody's doing are not released, and so not forgotten."""
+        now = self.clock.now()
+        for attempt in list(self._attempts.values()):
+            lease = attempt.lease
+            if lease is not None and attempt.until <= now and lease.over(now) and not attempt.owed:
+                self.forget(attempt)
+        self._sweep_at = len(self._attempts) + SWEEP
+
+    # Lines.
+
+    def _line(self, name: str, kind: str, capacity: int) -> Line:
+        line = self._lines.get((name, kind, capacity))
+        if line is None:
+            if len(self._lines) >= LINES:
+                self._lines = {
+                    key: one
+                    for key, one in self._lines.items()
+                    if one.slots or one.burned or one.watch is not None
+                }
+            line = Line(self.naming, name, kind, capacity, self._session)
+            self._lines[name, kind, capacity] = line
+        return line
+
+    def line_of(self, keys: Iterable[KeyValue]) -> list[Standing]:
+        return [one for one in map(self.naming.standing, keys) if one is not None]
+
+    def want(self, name: str) -> None:
+        with self._mutex:
+            self._wanted[name] = CREDIT
+            if len(self._wanted) > LINES:
+                del self._wanted[next(iter(self._wanted))]
+
+    def unwant(self, name: str) -> None:
+        """Nobody was there this time."""
+        with self._mutex:
+            left = self._wanted.get(name, 1) - 1
+            if left:
+                self._wanted[name] = left
+            else:
+                self._wanted.pop(name, None)
+
+    def is_wanted(self, name: str) -> bool:
+        return name in self._wanted
+
+    # What an attempt hangs on, and what is known of it.
+
+    def claim(self, attempt: Attempt) -> float:
+        """The TTL of a waiter's lease."""
+        return min(self.claim_window, attempt.asked_ttl)
+
+    async def lease_to_hold(self, attempt: Attempt, by: float) -> Lease:
+        if attempt.renew:
+            return await self.leases.shared(HOLD, attempt.asked_ttl, by)
+        return await self.leases.own(attempt.asked_ttl, by)
+
+    def granted(self, attempt: Attempt, lease: Lease, revision: int) -> Granted:
+        """A write of ours made it the holder."""
+        attempt.changed = revision
+        attempt.token = self.base + revision
+        attempt.answered = self.clock.now()
+        self.leases.join(attempt, lease)
+        attempt.until = lease.sent + lease.ttl
+        return Granted(attempt.token, lease.ttl, since=lease.sent)
+
+    def recognise(self, attempt: Attempt, standing: Standing) -> None:
+        """Take over what the store says of it."""
+        kv = standing.kv
+        attempt.created = kv.created
+        if kv.changed < attempt.changed:
+            return  # we know better
+        attempt.changed = kv.changed
+        if standing.place.granted and not attempt.token:
+            attempt.token = standing.token(self.base)
+        if attempt.lease is None or attempt.lease.id != kv.lease:
+            self._hang(attempt, standing)
+
+    def _hang(self, attempt: Attempt, standing: Standing) -> None:
+        lease = self.leases.named(standing.kv.lease, standing.entry.ttl)
+        self.leases.join(attempt, lease)
+
+    def used(self, name: str, owner: str) -> ConfigError:
+        return ConfigError(
+            f"the owner id {owner!r} is already used for {name!r}, by a request for something "
+            "else; every attempt needs an owner id of its own",
+            name=name,
+            owner=owner,
+        )
+
+    # Watching. What is heard comes from any thread.
+
+    def watch_own(self, line: Line, revision: int = 0) -> None:
+        """Watch our keys in this line: one is handed the lock, or taken away.
+
+        From that revision on; without one from now on, which is what etcd is quick at (it brings
+        old revisions every 100 ms only), and whoever may have missed something then looks.
+        """
+        with self._mutex:
+            self._idle.pop(line, None)
+            if line.watch is None:
+                line.watch = self.watches.add(
+                    line.mine,
+                    messages.after(line.mine),
+                    revision,
+                    self._own_keys,
+                    lambda started: self._started(line, started),
+                )
+
+    def rest(self) -> None:
+        """Watch no more where nothing of ours has been in line for a while."""
+        now = self.clock.now()
+        with self._mutex:
+            for line in list(self._idle):
+                if now < line.idle_since + LINGER:
+                    continue
+                del self._idle[line]
+                if line.watch is not None and not line.slots:
+                    self.watches.drop(line.watch)
+                    line.watch = None
+
+    def _started(self, line: Line, revision: int) -> None:
+        """Whatever happened to our keys up to that revision has not been told."""
+        with self._mutex:
+            keys = [line.mine + b"%d" % slot for slot in line.slots]
+            missed = [self._by_key.get(key) for key in keys]
+        for attempt in missed:
+            if attempt is not None and 0 < attempt.created <= revision and not attempt.token:
+                self.hint(attempt)
+
+    def _own_keys(self, events: Sequence[Event]) -> None:
+        for event in events:
+            attempt = self._by_key.get(event.key.key)
+            if attempt is None or attempt.owed or attempt.ticket is None:
+                continue
+            if event.deleted:
+                if not 0 < attempt.created < event.key.changed:
+                    continue  # of an earlier attempt with this key
+                if not attempt.token:
+                    self.hint(attempt)
+                elif self.look is not None:
+                    self.look([attempt.owner])
+                continue
+            standing = self.naming.standing(event.key)
+            if standing is None or not attempt.is_at(standing) or not standing.place.granted:
+                continue
+            handed = not attempt.token and standing.kv.created != standing.kv.changed
+            self.recognise(attempt, standing)
+            if handed:
+                attempt.ticket.tell(Granted(attempt.token, attempt.ticket.ttl, handed=True))
+
+    def hint(self, attempt: Attempt) -> None:
+        """Let a waiter ask how things stand."""
+        attempt.looked = 0.0
+        if attempt.ticket is not None and not attempt.token and not attempt.owed:
+            attempt.ticket.tell()
+
+    def watch_blocker(
+        self, attempt: Attempt, line: list[Standing], whom: int | None, revision: int
+    ) -> None:
+        """Watch what keeps this waiter from being admitted, from that revision on."""
+        if whom is None or attempt.owed:
+            return
+        key, end = attempt.line.start, attempt.line.end
+        if whom != ALL:
+            key, end = line[whom].kv.key, b""
+        old = attempt.blocker
+        if old is not None:
+            if (old.key, old.end) == (key, end):
+                return
+            self.watches.drop(old)
+        attempt.blocker = self.watches.add(
+            key,
+            end,
+            revision,
+            lambda events: self.hint(attempt),
+            lambda started: self.hint(attempt),
+            deletions_only=attempt.capacity == 1 or whom == ALL,
+        )

@@ -1,0 +1,81 @@
+"""The bytes of etcd's messages (protocol buffers), as far as they are needed here.
+
+Written by hand, because it is a page of code: generated messages would bind every user of this package
+to one range of versions of the protobuf runtime, which gRPC itself does not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+Value = int | bytes
+"""What a field holds: a number, or the bytes of a text or a message."""
+
+
+_SHORT = [bytes((number,)) for number in range(128)]
+
+
+def varint(number: int) -> bytes:
+    if 0 <= number < 128:
+        return _SHORT[number]
+    if number < 0:
+        number += 1 << 64
+    parts = bytearray()
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+def number(field: int, value: int) -> bytes:
+    """A field that is left out when it is 0, which means the same."""
+    return varint(field << 3) + varint(value) if value else b""
+
+
+def data(field: int, value: bytes) -> bytes:
+    """Bytes, or a message that is there even if it is empty."""
+    return varint(field << 3 | 2) + varint(len(value)) + value
+
+
+def fields(message: bytes) -> Iterator[tuple[int, Value]]:
+    """The fields of a message in their order. What is unknown is passed over by whoever reads it."""
+    at, end = 0, len(message)
+    while at < end:
+        key = message[at]
+        at += 1
+        if key > 127:
+            key, at = _rest(message, at, key)
+        kind = key & 7
+        if kind == 2:
+            size = message[at]
+            at += 1
+            if size > 127:
+                size, at = _rest(message, at, size)
+            if at + size > end:
+                raise ValueError("a message ends in the middle of a field")
+            yield key >> 3, message[at : at + size]
+            at += size
+        elif kind == 0:
+            value = message[at]
+            at += 1
+            if value > 127:
+                value, at = _rest(message, at, value)
+            yield key >> 3, value - (1 << 64) if value >> 63 else value
+        elif kind == 1:
+            at += 8
+        elif kind == 5:
+            at += 4
+        else:
+            raise ValueError(f"a message has a field of the unknown kind {kind}")
+
+
+def _rest(message: bytes, at: int, first: int) -> tuple[int, int]:
+    value, shift = first & 127, 7
+    while True:
+        byte = message[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7

@@ -1,0 +1,63 @@
+"""A file, whose version is the hash of its bytes: compared and replaced under `flock`.
+
+For writers who all use it; a plain reader sees the old file or the new one. Local file systems only.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any
+
+from ..fences.record import Record, sync_folder, write_all
+from .register import Conflict, Register, Steps, Versioned
+
+Path = str | os.PathLike[str]
+
+
+class FileVersioned(Register):
+    """Files by path. Blocking; in asyncio call it by `asyncio.to_thread`."""
+
+    def _get(self, key: Path) -> Steps[Versioned]:
+        found = yield lambda: _read(os.path.realpath(key))
+        return Versioned(*found)
+
+    def _put(self, key: Path, value: bytes | str, version: str | None) -> Steps[str]:
+        body = value.encode() if isinstance(value, str) else bytes(value)
+        new: str = yield lambda: _replace(os.path.realpath(key), body, version)
+        return new
+
+
+def _read(path: str) -> tuple[bytes | None, str | None]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return None, None
+    return data, sha256(data).hexdigest()
+
+
+def _replace(path: str, body: bytes, version: str | None) -> Any:
+    folder, name = os.path.split(path)
+    lock = Record.locked(os.path.join(folder, f".{name}.versioned"))
+    assert lock is not None
+    with lock:
+        if _read(path)[1] != version:
+            raise Conflict(path, "it is not the file that was read any more")
+        fresh = os.path.join(folder, f".{name}.versioned-new")
+        mode = 0o666
+        with suppress(FileNotFoundError):
+            mode = os.stat(path).st_mode & 0o777
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(fresh, flags, mode)
+        try:
+            if version is not None:
+                os.fchmod(descriptor, mode)
+            write_all(descriptor, body)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(fresh, path)
+        sync_folder(path)
+    return sha256(body).hexdigest()

@@ -1,0 +1,133 @@
+"""What all of them have in common: get, put on a condition, and the loop around them.
+
+Steps yield requests and are sent answers, so that they are written once for both worlds. A request is
+a call without arguments; in asyncio what it answers is awaited if it can be.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator
+from functools import partial
+from inspect import isawaitable
+from typing import Any, NamedTuple, TypeVar
+
+from .. import checks
+from ..errors import ConfigError, LockError
+
+Result = TypeVar("Result")
+Steps = Generator[Callable[[], Any] | float, Any, Result]
+"""Yields a request, or a number of seconds to sleep."""
+
+FIRST_PAUSE, LAST_PAUSE = 0.001, 0.1
+
+
+class Versioned(NamedTuple):
+    """A value, and the version it had when it was read; both None if there is none."""
+
+    value: Any
+    version: Any
+
+
+class Conflict(LockError):
+    """Raised when a value is not of the expected version any more; nothing was written.
+
+    `key` names the value. Read it again, and decide again: that is what `update` does.
+    """
+
+    def __init__(self, key: str, detail: str) -> None:
+        super().__init__(f"{key!r} was not written: {detail}")
+        self.key = key
+
+
+class Register:
+    """Values by key. The verbs answer coroutines where `asynchronous` is set."""
+
+    asynchronous = False
+
+    def get(self, key: Any) -> Any:
+        """The value and its version, as `Versioned`."""
+        return self._run(self._get(key))
+
+    def put(self, key: Any, value: Any, version: Any) -> Any:
+        """Write the value if it is still of that version; answers the new one.
+
+        None means that there must be no value yet. Raises `Conflict` otherwise.
+        """
+        return self._run(self._put(key, value, version))
+
+    def update(
+        self, key: Any, change: Callable[[Any], Any], *, timeout: float | None = 10.0
+    ) -> Any:
+        """Write `change(value)`, and do it again as often as somebody else was quicker.
+
+        `change` is given None where there is no value yet, may be called several times, and in
+        asyncio may be a coroutine function. Answers what was written, with its version. Raises
+        `Conflict` if it did not succeed within `timeout` seconds.
+        """
+        if not callable(change):
+            raise ConfigError(f"change must be callable, not {type(change).__name__}")
+        return self._run(self._update(key, change, checks.timeout(timeout)))
+
+    def _update(
+        self, key: Any, change: Callable[[Any], Any], timeout: float | None
+    ) -> Steps[Versioned]:
+        until = None if timeout is None else time.monotonic() + timeout
+        pause = FIRST_PAUSE
+        while True:
+            seen = yield from self._get(key)
+            value = yield partial(change, seen.value)
+            try:
+                version = yield from self._put(key, value, seen.version)
+                return Versioned(value, version)
+            except Conflict:
+                if until is not None and time.monotonic() >= until:
+                    raise
+            yield pause * random.random()
+            pause = min(pause * 2, LAST_PAUSE)
+
+    def _get(self, key: Any) -> Steps[Versioned]:
+        raise NotImplementedError
+
+    def _put(self, key: Any, value: Any, version: Any) -> Steps[Any]:
+        raise NotImplementedError
+
+    def _run(self, steps: Steps[Any]) -> Any:
+        return run_async(steps) if self.asynchronous else run(steps)
+
+
+def run(steps: Steps[Result]) -> Result:
+    try:
+        request = next(steps)
+        while True:
+            try:
+                if isinstance(request, float):
+                    request = partial(time.sleep, request)
+                answer = request()
+            except Exception as error:
+                request = steps.throw(error)
+            else:
+                request = steps.send(answer)
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result
+
+
+async def run_async(steps: Steps[Result]) -> Result:
+    from asyncio import sleep
+
+    try:
+        request = next(steps)
+        while True:
+            try:
+                answer = sleep(request) if isinstance(request, float) else request()
+                if isawaitable(answer):
+                    answer = await answer
+            except Exception as error:
+                request = steps.throw(error)
+            else:
+                request = steps.send(answer)
+    except StopIteration as stop:
+        result: Result = stop.value
+        return result

@@ -1,0 +1,85 @@
+"""A row with a column for its version: `UPDATE … SET version = version + 1 WHERE version = ?`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ConfigError
+from ..fences.sql_dialects import DIALECTS, QUALIFIED, Statements, identifier
+from ..fences.sql_links import (
+    Answer,
+    Ask,
+    execute,
+    execute_async,
+    in_transaction,
+    link_to,
+)
+from .register import Conflict, Register, Steps, Versioned
+
+
+class SqlVersioned(Register):
+    """Rows of one table of yours, by DB-API or SQLAlchemy, in both worlds.
+
+    The table has a unique `key`, a `value`, and a `version` (`BIGINT NOT NULL DEFAULT 1`). Every verb
+    is a transaction of its own on the given connection, which must have none under way: a change
+    that is part of a larger transaction needs no version, only `SELECT … FOR UPDATE`.
+    """
+
+    def __init__(
+        self,
+        connection: Any,
+        table: str,
+        *,
+        key: str = "key",
+        value: str = "value",
+        version: str = "version",
+    ) -> None:
+        identifier("the table", table, QUALIFIED)
+        for name in (key, value, version):
+            identifier("a column", name)
+        self._connection = connection
+        self._link = link_to(connection)
+        self.asynchronous = self._link.asynchronous
+        self._table = table
+        sql = Statements(DIALECTS[self._link.dialect], "unused", self._link.style, False)
+        self._select = sql.mark(f"SELECT {value}, {version} FROM {table} WHERE {key} = ?")
+        self._replace = sql.mark(
+            f"UPDATE {table} SET {value} = ?, {version} = {version} + 1 "
+            f"WHERE {key} = ? AND {version} = ?"
+        )
+        absent = sql.dialect.absent.replace("resource", key)
+        self._insert = sql.mark(
+            f"INSERT INTO {table} ({key}, {value}, {version}) VALUES (?, ?, 1){absent}"
+        )
+
+    def _get(self, key: Any) -> Steps[Versioned]:
+        if in_transaction(self._link, self._connection):
+            raise ConfigError(
+                "this connection has a transaction under way; commit it first, since each verb of "
+                "SqlVersioned is a transaction of its own"
+            )
+        answer = yield from self._alone(Ask(self._select, (key,), rows=True))
+        return Versioned(*answer.rows[0]) if answer.rows else Versioned(None, None)
+
+    def _put(self, key: Any, value: Any, version: Any) -> Steps[int]:
+        if version is None:
+            answer = yield from self._alone(Ask(self._insert, (key, value)))
+            if answer.changed != 1:
+                raise Conflict(f"{self._table} {key}", "somebody else has made it")
+            return 1
+        answer = yield from self._alone(Ask(self._replace, (value, key, version)))
+        if answer.changed != 1:
+            raise Conflict(f"{self._table} {key}", f"its version is not {version} any more")
+        return int(version) + 1
+
+    def _alone(self, ask: Ask) -> Steps[Answer]:
+        """In a transaction of its own."""
+        connection, link = self._connection, self._link
+        perform = execute_async if self.asynchronous else execute
+        try:
+            answer: Answer = yield lambda: perform(link, connection, ask)
+        except Exception:
+            yield connection.rollback
+            raise
+        yield connection.commit
+        return answer

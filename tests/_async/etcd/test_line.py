@@ -1,0 +1,259 @@
+"""What can happen on the way between a client and etcd: answers lost, requests late, the way cut."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from holdfast import aio as holdfast
+from holdfast._async.backends import etcd_leases
+from servers.etcd import EtcdCluster
+from servers.proxy import Proxy
+from stores import etcd_cluster
+from worlds.aio import Job, eventually
+
+
+@pytest.fixture
+def cluster() -> EtcdCluster:
+    cluster = etcd_cluster()
+    cluster.wipe()
+    return cluster
+
+
+@pytest.fixture
+def proxy(cluster: EtcdCluster) -> Iterator[Proxy]:
+    proxy = Proxy(cluster.members[0].port)
+    yield proxy
+    proxy.close()
+
+
+@asynccontextmanager
+async def through(proxy: Proxy) -> AsyncIterator[holdfast.Locks]:
+    """A manager behind the proxy, with its connection and its lease made."""
+    async with holdfast.connect(f"etcd://127.0.0.1:{proxy.port}") as locks:
+        await (await locks.lock("warm").acquire()).release()
+        yield locks
+
+
+async def waits(locks: holdfast.Locks, name: str = "x") -> None:
+    async def one() -> bool:
+        return len((await locks.inspect(name)).waiters) == 1
+
+    await eventually(one)
+
+
+async def test_an_acquire_whose_answer_was_lost_is_the_same_acquire(
+    cluster: EtcdCluster, proxy: Proxy
+) -> None:
+    async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
+        proxy.reset_once = True
+        lease = await locks.lock("x").acquire()
+        assert not proxy.reset_once
+        state = await watcher.inspect("x")
+        assert [holder.token for holder in state.holders] == [lease.token]
+        assert state.waiters == ()
+        assert await lease.release() is True
+        assert not (await watcher.inspect("x")).held
+
+
+async def test_a_release_whose_answer_was_lost_says_that_it_was_ours(
+    cluster: EtcdCluster, proxy: Proxy
+) -> None:
+    async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
+        lease = await locks.lock("x").acquire()
+        proxy.reset_once = True
+        assert await lease.release() is True
+        assert not proxy.reset_once
+        assert not (await watcher.inspect("x")).held
+        assert await lease.release() is False
+
+
+async def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
+    cluster: EtcdCluster, proxy: Proxy
+) -> None:
+    async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
+        proxy.keep_once = True
+        lease = await locks.lock("x").acquire()  # a second try; the first one is under way
+        assert await lease.release() is True
+        proxy.let_go()
+        assert not (await watcher.inspect("x")).held
+        rival = await watcher.lock("x").try_acquire()
+        assert rival is not None
+        assert rival.token > lease.token
+
+
+async def test_a_release_that_arrives_late_does_not_free_the_next_holder(
+    cluster: EtcdCluster, proxy: Proxy
+) -> None:
+    async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
+        lease = await locks.lock("x").acquire()
+        proxy.keep_once = True
+        assert await lease.release() is True
+        second = await locks.lock("x").acquire(timeout=5.0)
+        proxy.let_go()
+        assert [one.token for one in (await watcher.inspect("x")).holders] == [second.token]
+        await second.renew()
+        assert await second.release() is True
+
+
+async def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
+    cluster: EtcdCluster, proxy: Proxy
+) -> None:
+    async with holdfast.connect(cluster.url) as others, through(proxy) as locks:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        backend: Any = (await locks._session()).backend
+        await eventually(lambda: any(a.watched for a in backend._roll._attempts.values()))
+        proxy.refuse = True
+        proxy.hang_up()
+        for number in range(3):
+            cluster.ctl("put", "unrelated", str(number))
+        revision = int(
+            cluster.ctl("get", "unrelated", "-w", "fields").split('"Revision" : ')[1].split()[0]
+        )
+        cluster.ctl("compact", str(revision))
+        proxy.refuse = False
+        await eventually(lambda: any(a.watched for a in backend._roll._attempts.values()))
+        assert not waiter.done()
+        await lease.release()
+        assert (await waiter.result()).token > lease.token
+
+
+async def test_a_holder_whose_way_is_cut_is_told_before_its_rival_is_granted(
+    cluster: EtcdCluster, proxy: Proxy
+) -> None:
+    """Ten times out of ten: ten holders at once, each with a manager and a rival of its own."""
+    names = [f"n{number}" for number in range(10)]
+    holders = [holdfast.connect(f"etcd://127.0.0.1:{proxy.port}") for _ in names]
+    async with holdfast.connect(cluster.url) as rivals:
+        lost: dict[str, float] = {}
+        leases = []
+        clock = (await rivals._session()).clock
+        for name, locks in zip(names, holders, strict=True):
+            lease = await locks.lock(name, ttl=2.0).acquire()
+            lease.on_lost(lambda one: lost.setdefault(one.name, clock.now()))
+            leases.append(lease)
+        granted: dict[str, float] = {}
+
+        async def take(name: str) -> None:
+            rival = await rivals.lock(name).acquire()
+            granted[name] = clock.now()
+            assert rival.held
+
+        jobs = [Job(take, name) for name in names]
+
+        async def all_wait() -> bool:
+            return sum(len(state.waiters) for state in await rivals.list()) == len(names)
+
+        await eventually(all_wait)
+        for lease in leases:
+            await lease.renew()
+        proxy.stalled = True  # nothing gets through, either way
+        for job in jobs:
+            await job.result()
+        assert sorted(lost) == names
+        assert all(lost[name] < granted[name] for name in names)
+        assert not any(lease.held for lease in leases)
+        proxy.stalled = False
+        proxy.hang_up()
+        for locks in holders:
+            await locks.close()
+
+
+async def test_a_lease_that_ended_while_waiting_is_made_anew(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        before = (await others.inspect("x")).waiters[0].owner
+        revoke(cluster, "waiting")
+
+        async def again() -> bool:
+            people = (await others.inspect("x")).waiters
+            return bool(people) and people[0].owner != before
+
+        await eventually(again)
+        assert not waiter.done()
+        await lease.release()
+        assert (await waiter.result()).token > lease.token
+
+
+async def test_a_waiter_whose_entry_is_gone_is_not_granted(cluster: EtcdCluster) -> None:
+    """The lock is given back at the moment when the waiter's lease has ended."""
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        old = (await others.inspect("x")).waiters[0].owner
+        revoke(cluster, "waiting")
+        await lease.release()
+        granted = await waiter.result()
+        assert granted.owner != old
+        assert [one.owner for one in (await others.inspect("x")).holders] == [granted.owner]
+
+
+async def test_a_holder_hears_at_once_that_its_lease_was_revoked(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        lease = await locks.lock("x", ttl=60.0).acquire()
+        await lease.renew()
+        revoke(cluster, "granted")
+        assert await lease.wait_lost(timeout=5.0) is True
+        assert lease.state == "lost"
+        assert not lease.held
+        # And the next one is not put on the dead lease.
+        assert (await locks.lock("x", ttl=60.0).acquire(timeout=5.0)).token > lease.token
+
+
+async def test_a_crowd_in_one_manager_loses_nothing(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keep-alives at every turn, and none of them ends what another is just about to end."""
+    monkeypatch.setattr(etcd_leases, "QUEUE_STALE", 0.0)
+    async with holdfast.connect(cluster.url) as locks:
+        turns = 0
+
+        async def work(name: str) -> None:
+            nonlocal turns
+            for _ in range(30):
+                async with locks.lock(name):
+                    turns += 1
+
+        jobs = [Job(work, name) for name in ("a", "b") for _ in range(4)]
+        for job in jobs:
+            await job.result()
+        assert turns == 240
+        assert await locks.list() == []
+
+
+async def test_many_locks_cost_no_thread_each(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        first = await locks.lock("first").acquire()
+        await first.renew()
+        threads = threading.active_count()
+        leases = []
+
+        async def some(start: int) -> None:
+            for number in range(start, start + 50):
+                leases.append(await locks.lock(f"n{number}", ttl=2.0).acquire())
+
+        for job in [Job(some, start) for start in range(0, 400, 50)]:
+            await job.result()
+        assert threading.active_count() <= threads + 2
+        renewed: list[str] = []
+        locks.on_event(lambda event: renewed.append(event.name))
+        await eventually(lambda: len(set(renewed)) >= 400)
+        assert all(lease.held for lease in leases)
+
+
+def revoke(cluster: EtcdCluster, state: str) -> None:
+    """Take away the lease of the entry that is in this state."""
+    answer = cluster.ctl("get", "--prefix", "/holdfast/holdfast/lock/x/", "-w", "fields")
+    entries = answer.split('"Key" : ')[1:]
+    (entry,) = [entry for entry in entries if f'"Value" : "{state}' in entry]
+    lease = int(entry.split('"Lease" : ')[1].split()[0])
+    cluster.ctl("lease", "revoke", f"{lease:x}")

@@ -1,0 +1,212 @@
+"""Throw-away etcd clusters of one or three members, with a few words to ask and upset them."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .peers import PeerLink
+from .redis import free_port
+
+READY_LIMIT = 30.0
+
+
+class Member:
+    """One server process. It keeps its ports and its folder when it is killed and started again."""
+
+    def __init__(self, name: str, options: Sequence[str] = (), scheme: str = "http") -> None:
+        program = shutil.which("etcd")
+        assert program is not None, "the tests need etcd: apt-get install etcd-server"
+        self._program = program
+        self.name = name
+        self.options = list(options)
+        self.folder = Path(tempfile.mkdtemp(prefix="hf-etcd-"))
+        self.port = free_port()
+        self.peer_port = free_port()
+        self.peers = ""
+        self.link = PeerLink(self.peer_port)
+        self.scheme = scheme
+        self.wrapper: list[str] = []
+        """What to run the server under: `strace` and its options."""
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def peer_url(self) -> str:
+        """Where the others reach it."""
+        return f"http://127.0.0.1:{self.link.port}"
+
+    @property
+    def client_url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        # Killed with the run, too, if that is killed: `setpriv` is part of util-linux.
+        guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+        command = [*guard, *self.wrapper, self._program, "--name", self.name]
+        command += ["--data-dir", str(self.folder / "data")]
+        command += ["--listen-client-urls", self.client_url]
+        command += ["--advertise-client-urls", self.client_url]
+        command += ["--listen-peer-urls", f"http://127.0.0.1:{self.peer_port}"]
+        command += ["--initial-advertise-peer-urls", self.peer_url]
+        command += ["--initial-cluster", self.peers, "--initial-cluster-token", self.peers]
+        command += ["--logger", "zap", "--log-level", "warn", *self.options]
+        environment = dict(os.environ)
+        machine = {"aarch64": "arm64", "armv7l": "arm"}.get(platform.machine())
+        if machine:
+            environment["ETCD_UNSUPPORTED_ARCH"] = machine
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")[-3000:]
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        """As a crash would; the folder stays."""
+        if self.process is not None:
+            self._signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def stop(self) -> None:
+        self.kill()
+        self.link.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class EtcdCluster:
+    """Members that make one cluster. Nothing of it is left once `stop` has returned."""
+
+    def __init__(
+        self,
+        size: int = 1,
+        *,
+        options: Sequence[str] = (),
+        ctl_options: Sequence[str] = (),
+        wrapper: Sequence[str] = (),
+        scheme: str = "http",
+        hasty: bool = True,
+    ) -> None:
+        # A short election makes the shortest lease one second instead of two.
+        pace = ("10", "100") if hasty else ("50", "500")
+        paced = ["--heartbeat-interval", pace[0], "--election-timeout", pace[1], *options]
+        self.members = [Member(f"m{number}", paced, scheme) for number in range(size)]
+        peers = ",".join(f"{member.name}={member.peer_url}" for member in self.members)
+        self.ctl_options = list(ctl_options)
+        self._channel: Any = None
+        for member in self.members:
+            member.peers = peers
+            member.wrapper = list(wrapper)
+            member.start()
+        self.wait_ready()
+
+    @property
+    def url(self) -> str:
+        return "etcd://" + ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+
+    def wait_ready(self, *members: Member) -> None:
+        """Until these members, or all, answer with a leader."""
+        limit = time.monotonic() + READY_LIMIT
+        for member in members or self.members:
+            while self._ask(member, "get", "ready", "--consistency=l").returncode:
+                assert member.process is not None, f"{member.name} was not started"
+                assert member.process.poll() is None, f"etcd ended:\n{member.log()}"
+                assert time.monotonic() < limit, f"etcd does not answer:\n{member.log()}"
+
+    def ctl(self, *words: str, member: Member | None = None) -> str:
+        """What etcdctl answers."""
+        done = self._ask(member or self.members[0], *words)
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+        return done.stdout.decode(errors="replace")
+
+    def _ask(self, member: Member, *words: str) -> subprocess.CompletedProcess[bytes]:
+        command = ["etcdctl", f"--endpoints={member.client_url}", "--dial-timeout=1s"]
+        command += ["--command-timeout=2s", *self.ctl_options, *words]
+        environment = {**os.environ, "ETCDCTL_API": "3"}
+        return subprocess.run(command, capture_output=True, check=False, env=environment)
+
+    def wipe(self) -> None:
+        """Remove every key. Leases without keys do no harm to the next test."""
+        import grpc
+
+        if self._channel is None:
+            self._channel = grpc.insecure_channel(f"127.0.0.1:{self.members[0].port}")
+        # DeleteRange of everything: from the first key there can be, without an end.
+        self._channel.unary_unary("/etcdserverpb.KV/DeleteRange")(b"\n\1\0\x12\1\0", timeout=5.0)
+
+    def leader(self, *among: Member) -> Member:
+        """The member that leads now; of all, or of these."""
+        limit = time.monotonic() + READY_LIMIT
+        while time.monotonic() < limit:
+            for member in among or self.members:
+                if member.process is not None:
+                    fields = self._status(member)
+                    if fields and fields["MemberID"] == fields["Leader"]:
+                        return member
+        raise AssertionError("the cluster has no leader")
+
+    def _status(self, member: Member) -> dict[str, str]:
+        answer = self._ask(member, "endpoint", "status", "-w", "fields").stdout.decode()
+        pairs = (line.split(" : ", 1) for line in answer.splitlines() if " : " in line)
+        return {name.strip('"'): value for name, value in pairs}
+
+    def cut_off(self, member: Member) -> None:
+        """From the other members; clients still reach it."""
+        who = f"{int(self._status(member)['MemberID']):x}"
+        member.link.deaf = True
+        for other in self.members:
+            if other is not member:
+                other.link.refused.add(who)
+        for each in self.members:
+            each.link.enforce()
+
+    def heal(self) -> None:
+        """Whatever was cut, paused or killed: all members are there again, with a leader."""
+        for member in self.members:
+            member.link.deaf = False
+            member.link.refused.clear()
+            if member.process is None:
+                member.start()
+            else:
+                member.resume()
+        self.wait_ready()
+
+    def stop(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        for member in self.members:
+            member.stop()
+
+
+@cache
+def trio() -> EtcdCluster:
+    """Three members for the whole run. Tests that upset them `heal` them."""
+    cluster = EtcdCluster(3, hasty=False)
+    atexit.register(cluster.stop)
+    return cluster
