@@ -122,9 +122,10 @@ class Connection(asyncio.BufferedProtocol):
         self.channel = NO_CHANNEL
         self.dead = False
 
-    def send(self, command: bytes, by: float) -> Reply:
+    def send(self, command: bytes, by: float, reply: Reply | None = None) -> Reply:
         """Answered in its turn. What is sent while others wait for answers goes out together."""
-        reply = Reply(self._loop)
+        if reply is None:
+            reply = Reply(self._loop)
         pending, unsent = self._pending, self._unsent
         if unsent:
             unsent.append(command)
