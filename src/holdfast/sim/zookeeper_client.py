@@ -40,7 +40,10 @@ class SimClient:
         timeout: float,
         on_state: Callable[[str], None],
         on_lost: Callable[[], None],
+        now: Callable[[], float],
     ) -> None:
+        self._now = now
+        self.greeted = 0.0
         self.acl: list[Any] = []
         self.session = 0
         self.negotiated = timeout
@@ -111,6 +114,7 @@ class SimClient:
         if not able:
             self._loop.after(RETRY, self._process, self._connect)
             return
+        self.greeted = self._now()
         session = ensemble.open_session(node, self.session, self._timeout)
         if session is not None:
             session.link = self._link

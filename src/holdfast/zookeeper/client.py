@@ -193,13 +193,18 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 class _Connection(ConnectionHandler):  # type: ignore[misc]
     negotiated = 0.0
     """The session timeout that the server gave, in seconds."""
+    greeted = 0.0
+    """When we last asked to be let in and were: the session was alive for the leader then."""
     longest_greeting = 0.0
+    now: Callable[[], float]
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         if isinstance(request, Connect):
             # Nor is a server that takes the connection and says nothing worth the session.
+            asked = self.now()
             answer = super()._invoke(min(timeout, self.longest_greeting), request, xid)
             self.negotiated = answer[0].time_out / 1000
+            self.greeted = asked
             return answer
         return super()._invoke(timeout, request, xid)
 
@@ -214,6 +219,7 @@ class Client(KazooClient):  # type: ignore[misc]
         timeout: float,
         on_state: Callable[[str], None],
         on_lost: Callable[[], None],
+        now: Callable[[], float],
     ) -> None:
         hosts = address.hosts.count(",") + 1
         super().__init__(
@@ -235,6 +241,7 @@ class Client(KazooClient):  # type: ignore[misc]
             logger=_log,
             sasl_options=dict(address.sasl) if address.sasl else None,
         )
+        self._connection.now = now
         self._connection.longest_greeting = max(GREETING, timeout / 10)
         self.add_listener(on_state)
         self._on_lost = on_lost
@@ -243,6 +250,11 @@ class Client(KazooClient):  # type: ignore[misc]
     def negotiated(self) -> float:
         negotiated: float = self._connection.negotiated
         return negotiated
+
+    @property
+    def greeted(self) -> float:
+        greeted: float = self._connection.greeted
+        return greeted
 
     @property
     def session(self) -> int:

@@ -1,12 +1,17 @@
 """One session with the ensemble, which carries the nodes of many locks: one for each class of TTL.
 
-A session lives for as long as the ensemble hears of it, and all its nodes end with it. That it lived is
-proved by a *write* that was answered, because a majority had to agree to it. A ping or a read is
+A session lives for as long as the leader hears of it, and all its nodes end with it. That it does is
+proved by *writes* that were answered, because a majority had to agree to them. A ping or a read is
 answered by a follower that has lost its leader, and even a `sync` by a leader that has lost its
-followers and does not know it yet. So a renewal is one small write for all nodes of a session.
+followers and does not know it yet.
 
-What the ensemble counts from may be older than our write by as much as one tick, the time after which a
-follower tells the leader whom it has heard of. So what a session can give is its timeout less one tick.
+One write is not enough (found by the simulator). A follower tells the leader whom it has heard of
+when the leader pings it, twice in a tick; a write that it passes on says nothing of that. So it
+takes three in a row, each sent after the one before was answered, and the second at least half a
+tick after that: by then the leader has pinged the follower after it heard the first, the answer to
+that ping has gone out before the third, and has reached the leader before it. When the third is
+answered, the session lives for its whole timeout *from the sending of the first*: that is `base`. A
+pulse of small writes moves it on.
 """
 
 from __future__ import annotations
@@ -61,7 +66,15 @@ class Link:
         """When a write was sent to prove the session, of those that are not answered yet."""
         self._set_up = False
         self._closed = False
-        self.client = Client(store.address, seconds + store.tick, self._state, self._lost)
+        self.base = 0.0
+        """When the leader heard of the session, at the earliest, the last time that is known."""
+        self._pulse = 0.0
+        self._pulses: list[float] = []
+        """When those were sent that were answered in a row."""
+        self._pulse_due = 0.0
+        self._given = 0.0
+        timeout = max(seconds * 1.2, seconds + 1.5 * store.tick) + store.tick
+        self.client = Client(store.address, timeout, self._state, self._lost, store.clock.now)
 
     def start(self) -> None:
         self.client.start_async()
@@ -125,10 +138,44 @@ class Link:
 
         self.send(set_data(self.beat, b""), wrote)
 
+    def vouch(self, sent: float) -> float:
+        """From when on what was sent then, and answered, may be counted on for its whole TTL."""
+        return min(sent, self.base + self._given - self._store.tick - self.ttl)
+
     def overdue(self) -> None:
         """Somebody has waited for an answer for as long as anybody does."""
-        if self.ready and self.client.waiting:
+        if self.client.waiting:
             self.client.drop()
+
+    def _beat_on(self) -> None:
+        """The next of the pulse of writes."""
+        with self._store.mutex:
+            now = self._store.clock.now()
+            if not self.ready or self._closed:
+                return
+            if now < self._pulse_due:
+                self._store.ring_at(self._pulse_due, self._beat_on)
+                return
+            link = self.client.session
+
+            def answered(value: Any, error: Exception | None) -> None:
+                with self._store.mutex:
+                    if error is not None or not self.ready or link != self.client.session:
+                        self._pulses.clear()
+                        if self.ready and not isinstance(error, Unanswered):
+                            self._next_pulse()
+                        return
+                    self._pulses.append(now)
+                    if len(self._pulses) >= 3:
+                        self.base = max(self.base, self._pulses[-3])
+                        del self._pulses[:-2]
+                    self._next_pulse()
+
+            self.prove(answered)
+
+    def _next_pulse(self) -> None:
+        self._pulse_due = self._store.clock.now() + self._pulse
+        self._store.ring_at(self._pulse_due, self._beat_on)
 
     def watch(self, path: str, node: Node) -> Callable[[Any], None]:
         """What to give along with a read, so that `node` is told when what was read changes."""
@@ -180,11 +227,15 @@ class Link:
             self.session = client.session
             self.beat = f"{store.naming.sessions}/{os.urandom(8).hex()}"
             self._set_up = False
-        self.ttl = client.negotiated - store.tick
+        self._given = client.negotiated
+        self._pulse = max(store.tick / 2, (self._given - store.tick) / 18)
+        # Three pulses is how far `base` lies behind, with some to spare; and a tick is kept back.
+        self.ttl = min(self.asked, round(self._given - store.tick - 3 * self._pulse, 3))
+        self.base = client.greeted
         if self.ttl <= 0:
             self._give_up(
                 ConfigError(
-                    f"the ensemble gives a session {client.negotiated:g} s, which is not more than one "
+                    f"the ensemble gives a session {client.negotiated:g} s, which is too little for a "
                     f"tick of {store.tick:g} s; raise its maxSessionTimeout, or say its true tickTime "
                     "by tick="
                 )
@@ -211,6 +262,8 @@ class Link:
 
     def _begin(self) -> None:
         self.ready = True
+        self._pulses.clear()
+        self._next_pulse()
         backlog, self._backlog = self._backlog, []
         for requests, then in backlog:
             self.send_all(requests, then)

@@ -69,6 +69,7 @@ class Node:
         "path",
         "renewed",
         "ring",
+        "sent",
         "sequence",
         "session",
         "settled",
@@ -89,8 +90,9 @@ class Node:
         "zxid",
     )
 
-    def __init__(self, ticket: Asked, parent: str, link: Link, answer: Done) -> None:
+    def __init__(self, ticket: Asked, parent: str, link: Link, answer: Done, sent: float) -> None:
         self.ticket = ticket
+        self.sent = sent
         self.name = ticket.name
         self.parent = parent
         self.owner = ticket.owner

@@ -78,6 +78,9 @@ class Queue:
         """Locks whose node was there when we last looked."""
         self._alarm = Alarm(clock)
 
+    def ring_at(self, due: float, ring: Callable[[], None]) -> None:
+        self._alarm.at(due, ring)
+
     def _drive(self, node: Node) -> None:
         """Do what comes next, if nothing is under way and there is a connection."""
         if node.busy or not node.link.ready:
@@ -231,7 +234,7 @@ class Queue:
         node.state = WAITING
         if first:
             node.ticket.ttl = node.ttl  # whoever is handed the lock counts on that
-            self._reply(node, Queued(remaining))
+            self._reply(node, Queued(remaining, node.link.vouch(node.sent)))
         if target != lineup.ALL or node.watching != node.parent:
             self._watch(node, line, mine, target)
         elif node.stirred:
@@ -359,7 +362,8 @@ class Queue:
         node.ring = partial(self._rang, node)
         self._alarm.at(node.expires, node.ring)
         if node.answer is not None:
-            self._reply(node, Granted(token, node.ttl))
+            since = node.link.vouch(node.sent)
+            self._reply(node, Granted(token, node.ttl, False, since))
         else:
             node.ticket.tell(Granted(token, node.ttl, True))
         self._settle(node)

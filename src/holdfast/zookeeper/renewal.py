@@ -97,9 +97,10 @@ class Renewal:
     def _note(self, number: int, node: Node, remaining: float = 0.0) -> None:
         if node.state == HELD:
             node.expires = max(node.expires, self._sent + node.ttl)
-            self._outcomes[number] = Renewed(node.token, min(node.ttl, node.link.ttl))
+            since = node.link.vouch(self._sent)
+            self._outcomes[number] = Renewed(node.token, min(node.ttl, node.link.ttl), since)
         elif node.state == WAITING:
-            self._outcomes[number] = Waiting(remaining)
+            self._outcomes[number] = Waiting(remaining, node.link.vouch(self._sent))
         elif node.state in (LEAVING, OVER):
             self._outcomes[number] = GONE
         elif node.state == TAKING:

@@ -70,7 +70,7 @@ class Store(Queue):
             link = self.link(ticket.ttl)
             if link.trouble is not None:
                 raise link.trouble
-            node = Node(ticket, self.naming.lock(ticket.name), link, done)
+            node = Node(ticket, self.naming.lock(ticket.name), link, done, self.clock.now())
             self._nodes[node.owner] = link.nodes[node.owner] = node
             self._drive(node)
 
@@ -96,9 +96,9 @@ class Store(Queue):
             def answered(outcomes: Any) -> None:
                 outcome = outcomes[0]
                 if isinstance(outcome, Renewed):
-                    done(Granted(outcome.token, outcome.ttl))
+                    done(Granted(outcome.token, outcome.ttl, False, outcome.since))
                 elif isinstance(outcome, Waiting):
-                    done(Queued(outcome.remaining))
+                    done(Queued(outcome.remaining, outcome.since))
                 else:
                     done(BackendUnavailable(f"the request for {node.name!r} was lost"))
 

@@ -34,6 +34,7 @@ class ZooKeeperPlan:
     settle = 10.0
     trouble = 5.0
     unsettled = 2
+    clients: Sequence[int] = (2, 3, 4)
     turns = 4
     pace = 0.6
     ttls = (0.4, 2.4)
@@ -126,6 +127,19 @@ class ProofByReading(ZooKeeperPlan):
         return [(link, "set_data", lambda path, data: get_data(path))]
 
 
+class OneWrite(ZooKeeperPlan):
+    """One answered write, less a tick: the leader may not have been told of the session since long."""
+
+    def changes(self) -> list[tuple[Any, str, Any]]:
+        from ...zookeeper.link import Link
+
+        def vouch(link: Any, sent: float) -> float:
+            spare: float = link._given - link._store.tick - link.ttl
+            return sent + spare
+
+        return [(Link, "vouch", vouch)]
+
+
 class Forgetful(ZooKeeperPlan):
     """A creation whose answer was lost is taken for one that never happened."""
 
@@ -156,5 +170,6 @@ VARIANTS: dict[str, Callable[[], ZooKeeperPlan]] = {
     "heedless": Heedless,
     "proof-by-reading": ProofByReading,
     "forgetful": Forgetful,
+    "one-write": OneWrite,
 }
 """Known to be bad. Each must be caught, or the checker proves nothing."""
