@@ -62,8 +62,8 @@ async def test_a_creation_that_never_arrived_is_not_mistaken_for_a_dying_one_of_
         lock = f"/{url.rpartition('/')[2]}/holdfast/locks/x"
         with raw_client(ensemble.hosts) as raw:
             # As an earlier session of ours would have left it: our owner id, and first in line.
-            raw.ensure_path(lock)
-            stale = raw.create(f"{lock}/mine,lock,1,1,30000,", ephemeral=True, sequence=True)
+            entry = f"{lock}/mine,lock,1,1,30000,"
+            stale = raw.create(entry, ephemeral=True, sequence=True, makepath=True)
             proxy.keep_once = True
             lease = await locks.lock("x").acquire(owner="mine", timeout=10.0)
             assert not raw.exists(stale)
