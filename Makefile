@@ -16,12 +16,13 @@ TEST_PROGRAMS = \
 
 BIN = .venv/bin
 
-.PHONY: help demo test check sync bench model clean
+.PHONY: help demo test check sim sync bench model clean
 
 help:
 	@echo "make demo    see it work, on an embedded store in a temporary folder"
 	@echo "make test    run the tests (ARGS='-k name' passes options to pytest)"
 	@echo "make check   formatting, lint, types, and that the blocking code matches the asyncio code"
+	@echo "make sim     thousands of simulated runs of the stores that can be simulated"
 	@echo "make sync    generate the blocking code from the asyncio code"
 	@echo "make bench   measure"
 	@echo "make model   search the model of Redlock, all sizes (half an hour; ARGS='--small': half a minute)"
@@ -42,6 +43,11 @@ check:
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/unasync.py --check
+
+sim:
+	@tools/setup dev
+	@$(BIN)/python -m holdfast.sim --backend redlock --seeds 2000 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend redis --seeds 1000 --jobs 2 $(ARGS)
 
 sync:
 	@tools/setup dev

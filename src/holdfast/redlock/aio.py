@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
-from functools import partial
 from typing import Any
 
 from ..clock import Clock
@@ -90,6 +88,49 @@ class Link:
         return Late(f"{self._address} did not answer in time")
 
 
+class Asking:
+    """A question to several nodes, and who wants to hear the answers."""
+
+    __slots__ = ("board", "done", "heard", "left", "loop")
+
+    def __init__(self, board: Board, loop: asyncio.AbstractEventLoop, heard: Heard) -> None:
+        self.board = board
+        self.loop = loop
+        self.heard = heard
+        self.left = 0
+        self.done = Reply(loop)
+
+    def answered(self, index: int, reply: Any) -> None:
+        """Only from a callback of the event loop: it may resume the task that asked."""
+        if isinstance(reply, Exception):
+            self.board.failed(index, why(reply))
+        self.left -= 1
+        if self.heard(index, reply) or self.left == 0:
+            self.done.settle(None)
+
+
+class Answer(Reply):
+    """One node's answer to it; nobody awaits this one."""
+
+    __slots__ = ("_asking", "_index", "_over")
+
+    def __init__(self, asking: Asking, index: int) -> None:
+        self._asking = asking
+        self._index = index
+        self._over = False
+
+    def settle(self, value: Any) -> None:
+        if not self._over:
+            self._over = True
+            self._asking.answered(self._index, value)
+
+    def settle_soon(self, value: Any, error: BaseException | None = None) -> None:
+        if not self._over:
+            self._over = True
+            asking = self._asking
+            asking.loop.call_soon(asking.answered, self._index, value if error is None else error)
+
+
 class Fan:
     def __init__(
         self, addresses: Sequence[Address], board: Board, clock: Clock, first: list[bytes]
@@ -107,36 +148,19 @@ class Fan:
         Answers that come later are told to `heard` as well, while their connection lasts.
         """
         self.check()
-        done = Reply(self._loop)
-        left = 0
-        failed = self.board.failed
-        context = copy_context()
-
-        def answered(index: int, answer: Reply) -> None:
-            nonlocal left
-            try:
-                reply = answer.result()
-            except BackendUnavailable as error:
-                reply = error
-            if isinstance(reply, Exception):
-                failed(index, why(reply))
-            left -= 1
-            if heard(index, reply) or left == 0:
-                done.settle(None)
-
+        asking = Asking(self.board, self._loop, heard)
         for index, command in enumerate(commands):
             if command is None:
                 continue
             connection = self._links[index].connection
             if connection is None:
-                failed(index, "it is not connected")
+                self.board.failed(index, "it is not connected")
                 heard(index, BackendUnavailable("not connected"))
                 continue
-            left += 1
-            answer = connection.send(command, by)
-            answer.add_done_callback(partial(answered, index), context=context)
-        if left:
-            await done
+            asking.left += 1
+            connection.send(command, by, Answer(asking, index))
+        if asking.left:
+            await asking.done
 
     def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
         """Send, and do not wait: behind whatever was sent before. Answers who could not be told."""

@@ -60,7 +60,8 @@ class Seat:
         self.index = index
         self.name = name
         self.vote = b""
-        """The incarnation in which it votes, as a part of a command; empty: it does not vote."""
+        """The incarnation in which it votes, as a part of a command; empty: it does not vote. It may
+        change at any moment: a command is made from one look at it."""
         self.life = 0
         self.ready = False
         """It has answered, and is on its way to vote."""

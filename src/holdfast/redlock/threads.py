@@ -32,29 +32,41 @@ LONGEST_POLL = 1.0
 class Line:
     """One connection. Its answers come in the order of the commands."""
 
-    __slots__ = ("_address", "_poll", "_reader", "_socket", "asked", "fd", "run_id")
+    __slots__ = (
+        "_address",
+        "_feed",
+        "_gets",
+        "_recv",
+        "_send",
+        "_socket",
+        "asked",
+        "fd",
+        "run_id",
+    )
 
     def __init__(self, address: Address, timeout: float) -> None:
         from hiredis import Reader
 
         self._address = address
-        self._reader = Reader(notEnoughData=NOTHING)
+        reader = Reader(notEnoughData=NOTHING)
+        self._feed, self._gets = reader.feed, reader.gets
         self.asked: deque[tuple[Heard | None, float]] = deque()
         """Who wants to hear the answers to come, and until when they should be here."""
         self.run_id = b""
         self._socket = _connected(address, timeout)
+        self._send, self._recv = self._socket.send, self._socket.recv
         self.fd: int = self._socket.fileno()
 
     def send(self, command: bytes, heard: Heard | None, by: float) -> None:
         """Raises OSError. Commands are short: a buffer that is full means that nobody reads."""
-        if self._socket.send(command) != len(command):
+        if self._send(command) != len(command):
             raise ConnectionResetError("it does not read what it is sent")
         self.asked.append((heard, by))
 
     def take_in(self) -> list[tuple[Heard | None, Any]]:
         """What has come, without waiting; each answer with who asked. Raises OSError."""
         try:
-            data = self._socket.recv(CHUNK)
+            data = self._recv(CHUNK)
         except (BlockingIOError, InterruptedError):
             return []
         except OSError as error:
@@ -63,11 +75,12 @@ class Line:
             raise
         if not data:
             raise ConnectionResetError("it hung up")
-        self._reader.feed(data)
+        self._feed(data)
+        gets, asked = self._gets, self.asked
         answers: list[tuple[Heard | None, Any]] = []
-        while (reply := self._reader.gets()) is not NOTHING:
-            if self.asked:
-                answers.append((self.asked.popleft()[0], reply))
+        while (reply := gets()) is not NOTHING:
+            if asked:
+                answers.append((asked.popleft()[0], reply))
         return answers
 
     def ask(self, commands: Sequence[bytes], clock: Clock, by: float) -> list[Any]:
@@ -153,21 +166,23 @@ class Fan:
         try:
             left = self._send_all(lane, commands, heard, by)
             enough = False
-            clock, poll = self.clock, lane.poll
+            now, poll, by_fd, lines = self.clock.now, lane.poll.poll, lane.by_fd, lane.lines
             while left and not enough:
-                wait = by - clock.now()
+                wait = by - now()
                 if wait <= 0:
                     self._give_up_on(lane, heard)
                     return
-                for fd, _ in poll.poll(min(wait, LONGEST_POLL) * 1000 + 1):
-                    index = lane.by_fd.get(fd)
-                    if index is None:
-                        continue
-                    for who, reply in self._take_in(lane, index):
-                        done = who is not None and who(index, reply)
+                for fd, _ in poll(min(wait, LONGEST_POLL) * 1000 + 1):
+                    index = by_fd[fd]
+                    line = lines[index]
+                    if line is None:
+                        continue  # it broke a moment ago
+                    for who, reply in self._take_in(lane, index, line):
                         if who is heard:
                             left -= 1
-                            enough = enough or done
+                            enough = heard(index, reply) or enough
+                        elif who is not None:
+                            who(index, reply)
         finally:
             self._give(lane)
 
@@ -271,7 +286,7 @@ class Fan:
             if line is None or (line.asked and line.asked[0][1] < now):
                 if line is not None:
                     # An earlier answer may have come meanwhile, unread.
-                    for who, reply in self._take_in(lane, index):
+                    for who, reply in self._take_in(lane, index, line):
                         if who is not None:
                             who(index, reply)
                     line = lines[index]
@@ -327,9 +342,7 @@ class Fan:
         line.run_id = run_id_of(answers[0])
         return line, answers
 
-    def _take_in(self, lane: Lane, index: int) -> list[tuple[Heard | None, Any]]:
-        line = lane.lines[index]
-        assert line is not None
+    def _take_in(self, lane: Lane, index: int, line: Line) -> list[tuple[Heard | None, Any]]:
         try:
             answers = line.take_in()
         except OSError as error:
@@ -337,7 +350,7 @@ class Fan:
             self._broke(lane, index, error)
             return [(who, error) for who in waiting]
         for _, reply in answers:
-            if isinstance(reply, Exception):
+            if type(reply) is not int and isinstance(reply, Exception):
                 self.board.failed(index, why(reply))
         return answers
 

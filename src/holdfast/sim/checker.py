@@ -29,8 +29,8 @@ class Grant:
         self.token = token
         self.asked = asked
         self.got = got
-        self.seen = got
-        """When it last looked and found it held."""
+        self.seen = -1.0
+        """When it last looked and found it held. Who stood still on the threshold may never have."""
         self.ended: float | None = None
         """When it was over, by its own doing or to its knowledge."""
 

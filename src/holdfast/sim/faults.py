@@ -94,7 +94,7 @@ class Faults:
         """At an await: after so many callbacks of that client."""
         for _ in range(1 + int(self._random.random() * 4)):
             client = self._random.choice(self._world.clients)
-            step = int(self._random.random() * 400)
+            step = int(self._random.random() * self._random.choice((30, 120, 400)))
             self._world.pause_at(client, step, self._random.choice(PAUSES) * self._random.random())
 
     def _stall(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
@@ -191,6 +192,9 @@ class VirtualLoop(_Base):  # type: ignore[misc]
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """What asyncio would log: of the killed, mostly, and whenever Python tidies up."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))]
 
     async def create_connection(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
         assert self.network is not None

@@ -158,8 +158,18 @@ class Link(asyncio.Transport):
             self.server.received(self, data)
 
     def _deliver(self, data: bytes) -> None:
-        if not self.broken and not self._closing:
-            self.protocol.data_received(data)
+        if self.broken or self._closing:
+            return
+        protocol = self.protocol
+        if not isinstance(protocol, asyncio.BufferedProtocol):
+            protocol.data_received(data)
+            return
+        while data:
+            buffer = memoryview(protocol.get_buffer(len(data)))
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            protocol.buffer_updated(count)
+            data = data[count:]
 
     def release_held(self) -> None:
         for there in (True, False):

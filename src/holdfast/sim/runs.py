@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import sys
+import warnings
 from typing import NamedTuple
 
 from .world import Maker, Result, World
@@ -44,6 +45,9 @@ class Sums(NamedTuple):
 
 
 def some(make: Maker, seeds: range) -> Sums:
+    """In a process of its own, perhaps, in which nothing else happens."""
+    sys.unraisablehook = lambda _: None
+    warnings.simplefilter("ignore")  # of coroutines that were never awaited: those of the killed
     sums = Sums()
     gc.disable()
     for seed in seeds:

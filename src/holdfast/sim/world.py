@@ -18,7 +18,6 @@ from .loop import PROCESS, Process, Stuck, VirtualLoop
 from .network import Network, Server
 from .story import Story
 
-CLIENTS = 3
 MOST_STEPS = 60_000
 LONGEST = 300.0
 EXPECTED = (LockError, TimeoutError)
@@ -53,6 +52,8 @@ class Plan(Protocol):
     """Seconds after which nothing may be left of a lock that nobody holds."""
     trouble: float
     """Seconds in which faults happen."""
+    clients: Sequence[int]
+    """How many there may be."""
     turns: int
     """How often each client takes a lock."""
     pace: float
@@ -99,7 +100,8 @@ class World:
         self.checker = Checker(self.story)
         self.director = Process(self.loop, "director")
         self.register = Process(self.loop, "register")
-        self.clients = [Process(self.loop, f"client{i}") for i in range(1, CLIENTS + 1)]
+        count = self.loop.random.choice(plan.clients)
+        self.clients = [Process(self.loop, f"client{i}") for i in range(1, count + 1)]
         self.servers = plan.start(self)
         self._pauses: dict[Process, list[tuple[int, float]]] = {}
         self._healed = False
@@ -213,7 +215,12 @@ class World:
     async def _main(self) -> None:
         faults = Faults(self, self.plan.faults, self.plan.trouble)
         ready = self.loop.create_future()
-        actors = [Actor(self, client, ready) for client in self.clients]
+        actors: list[Actor] = []
+        together = self.loop.random.random() < 0.2  # all who are the first to use a store
+        for client in self.clients:
+            actors.append(Actor(self, client, ready))
+            if not together:
+                await actors[-1].opened
         for actor in actors:
             await actor.opened
         self.story.tell("director", "all are connected")

@@ -145,8 +145,8 @@ async def test_a_handed_over_lease_becomes_a_full_one(url: str) -> None:
         await eventually(full)
 
 
-async def test_an_expired_holder_makes_room_for_the_queue(url: str) -> None:
-    async with holdfast.connect(url, heartbeat=0.05) as locks:
+async def test_an_expired_holder_makes_room_for_the_queue(fair_url: str) -> None:
+    async with holdfast.connect(fair_url, heartbeat=0.05) as locks:
         lease = await locks.lock("x", ttl=0.3, renew=False).acquire()
         line = Line(locks)
         await line.join("a", locks.lock("x"))

@@ -147,8 +147,8 @@ def test_a_handed_over_lease_becomes_a_full_one(url: str) -> None:
         eventually(full)
 
 
-def test_an_expired_holder_makes_room_for_the_queue(url: str) -> None:
-    with holdfast.connect(url, heartbeat=0.05) as locks:
+def test_an_expired_holder_makes_room_for_the_queue(fair_url: str) -> None:
+    with holdfast.connect(fair_url, heartbeat=0.05) as locks:
         lease = locks.lock("x", ttl=0.3, renew=False).acquire()
         line = Line(locks)
         line.join("a", locks.lock("x"))

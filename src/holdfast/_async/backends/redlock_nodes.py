@@ -244,7 +244,10 @@ class Nodes:
         quorum = self._board.quorum
         replies: list[Any] = []
         for other in others:
-            command = self._commands.seal(other.vote, seat.name, life)
+            vote = other.vote
+            if not vote:
+                continue  # it has gone out meanwhile
+            command = self._commands.seal(vote, seat.name, life)
             try:
                 replies.append(await self._fan.call(other.index, command, self._by()))
             except LockError as error:

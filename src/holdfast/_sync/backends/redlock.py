@@ -155,18 +155,19 @@ class RedlockBackend:
         asked: list[list[int]] = []
         commands: list[bytes | None] = []
         for seat in seats:
+            vote = seat.vote
             which: list[int] = []
             kept: list[tuple[str, str, int, float]] = []
             for k, hold in enumerate(holds):
                 begin = None if hold is None else hold.begins.get(seat.index)
                 if hold is None or begin is None:
-                    if seat.vote:
+                    if vote:
                         tally.add(k, False)
                 else:
                     which.append(k)
                     kept.append((hold.name, hold.round, begin, claims[held[k]].ttl))
             asked.append(which)
-            commands.append(self._commands.keep(seat.vote, kept) if seat.vote and kept else None)
+            commands.append(self._commands.keep(vote, kept) if vote and kept else None)
 
         def heard(index: int, reply: Any) -> bool:
             if type(reply) is list:
@@ -213,8 +214,9 @@ class RedlockBackend:
         for seat in seats:
             known = seat.index in hold.begins
             command = words.free + (UNMARKED if known else MARKED) + WAKING + end
-            commands.append(command if seat.vote else None)
-            if not seat.vote:
+            votes = bool(seat.vote)
+            commands.append(command if votes else None)
+            if not votes:
                 self._nodes.owe(seat.index, words.free + MARKED + WAKING + end, hold.ttl)
 
         def heard(index: int, reply: Any) -> bool:
@@ -299,9 +301,10 @@ class RedlockBackend:
                     heard_of.append(reply)
                 return False
 
+            votes = [seat.vote for seat in self._board.seats]
             commands = [
-                self._commands.force(name, seat.vote, highest, record) if seat.vote else None
-                for seat in self._board.seats
+                self._commands.force(name, vote, highest, record) if vote else None
+                for vote in votes
             ]
             limit = min(by, self.clock.now() + self._settings.node_timeout)
             self._fan.ask(commands, heard, limit)
@@ -348,7 +351,8 @@ class RedlockBackend:
         clock, timeout = self.clock, self._settings.node_timeout
         ballot = Ballot(self._board)
         take = words.take
-        commands = [take + seat.vote + end if seat.vote else None for seat in self._board.seats]
+        votes = [seat.vote for seat in self._board.seats]
+        commands = [take + vote + end if vote else None for vote in votes]
         ballot.asked = len(commands) - commands.count(None)
         sent = clock.now()
         stands = False
@@ -378,11 +382,10 @@ class RedlockBackend:
         commands: list[bytes | None] = [None] * len(seats)
         ballot.asked = 0
         for index in below:
-            if seats[index].vote:
+            vote = seats[index].vote
+            if vote:
                 begin = bulk(b"%d" % ballot.begins[index])
-                commands[index] = (
-                    words.raise_ + token + begin + words.stripe + seats[index].vote + end
-                )
+                commands[index] = words.raise_ + token + begin + words.stripe + vote + end
                 ballot.asked += 1
         if ballot.asked:
             self._fan.ask(commands, ballot.raised, by)

@@ -30,9 +30,10 @@ class RedisPlan:
     # With the data lost *and* the clock set back, tokens may go back: docs/redis.md says so.
     breaks_tokens = frozenset({"clock"})
     recovery = 60.0  # as long as a clock that was set back lets a lock live on
-    settle = 110.0  # a tombstone lasts a minute, and a clock may be set back by 40 s
+    settle = 170.0  # a tombstone lasts a minute, and a clock may be set back twice, by 40 s
     trouble = 4.0
     unsettled = 0
+    clients: Sequence[int] = (2, 3)
     turns = 3
     pace = 1.0
     ttls = (0.4, 2.4)
