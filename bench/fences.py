@@ -6,6 +6,7 @@ theirs. PostgreSQL, MariaDB and SQLite keep their default durability: a commit i
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -17,12 +18,24 @@ from typing import Any
 import holdfast
 from holdfast.fences import RedisFence, SqlFence
 
-from .measure import ROOT, Child, Row, Samples, Setting, duration, interleave, ratio, say
+from .measure import (
+    ROOT,
+    Child,
+    Row,
+    Samples,
+    Setting,
+    compare,
+    duration,
+    interleave,
+    ratio,
+    say,
+)
 from .redis_server import server as redis_server
 
 sys.path.insert(0, str(ROOT / "tests"))  # the throw-away servers
 
 PLAIN, FENCED, ONE = "plain transaction", "guard in it", "one statement"
+FRESH = "guard, a new token each time"
 SQL_TARGET, REDIS_TARGET = 1.5, 1.3
 DATABASES = ("postgresql", "mariadb", "sqlite")
 
@@ -42,6 +55,11 @@ def figure(setting: Setting) -> list[Row]:
         for what, kind in (("guarded transaction", FENCED), ("one-statement form", ONE)):
             ours = f"{database} {kind}"
             rows.append(_row(f"{database}, {what}", samples, ours, plain, SQL_TARGET))
+        ours = f"{database} {FRESH}"
+        shown = {name: duration(median(samples[name])) for name in (ours, plain)}
+        beside = f"{plain} {shown[plain]}"
+        found = ratio(samples[ours], samples[plain])
+        rows.append(compare("  a new token each time", shown[ours], beside, found))
     rows.append(_row("redis, fenced set", samples, "redis fenced", "redis plain SET", REDIS_TARGET))
     return rows
 
@@ -114,7 +132,16 @@ def _sql(
             fence.update(connection, "accounts", {"balance": turn}, {"id": 1}, lease)
             connection.commit()
 
-    return {f"{database} {PLAIN}": plain, f"{database} {FENCED}": fenced, f"{database} {ONE}": one}
+    tokens = itertools.count(1)
+
+    def fresh(number: int) -> None:
+        for turn in range(number):
+            fence.guard(connection, "another account", next(tokens))
+            cursor.execute(update, (turn, 1))
+            connection.commit()
+
+    kinds = {PLAIN: plain, FENCED: fenced, ONE: one, FRESH: fresh}
+    return {f"{database} {kind}": batch for kind, batch in kinds.items()}
 
 
 def _redis(

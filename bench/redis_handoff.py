@@ -33,23 +33,24 @@ TARGETS = {"blocking": ("raw", 0.6), "asyncio": ("raw-aio", 0.7)}
 def figure(setting: Setting) -> list[Row]:
     rows: list[Row] = []
     seconds, rounds = (0.5, 3) if setting.quick else (1.0, 9)
-    for processes in (8, 32):
-        rates: dict[str, list[float]] = {kind: [] for kind in KINDS + PEERS}
-        shares: dict[str, list[int]] = {kind: [0] * processes for kind in KINDS + PEERS}
+    sizes: list[tuple[int, tuple[str, ...]]] = [(8, PEERS), (32, ())]
+    for processes, peers in sizes:
+        rates: dict[str, list[float]] = {kind: [] for kind in KINDS + peers}
+        shares: dict[str, list[int]] = {kind: [0] * processes for kind in KINDS + peers}
         with server(setting.folder) as port, ExitStack() as stack:
             crews = {
                 kind: [
                     stack.enter_context(Child("bench.redis_handoff", kind, port))
                     for _ in range(processes)
                 ]
-                for kind in KINDS + PEERS
+                for kind in KINDS + peers
             }
             for crew in crews.values():
                 for child in crew:
                     child.receive()
             for index in range(rounds):
                 kinds = KINDS[index % 4 :] + KINDS[: index % 4]
-                for kind in kinds if index >= PEER_ROUNDS else kinds + PEERS:
+                for kind in kinds if index >= PEER_ROUNDS else kinds + peers:
                     for child in crews[kind]:
                         child.send(seconds)
                     counts = [child.receive() for child in crews[kind]]
@@ -69,7 +70,7 @@ def figure(setting: Setting) -> list[Row]:
                     {"rates": rates, "shares": shares},
                 )
             )
-        for kind in PEERS:
+        for kind in peers:
             floors = rates["raw"][: len(rates[kind])]
             rows.append(
                 compare(

@@ -43,14 +43,14 @@ def redis_server() -> RedisServer:
 
 @cache
 def postgres_server() -> PostgresServer:
-    server = PostgresServer()
+    server = PostgresServer("fsync=off")  # nobody cuts its power
     atexit.register(server.stop)
     return server
 
 
 @cache
 def mariadb_server() -> MariaServer:
-    server = MariaServer()
+    server = MariaServer("--innodb-flush-log-at-trx-commit=0")
     atexit.register(server.stop)
     return server
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -28,6 +29,7 @@ async def test_tasks_and_threads_take_turns() -> None:
         nonlocal inside
         with fence.hold("x", 5):
             inside += 1
+            time.sleep(0.001)
             order.append(inside)
             inside -= 1
 

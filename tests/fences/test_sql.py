@@ -110,6 +110,24 @@ def test_a_reset_is_kept(site: SqlSite) -> None:
     assert (who, row[1]) == ("a test", 33)
 
 
+def test_what_a_fence_remembers_of_its_last_write_is_only_a_hint(site: SqlSite) -> None:
+    """Another process has given the resource to another lock, at the same number."""
+    with holdfast.connect("memory://") as locks:
+        lease, other = locks.lock("a").acquire(), locks.lock("b").acquire()
+        other.token = lease.token
+        site.write("x", "a", lease)
+        site.write("x", "b", lease)
+        again = site.again()
+        again.reset("x")
+        again.write("x", "c", other)
+        with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):
+            site.write("x", "d", lease)
+        again.reset("x")
+        site.write("x", "e", lease)  # a row that has fallen behind is raised again
+        assert site.highest("x") == lease.token
+        again.close()
+
+
 # The one-statement form.
 
 

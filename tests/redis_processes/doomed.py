@@ -1,4 +1,4 @@
-"""Gets a lock and gives it back, twice: to be killed at any system call on the way."""
+"""Gets a lock and gives it back, in blocking code twice: to be killed at any system call on the way."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ async def asynchronous(url: str) -> None:
 
     async with holdfast.aio.connect(url) as locks:
         lock = locks.lock("x", ttl=0.4)
-        for _ in range(2):
-            await (await lock.acquire(timeout=5.0)).release()
+        await (await lock.acquire(timeout=5.0)).release()
 
 
 if __name__ == "__main__":

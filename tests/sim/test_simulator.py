@@ -58,3 +58,13 @@ def test_a_redlock_story_is_the_same_each_time() -> None:
     again = simulate("--backend", "redlock", "--seed", "11")
     assert once.returncode == 0, once.stdout + once.stderr
     assert once.stdout == again.stdout
+
+
+def test_zookeeper_holds_and_its_bad_variants_are_caught() -> None:
+    done = simulate("--backend", "zookeeper", "--seeds", "100")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "100 runs" in done.stdout
+    assert done.stdout.count("known to be bad, caught by seed") == 3
+    once, again = (simulate("--backend", "zookeeper", "--seed", "7").stdout for _ in range(2))
+    assert "holds 'x' as" in once
+    assert once == again

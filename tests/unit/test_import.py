@@ -47,6 +47,18 @@ def test_the_core_needs_the_standard_library_only() -> None:
     assert found.strip() == "[]"
 
 
+def test_fences_need_no_driver_before_they_are_used() -> None:
+    found = run(
+        "import sys; before = set(sys.modules)\n"
+        "import holdfast.fences, holdfast.versioned\n"
+        "names = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(n for n in names - set(sys.stdlib_module_names) if n != 'holdfast'))\n"
+        "print('holdfast.fences' in sys.modules, 'asyncio' in sys.modules)"
+    )
+    assert found.split() == ["[]", "True", "False"]
+    assert run("import sys, holdfast; print('holdfast.fences' in sys.modules)").strip() == "False"
+
+
 FALL_BACK = (
     "import holdfast\n"
     "locks = holdfast.connect()\n"

@@ -187,9 +187,9 @@ class Lease(Hold):
         now = session.clock.now()
         if (self._state != HELD or now >= self._deadline) and self._over(now):
             return False  # where `max_hold` ended it, the keeper still has to free it
-        session.keeper.forget(self)
         ticket = self._ticket
         try:
+            session.keeper.forget(self)
             freed = await session.backend.release(ticket.name, ticket.owner, now + session.patience)
         except BackendUnavailable:
             self._release_doubtful = True
@@ -235,14 +235,21 @@ class Lease(Hold):
 
     async def _leave(self, error: BaseException | None) -> None:
         """The body has ended: give the lease back, and say so if it had been lost under it."""
-        interrupt, self._interrupt = self._interrupt, None
-        stopped_by_us = interrupt is not None and interrupt.settle(error)
-        if error is None:
-            self._refuse_fork()
-        elif self._session.generation != forks.generation:
-            return
-        if self.state in HOLDING:
-            await self._release_quietly()
+        try:
+            interrupt, self._interrupt = self._interrupt, None
+            stopped_by_us = interrupt is not None and interrupt.settle(error)
+            if error is None:
+                self._refuse_fork()
+            elif self._session.generation != forks.generation:
+                return
+            if self.state in HOLDING:
+                await self._release_quietly()
+        except BaseException:
+            # Interrupted, before the release or behind it: nobody else has the lease any more.
+            if self._state in HOLDING and self._session.generation == forks.generation:
+                self._release_doubtful = True
+                await self._release_quietly()
+            raise
         if self._state == LOST:
             if error is None or stopped_by_us:
                 raise self._loss() from None

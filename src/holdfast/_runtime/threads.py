@@ -242,20 +242,26 @@ class Poller:
     def attend(self, signal: Signal, until: float | None) -> bool:
         """Wait for the signal, and serve the descriptors meanwhile unless somebody does already."""
         while True:
-            with self._mutex:
-                lead = not (self._leading or self._closed)
-                if lead:
-                    self._leading = True
-                    self._leader = current()
-                    if self._wake_read < 0:
-                        self._wake_read, self._wake_write = os.pipe()
-                        os.set_blocking(self._wake_write, False)
-                else:
-                    self._followers[signal] = None
+            lead = False
             try:
+                with self._mutex:
+                    lead = not (self._leading or self._closed)
+                    if lead:
+                        self._leading = True
+                        self._leader = current()
+                        if self._wake_read < 0:
+                            self._wake_read, self._wake_write = os.pipe()
+                            os.set_blocking(self._wake_write, False)
+                    else:
+                        self._followers[signal] = None
                 done = self._lead(signal, until) if lead else signal.wait_a_while(until)
             finally:
-                self._step_down(signal, lead)
+                # Twice, as an interrupt may come at its very entry: somebody has to lead after us.
+                try:
+                    self._step_down(signal, lead)
+                except BaseException:
+                    self._step_down(signal, lead)
+                    raise
             if done is not None:
                 return done
 
@@ -298,8 +304,10 @@ class Poller:
     def _step_down(self, signal: Signal, led: bool) -> None:
         with self._mutex:
             if led:
-                self._leading = False
-                self._close_pipe()
+                if self._leader in (current(), 0):  # and not yet another's
+                    self._leading = False
+                    self._leader = 0
+                    self._close_pipe()
             else:
                 self._followers.pop(signal, None)
             heir = next(iter(self._followers), None) if not self._leading else None

@@ -77,15 +77,16 @@ def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None
                 if session.listeners:
                     _tell(session, lease, started, queued)
                 return lease
+            if result is _BUSY or result is _AGAIN:
+                lease._abandon()
+                session.leave(ticket.owner)
+            else:
+                queued = True
+                _give_up(session, lease)
         except BaseException:
+            # Once more, if that came while it was given up: it may not have been done.
             _give_up(session, lease)
             raise
-        if result is _BUSY or result is _AGAIN:
-            lease._abandon()
-            session.leave(ticket.owner)
-        else:
-            queued = True
-            _give_up(session, lease)
         if give_up is not None and now() >= give_up:
             if queued:
                 session.tell("waited", lock.name, ticket.owner, 0, now() - started, "gave up")

@@ -48,9 +48,12 @@ _RELEASE_ALONE = (
     "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ? "
     "AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ? AND waiting = 1)"
 )
-# The holder's row is the one that the waiter's, with its new key, replaces.
+# The holder's row is the one that the waiter's, with its new key, replaces. The clock is read inside,
+# when we have the right to write: whoever is handed the lock counts on the claim window from its
+# last heartbeat on, and that may have come while we waited.
 _HAND_OVER = (
-    "UPDATE OR REPLACE entry SET waiting = 0, seq = 0, confirmed = 0, expires = ? + min(claim, ttl), "
+    "UPDATE OR REPLACE entry SET waiting = 0, seq = 0, confirmed = 0, "
+    "expires = boot_clock() + min(claim, ttl), "
     "since = ?, token = handed(owner, process, address, before) "
     "FROM (SELECT token AS before FROM entry "
     "WHERE name = ? AND waiting = 0 AND seq = 0 AND owner = ? AND expires > ?) "
@@ -95,6 +98,7 @@ class Mint:
         self._coarse = time.clock_getres(_BOOTTIME) > 1e-6
         connection.create_function("fresh_token", 3, self._fresh)
         connection.create_function("handed", 4, self._handed)
+        connection.create_function("boot_clock", 0, _clock.now)
 
     def note(self, base: int, ceiling: int) -> None:
         """What the counters were in the present transaction."""
@@ -178,7 +182,7 @@ def hand_over(connection: sqlite3.Connection, mint: Mint, name: str, owner: str)
     mint.token = mint.interrupt = None
     now = _clock.now()
     try:
-        done = connection.execute(_HAND_OVER, (now, time.time(), name, owner, now, name, name, now))
+        done = connection.execute(_HAND_OVER, (time.time(), name, owner, now, name, name, now))
     except sqlite3.IntegrityError:
         return None  # there was no fresh token
     except sqlite3.OperationalError as error:

@@ -35,7 +35,7 @@ from ..model import Busy, Granted, LockState, Outcome, Queued, Renewed
 from . import forking, place
 from .file import open_store, unavailable
 from .gate import Gate
-from .mailbox import GONE, send
+from .mailbox import DELIVERED, send
 from .marks import Tether
 from .presence import Presence
 from .rows import (
@@ -127,7 +127,7 @@ class Store:
     def release(self, name: str, owner: str, by: float) -> bool:
         crowded = self._crowded and self._crowded.get(name, 0.0) > _clock.now()
         if crowded:
-            released, _ = self._step(_release, (name, owner), by, self._hand_over, eager=True)
+            released, _ = self._step(_release, (name, owner), by, self._hand_over)
         else:
             released, _ = self._step(_release, (name, owner), by, release_alone)
         tether = self._tethers.pop(owner, None) if self._tethers else None
@@ -141,9 +141,17 @@ class Store:
             return None
         self._crowded[name] = _clock.now() + CROWDED_FOR
         assert self._presence is not None
-        if self._send(wake) == GONE and not self._presence.is_alive(wake.process):
+        # Who is bound to no process lives until its time is over.
+        if (
+            self._send(wake) != DELIVERED
+            and wake.process
+            and not self._presence.is_alive(wake.process)
+        ):
             # It was given to the dead. Give it back in their name, and the next one has it.
-            _, ledger = self._transaction(connection, _release, (name, wake.owner))
+            try:
+                _, ledger = self._transaction(connection, _release, (name, wake.owner))
+            except _FolderReplaced:
+                _, ledger = self._transaction(self._reopen(), _release, (name, wake.owner))
             self._wake(ledger.wakes)
         return True
 
@@ -247,26 +255,17 @@ class Store:
         args: tuple[*Args],
         by: float,
         quickly: Callable[[sqlite3.Connection, *Args], Result | None] | None = None,
-        eager: bool = False,
     ) -> tuple[Result, Mapping[str, Sequence[Entry]]]:
         """One transaction: everything that `step` does, or nothing of it.
 
         `quickly` is tried before it: the same step for the common case, in as few statements as can
-        be. It answers None, and has done nothing, if that is not the case. If it is `eager`, whether
-        the file is still the right one is looked up behind it: it does no harm to another one.
+        be. It answers None, and has done nothing, if that is not the case.
         """
         self._gate.enter(by)
         try:
-            connection = self._connection
-            if not eager or connection is None or connection.in_transaction:
-                eager = False
-                connection = self._current_connection()
+            connection = self._current_connection()
             if quickly is not None:
                 quick = quickly(connection, *args)
-                if eager:
-                    connection, used = self._current_connection(), connection
-                    if connection is not used:
-                        quick = None
                 if quick is not None:
                     return quick, _NOBODY
             try:

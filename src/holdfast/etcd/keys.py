@@ -1,6 +1,7 @@
 """How locks are laid out as keys, and what stands in them. Made to be read with etcdctl, too.
 
     /holdfast/<namespace>/lock/<name>/<kind>.<capacity>/<session>.<slot>    holds or waits
+    /holdfast/<namespace>/bell/<session>     who of a manager was granted what, for it to watch
     /holdfast/<namespace>/left/<owner>       an attempt that was given up with its request under way
     /holdfast/<namespace>/forced/<name>      the latest forced release, for whoever asks
 
@@ -11,6 +12,7 @@ its next compaction, and every look at the line would have to pass them all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..lineup import Place
@@ -103,6 +105,13 @@ class Naming:
     def left(self, owner: str) -> bytes:
         return self.root + b"left/" + _escaped(owner).encode()
 
+    def bell(self, session: str) -> bytes:
+        return self.root + b"bell/" + session.encode()
+
+    def bell_of(self, key: bytes) -> bytes:
+        """The bell of the manager that has this key in a line."""
+        return self.root + b"bell/" + key.rpartition(b"/")[2].partition(b".")[0]
+
     def forced(self, name: str) -> bytes:
         return self.root + b"forced/" + _escaped(name).encode()
 
@@ -121,3 +130,27 @@ class Naming:
 
 def _escaped(text: str) -> str:
     return text.replace("%", "%25").replace("/", "%2F")
+
+
+# What a bell says: who was granted the lock, and who stands behind, so that it can grant it to the next
+# without having to look. Neither names nor entries have control characters.
+
+
+def ring(heir: Standing, behind: Sequence[Standing]) -> bytes:
+    lines = [heir.entry.owner.encode() + b"\t" + heir.kv.key]
+    for one in behind:
+        kv = one.kv
+        lines.append(b"%b\t%d\t%d\t%b" % (kv.key, kv.changed, kv.lease, kv.value))
+    return b"\n".join(lines)
+
+
+def rung(value: bytes) -> tuple[str, bytes, list[bytes]]:
+    """The owner and the key that were granted, and those behind, still in bytes."""
+    first, *behind = value.split(b"\n")
+    owner, _, key = first.partition(b"\t")
+    return owner.decode(errors="replace"), key, behind
+
+
+def behind(line: bytes) -> KeyValue:
+    key, changed, lease, value = line.split(b"\t")
+    return KeyValue(key, value, 0, int(changed), int(lease))

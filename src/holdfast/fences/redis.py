@@ -62,6 +62,8 @@ class RedisFence(Fence):
         self._asynchronous = inspect.iscoroutinefunction(execute)
         self._cluster = hasattr(client, "get_node_from_key")
         self._scripts: dict[str, Script] = {}
+        self._mode = "o" if single_use else "w"
+        self._set_sha = script_for(_SET).sha
 
     # Verbs. Each answers a coroutine if the client is asynchronous.
 
@@ -73,6 +75,21 @@ class RedisFence(Fence):
         given = rules.shown(token)
         rules.resource_name(key)
         if ttl is None:
+            if not self._asynchronous:
+                # The common case at once; all others step by step.
+                mark = mark_of(key)
+                floors = mark if self._cluster else FLOORS
+                mode = "r" if given.reader else self._mode
+                shown = (given.token, given.lock, mode)
+                try:
+                    answer = self._execute(
+                        "EVALSHA", self._set_sha, 3, mark, floors, key, *shown, value
+                    )
+                except Exception as error:
+                    if type(error).__name__ != "NoScriptError":
+                        raise
+                else:
+                    return self._explain(answer, key, given)
             return self._run(self._guarded(_SET, key, given, (key,), (value,)))
         milliseconds = max(1, round(rules.age(ttl) * 1000))
         return self._run(self._guarded(_SET_PX, key, given, (key,), (value, milliseconds)))
@@ -148,11 +165,15 @@ class RedisFence(Fence):
         script = self._scripts.get(body) or self._script(body)
         mark = mark_of(resource)
         floors = mark if self._cluster else FLOORS
-        mode = "r" if given.reader else "o" if self.single_use else "w"
+        mode = "r" if given.reader else self._mode
         count = 2 + len(keys)
         shown = (given.token, given.lock, mode)
         words = ("EVALSHA", script.sha, count, mark, floors, *keys, *shown, *args)
         answer = yield Call(words, script.text)
+        return self._explain(answer, resource, given)
+
+    def _explain(self, answer: Any, resource: str, given: Shown) -> Any:
+        """What was answered; a list of two is a refusal."""
         if type(answer) is not list:
             return answer
         if len(answer) == 1:  # what a script of the user's answered

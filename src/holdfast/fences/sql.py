@@ -25,10 +25,12 @@ from .sql_links import (
     Link,
     Steps,
     in_transaction,
+    keep_cursor,
     link_to,
     refuse_autocommit,
     run,
     run_async,
+    take_cursor,
 )
 
 KNOWN_LIMIT = 10_000
@@ -78,14 +80,13 @@ class SqlFence(Fence):
         ask = None if given.reader else self._pass(statements, resource, given)
         if ask is not None and not link.asynchronous and not link.alchemy:
             # The common case at once: the resource is known, and the token good.
-            cursor = connection.cursor()
-            try:
-                cursor.execute(ask.sql, ask.values)
-                if cursor.rowcount == 1:
-                    self._known[resource] = (given.token, given.lock)
-                    return None
-            finally:
-                cursor.close()
+            cursor = take_cursor(link, connection)
+            cursor.execute(ask.sql, ask.values)
+            changed = cursor.rowcount
+            keep_cursor(link, connection, cursor)
+            if changed == 1:
+                self._known[resource] = (given.token, given.lock)
+                return None
             tried = True
         return self._run(link, connection, self._guard(statements, resource, given, tried))
 
@@ -138,10 +139,10 @@ class SqlFence(Fence):
         return self._run(link, connection, steps)
 
     def prune(self, connection: Any, older_than: float) -> Any:
-        """Forget resources not written to for so many seconds; answers how many. Commit it yourself.
+        """Forget resources that saw no new token for so many seconds; answers how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
-        resource new to this fence has seen.
+        resource new to this fence has seen. Commit it yourself.
         """
         link = link_to(connection)
         refuse_autocommit(link, connection)

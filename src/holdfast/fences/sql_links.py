@@ -31,6 +31,9 @@ DRIVERS = {
 """Whose connections are of which dialect."""
 
 
+KEPT = "_holdfast_cursor"
+
+
 class Ask(NamedTuple):
     sql: str
     values: tuple[Any, ...] = ()
@@ -108,11 +111,27 @@ def execute(link: Link, connection: Any, ask: Ask) -> Answer:
         changed = result.rowcount
         result.close()
         return Answer(changed, [])
-    cursor = connection.cursor()
-    try:
-        cursor.execute(ask.sql, ask.values)
-        return Answer(cursor.rowcount, list(cursor.fetchall()) if ask.rows else [])
-    finally:
+    cursor = take_cursor(link, connection)
+    cursor.execute(ask.sql, ask.values)
+    answer = Answer(cursor.rowcount, list(cursor.fetchall()) if ask.rows else [])
+    keep_cursor(link, connection, cursor)
+    return answer
+
+
+def take_cursor(link: Link, connection: Any) -> Any:
+    """A cursor of our own. psycopg's are dear to make (a tenth of a transaction), so one is kept."""
+    if link.driver == "psycopg":
+        kept = connection.__dict__.pop(KEPT, None)  # one step: no two threads get the same
+        if kept is not None:
+            return kept
+    return connection.cursor()
+
+
+def keep_cursor(link: Link, connection: Any, cursor: Any) -> None:
+    """After it was used without an error; one that failed is left to the garbage."""
+    if link.driver == "psycopg":
+        connection.__dict__[KEPT] = cursor  # with the connection, whose life it shares
+    else:
         cursor.close()
 
 

@@ -111,6 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         # Read into, again and again: for each read the loop would otherwise get a quarter of a
         # megabyte from the system, and give it back.
         self._buffer = bytearray(CHUNK)
+        self._view = memoryview(self._buffer)
         self._push = PushNotification
         self._pending: deque[tuple[Reply, float]] = deque()
         self._unsent: list[bytes] = []
@@ -170,8 +171,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         self._write = transport.write
 
-    def get_buffer(self, sizehint: int) -> bytearray:
-        return self._buffer
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view  # TLS reads into slices of it: those of the buffer itself would be copies
 
     def buffer_updated(self, nbytes: int) -> None:
         self._feed(self._buffer, 0, nbytes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import ConfigError
+from ..errors import BackendUnavailable, ConfigError
 from .address import DEFAULT_PORT, Address, database
 from .sentinel import Watched
 
@@ -107,7 +107,13 @@ def _login(provider: Any) -> Callable[[], tuple[str, str]] | None:
         return None
 
     def login() -> tuple[str, str]:
-        given = tuple(provider.get_credentials())
+        try:
+            given = tuple(provider.get_credentials())
+        except Exception as error:
+            name = type(provider).__qualname__
+            raise BackendUnavailable(
+                f"the credential provider of the client ({name}) failed: {type(error).__name__}"
+            ) from error
         return (given[0], given[1]) if len(given) > 1 else ("", given[0])
 
     return login

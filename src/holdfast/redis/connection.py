@@ -88,7 +88,7 @@ class Connection:
         self.channel_name = b""
         self.dead = False
         self.ear: Ear | None = None
-        self.used = 0.0
+        self.used = clock.now()
         self._tick = 0.0
         # Sent together with the first command, not before it: a server that stands still has then
         # received that command, too. It may be the clean-up for one that it received earlier.

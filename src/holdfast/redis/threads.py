@@ -86,8 +86,13 @@ class Wire:
     def release(self, command: bytes, by: float) -> Any:
         """As `call`, for a command that may wake others."""
         now = self._now()
-        connection = self._take(by, now)
+        try:  # `_take`, in short
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._new(by)
         try:
+            if now - connection.used >= SUSPECT_AFTER:
+                connection = self._trusted(connection, by, now)
             if connection.ear is None:
                 reply = connection.call(command, by, now)
             else:  # somebody else wanted what we had, and will again
@@ -118,8 +123,13 @@ class Wire:
         may answer "not in the queue" for a ticket that is to queue: `enqueue` is for that.
         """
         now = self._now()
-        connection = self._take(by, now)
+        try:  # `_take`, in short
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._new(by)
         try:
+            if now - connection.used >= SUSPECT_AFTER:
+                connection = self._trusted(connection, by, now)
             channel = connection.channel if ticket.queue else NO_CHANNEL
             reply = connection.call(command + channel + owner, by, now)
         except BaseException:
@@ -225,14 +235,20 @@ class Wire:
             connection.close()
 
     def _take(self, by: float, now: float) -> Connection:
-        while True:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return self._new(by)
-            if now - connection.used < SUSPECT_AFTER or connection.is_alive():
-                return connection
-            connection.close()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            return self._new(by)
+        if now - connection.used < SUSPECT_AFTER:
+            return connection
+        return self._trusted(connection, by, now)
+
+    def _trusted(self, connection: Connection, by: float, now: float) -> Connection:
+        """This one, if its server has not hung up meanwhile; else another."""
+        if connection.is_alive():
+            return connection
+        connection.close()
+        return self._take(by, now)
 
     def _new(self, by: float) -> Connection:
         if self._closed:

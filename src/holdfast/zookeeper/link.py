@@ -55,7 +55,8 @@ class Link:
         """By owner: those that are on this session, or to be."""
         self._watches: dict[str, set[Node]] = {}
         self._backlog: list[tuple[Sequence[Any], Callable[[list[Any]], None]]] = []
-        self._beat = ""
+        self.beat = ""
+        """The node that is written to, to prove that the session lives."""
         self._unproved = 0.0
         """When a write was sent to prove the session, of those that are not answered yet."""
         self._set_up = False
@@ -118,11 +119,11 @@ class Link:
         def wrote(value: Any, error: Exception | None) -> None:
             self._unproved = 0.0
             if isinstance(error, NoNodeError):  # a foreign hand has tidied up
-                self.send(create(self.client, self._beat, b"", EPHEMERAL), then)
+                self.send(create(self.client, self.beat, b"", EPHEMERAL), then)
             else:
                 then(value, error)
 
-        self.send(set_data(self._beat, b""), wrote)
+        self.send(set_data(self.beat, b""), wrote)
 
     def overdue(self) -> None:
         """Somebody has waited for an answer for as long as anybody does."""
@@ -177,7 +178,7 @@ class Link:
             if self.session:
                 store.session_over(self)
             self.session = client.session
-            self._beat = f"{store.naming.sessions}/{os.urandom(8).hex()}"
+            self.beat = f"{store.naming.sessions}/{os.urandom(8).hex()}"
             self._set_up = False
         self.ttl = client.negotiated - store.tick
         if self.ttl <= 0:
@@ -193,7 +194,7 @@ class Link:
         else:
             for path in store.naming.needed():
                 self.send(create(client, path, b""), _ignored)
-            self.send(create(client, self._beat, b"", EPHEMERAL), self._made)
+            self.send(create(client, self.beat, b"", EPHEMERAL), self._made)
 
     def _made(self, value: Any, error: Exception | None) -> None:
         with self._store.mutex:

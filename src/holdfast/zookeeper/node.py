@@ -11,9 +11,9 @@ OVER       it is not there any more
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..model import Label
+from ..model import Granted, Label
 from .names import entry_name
 
 if TYPE_CHECKING:
@@ -28,6 +28,22 @@ itself; nothing says that it is the zxid of the creation, if it holds the lock."
 
 Done = Callable[[Any], None]
 """Told the result, or the exception to raise."""
+
+
+class Asked(Protocol):
+    """A ticket, as far as it matters here."""
+
+    name: str
+    owner: str
+    ttl: float
+    label: Label
+    weight: int
+    capacity: int
+    kind: str
+    queue: bool
+    renew: bool
+
+    def tell(self, grant: Granted | None = None) -> None: ...
 
 
 class Node:
@@ -59,7 +75,7 @@ class Node:
         "sole",
         "state",
         "stirred",
-        "tell",
+        "ticket",
         "token",
         "tries",
         "trouble",
@@ -73,36 +89,21 @@ class Node:
         "zxid",
     )
 
-    def __init__(
-        self,
-        name: str,
-        parent: str,
-        owner: str,
-        kind: str,
-        capacity: int,
-        weight: int,
-        asked: float,
-        renewed: bool,
-        wait: bool,
-        label: Label,
-        link: Link,
-        tell: Callable[..., None],
-        answer: Done,
-    ) -> None:
-        self.name = name
+    def __init__(self, ticket: Asked, parent: str, link: Link, answer: Done) -> None:
+        self.ticket = ticket
+        self.name = ticket.name
         self.parent = parent
-        self.owner = owner
-        self.kind = kind
-        self.capacity = capacity
-        self.weight = weight
-        self.asked = asked
+        self.owner = ticket.owner
+        self.kind = ticket.kind
+        self.capacity = ticket.capacity
+        self.weight = ticket.weight
+        self.asked = ticket.ttl
         """The TTL that was asked for."""
-        self.renewed = renewed
-        self.wait = wait
-        self.label = _written(label)
+        self.renewed = ticket.renew
+        """False: it ends with its TTL."""
+        self.wait = ticket.queue
+        self.label = _written(ticket.label)
         self.link = link
-        self.tell = tell
-        """Wakes whoever waits for it, with the grant if there is one."""
         self.answer: Done | None = answer
         """Of the request that made it, until that is answered."""
         self.state = ASKING
@@ -114,7 +115,7 @@ class Node:
         self.token = 0
         self.marked = True
         """Whether the node says which token it has."""
-        self.ttl = asked
+        self.ttl = self.asked
         self.claim = 0.0
         self.expires = 0.0
         self.busy = False

@@ -166,9 +166,12 @@ class Queue:
             self._drive(node)
 
     def _seek(self, node: Node) -> None:
-        """Has it been created, or not? By a read that shows all that was written before it."""
+        """Has it been created, or not? By a read behind a write: that shows all that was agreed to.
+
+        Behind a `sync` it might come from a leader that has lost its followers.
+        """
         node.busy = True
-        self._send(node, sync(self.naming.root), _ignored)
+        self._send(node, set_data(node.link.beat, b""), _ignored)
         self._send(node, get_children(node.parent), self._sought)
 
     def _sought(self, node: Node, value: Any, error: Any) -> None:
@@ -227,6 +230,7 @@ class Queue:
             return
         node.state = WAITING
         if first:
+            node.ticket.ttl = node.ttl  # whoever is handed the lock counts on that
             self._reply(node, Queued(remaining))
         if target != lineup.ALL or node.watching != node.parent:
             self._watch(node, line, mine, target)
@@ -347,17 +351,17 @@ class Queue:
         return node.ttl if node.answer is not None else node.claim
 
     def _hold(self, node: Node, token: int, term: float, sent: float | None = None) -> None:
+        self._unwatch(node)
         node.state = HELD
         node.token = token
         node.marked = not (node.alone and token != node.zxid)
-        node.watched = False
         node.expires = (self.clock.now() if sent is None else sent) + term
         node.ring = partial(self._rang, node)
         self._alarm.at(node.expires, node.ring)
         if node.answer is not None:
             self._reply(node, Granted(token, node.ttl))
         else:
-            node.tell(Granted(token, node.ttl, True))
+            node.ticket.tell(Granted(token, node.ttl, True))
         self._settle(node)
 
     def _rang(self, node: Node) -> None:
@@ -437,7 +441,7 @@ class Queue:
             return
         node.freed = False
         self._finish(node)
-        node.tell()
+        node.ticket.tell()
         self._tell_of([node.owner])
 
     def _refuse(self, node: Node, error: Exception) -> None:
@@ -504,9 +508,10 @@ class Queue:
     def noticed(self, node: Node, path: str, gone: bool) -> None:
         """Something that this node watches has changed."""
         if node.state == HELD:
-            node.watched = False
-            if gone and path == node.path:
-                self._lose(node)
+            if path == node.path:
+                node.watched = False
+                if gone:
+                    self._lose(node)
             return
         if node.state != WAITING:
             return

@@ -37,7 +37,8 @@ class Renewal:
             if node is None or node.state == LEAVING:
                 self._outcomes[number] = GONE
                 continue
-            if node.state == HELD and claim.ttl > node.ttl:
+            # What was asked for at first may have been more than there is: that is no new wish.
+            if node.state == HELD and claim.ttl > max(node.ttl, node.asked):
                 raise _too_long(node, claim.ttl)
             if node.link.ready:
                 links.setdefault(node.link, {})[number] = node

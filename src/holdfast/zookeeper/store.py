@@ -7,37 +7,21 @@ connection. `queue` has the rules.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ..clock import Clock
 from ..entries import Claim
 from ..errors import BackendUnavailable, ConfigError
-from ..model import Granted, Label, Queued, Renewed, Waiting
+from ..model import Granted, Queued, Renewed, Waiting
 from .address import Address
 from .client import sync
 from .link import CLASSES, Link
 from .names import Naming
-from .node import ASKING, LEAVING, TAKING, WAITING, Done, Node
+from .node import ASKING, LEAVING, TAKING, WAITING, Asked, Done, Node
 from .queue import Queue
 from .renewal import Renewal
 
 DEFAULT_CLASS = 30.0
-
-
-class Asked(Protocol):
-    """A ticket, as far as it matters here."""
-
-    name: str
-    owner: str
-    ttl: float
-    label: Label
-    weight: int
-    capacity: int
-    kind: str
-    queue: bool
-    renew: bool
-
-    def tell(self, grant: Granted | None = None) -> None: ...
 
 
 class Store(Queue):
@@ -86,21 +70,7 @@ class Store(Queue):
             link = self.link(ticket.ttl)
             if link.trouble is not None:
                 raise link.trouble
-            node = Node(
-                ticket.name,
-                self.naming.lock(ticket.name),
-                ticket.owner,
-                ticket.kind,
-                ticket.capacity,
-                ticket.weight,
-                ticket.ttl,
-                ticket.renew,
-                ticket.queue,
-                ticket.label,
-                link,
-                ticket.tell,
-                done,
-            )
+            node = Node(ticket, self.naming.lock(ticket.name), link, done)
             self._nodes[node.owner] = link.nodes[node.owner] = node
             self._drive(node)
 
@@ -183,7 +153,7 @@ class Store(Queue):
             nodes = list(self._nodes.values())
         self._alarm.close()
         for node in nodes:
-            node.tell()
+            node.ticket.tell()
         return links
 
 

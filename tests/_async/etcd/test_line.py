@@ -108,7 +108,7 @@ async def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
         waiter = Job(locks.lock("x").acquire)
         await waits(others)
         backend: Any = (await locks._session()).backend
-        await eventually(lambda: any(a.watched for a in backend._roll._attempts.values()))
+        await eventually(lambda: any(map(backend._roll.watched, backend._roll._attempts.values())))
         proxy.refuse = True
         proxy.hang_up()
         for number in range(3):
@@ -118,7 +118,7 @@ async def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
         )
         cluster.ctl("compact", str(revision))
         proxy.refuse = False
-        await eventually(lambda: any(a.watched for a in backend._roll._attempts.values()))
+        await eventually(lambda: any(map(backend._roll.watched, backend._roll._attempts.values())))
         assert not waiter.done()
         await lease.release()
         assert (await waiter.result()).token > lease.token

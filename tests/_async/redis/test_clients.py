@@ -29,6 +29,11 @@ Watching: Any = AsyncSentinel if ASYNCHRONOUS else Sentinel
 Cluster: Any = AsyncCluster if ASYNCHRONOUS else RedisCluster
 
 
+class Failing(UsernamePasswordCredentialProvider):
+    def get_credentials(self) -> Any:
+        raise ValueError(self.password)
+
+
 async def used(client: Any, **options: Any) -> str:
     """A grant, a wait and a hand-over; answers what the store is called."""
     async with holdfast.connect(client, **options) as locks:
@@ -85,6 +90,9 @@ async def test_users_and_passwords_are_taken_along_and_never_shown() -> None:
         with pytest.raises(holdfast.ConfigError, match="does not let us in") as raised:
             await used(Client(port=server.port, password="wr0ng"))
         assert "wr0ng" not in str(raised.value)
+        with pytest.raises(holdfast.BackendUnavailable, match="credential provider") as failed:
+            await used(Client(port=server.port, credential_provider=Failing("u", "s3cret")))
+        assert "s3cret" not in str(failed.value)
     finally:
         server.stop()
 

@@ -235,14 +235,14 @@ async def test_a_server_that_stands_still_holds_up_nobody_elses_renewals(
 ) -> None:
     slow: ClusterNode = cluster.nodes[1]
     async with holdfast.connect(cluster.url) as locks:
-        near = [await locks.lock(cluster.name_at(slow), ttl=1.5).acquire()]
-        far = [await locks.lock(cluster.name_at(cluster.nodes[2]), ttl=1.5).acquire()]
+        near = [await locks.lock(cluster.name_at(slow), ttl=0.9).acquire()]
+        far = [await locks.lock(cluster.name_at(cluster.nodes[2]), ttl=0.9).acquire()]
         for node in cluster.nodes:
             node("CONFIG", "SET", "cluster-node-timeout", 60_000)
         slow.pause()
         try:
             await eventually(lambda: not near[0].held)
-            await pause(0.75)
+            await pause(0.5)
             assert far[0].held
         finally:
             slow.resume()

@@ -117,9 +117,9 @@ async def test_nobody_polls(server: RedisServer) -> None:
 
 async def test_many_leases_are_renewed_by_a_few_commands(server: RedisServer) -> None:
     async with holdfast.connect(server.url) as locks:
-        leases = [await locks.lock(f"n{number}", ttl=1.2).acquire() for number in range(250)]
+        leases = [await locks.lock(f"n{number}", ttl=0.9).acquire() for number in range(250)]
         before = scripts_run(server)
-        await pause(1.3)
+        await pause(1.0)
         assert all(lease.held for lease in leases)
         assert 2 <= scripts_run(server) - before <= 60  # three times each, in batches
 

@@ -35,6 +35,20 @@ async def used(url: str, **options: Any) -> None:
         assert await second.release() is True
 
 
+async def used_at_once(url: str, **options: Any) -> None:
+    """By many, so that answers come together: several TLS records in one read."""
+    async with holdfast.connect(url, **options) as locks:
+
+        async def work(number: int) -> bool:
+            lease = await locks.lock(f"job{number}").acquire()
+            await lease.renew()
+            return await lease.release()
+
+        for _ in range(5):
+            jobs = [Job(work, number) for number in range(40)]
+            assert all([await job.result() for job in jobs])
+
+
 def certificate(folder: Path) -> tuple[str, str]:
     assert shutil.which("openssl"), "this test needs openssl: apt-get install openssl"
     key, cert = folder / "key.pem", folder / "cert.pem"
@@ -53,6 +67,7 @@ async def test_tls(tmp_path: Path) -> None:
     try:
         url = f"rediss://127.0.0.1:{port}/0"
         await used(url, tls_ca=cert, tls_cert=cert, tls_key=key)
+        await used_at_once(f"{url[:-1]}1", tls_ca=cert, tls_cert=cert, tls_key=key)
         with pytest.raises(holdfast.BackendUnavailable, match="cannot reach"):
             await used(url)  # nobody vouches for this certificate
     finally:

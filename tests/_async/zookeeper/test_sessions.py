@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast.entries import Claim
 from servers.zookeeper import raw_client
 from stores import zookeeper, zookeeper_ensemble
 from worlds.aio import Job, eventually
@@ -137,6 +138,28 @@ async def test_ttls_are_rounded_to_what_a_session_can_give(url: str) -> None:
         assert (await locks.lock("f", ttl=0.2, renew=False).acquire()).ttl == 0.2
         backend: Any = (await locks._session()).backend
         assert len(backend._store._links) == 4
+
+
+@pytest.mark.parametrize(("asked", "given"), [(7.0, 10.0), (3600.0, 118.0)])
+async def test_a_waiter_is_given_what_a_session_can_give(
+    url: str, asked: float, given: float
+) -> None:
+    # With a claim window that is longer than any session: that must not be counted on either.
+    async with holdfast.connect(url, claim_window=1000.0) as locks:
+        holder = await locks.lock("x").acquire()
+        waiter = Job(locks.lock("x", ttl=asked).acquire)
+        await waiters(locks, 1)
+        await holder.release()
+        lease = await waiter.result()
+        assert lease.ttl == given
+        assert lease.remaining() <= given
+        await lease.renew()
+        assert given - 3.0 < lease.remaining() <= given
+        # Found by a heartbeat, or by its own question, rather than by its watch.
+        backend: Any = (await locks._session()).backend
+        claim = Claim("x", lease.owner, asked)
+        (outcome,) = await backend.renew([claim], backend.clock.now() + 5.0)
+        assert (outcome.token, outcome.ttl) == (lease.token, given)
 
 
 async def test_digest_credentials_keep_others_out(url: str) -> None:

@@ -110,7 +110,7 @@ def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
         waiter = Job(locks.lock("x").acquire)
         waits(others)
         backend: Any = locks._session().backend
-        eventually(lambda: any(a.watched for a in backend._roll._attempts.values()))
+        eventually(lambda: any(map(backend._roll.watched, backend._roll._attempts.values())))
         proxy.refuse = True
         proxy.hang_up()
         for number in range(3):
@@ -120,7 +120,7 @@ def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
         )
         cluster.ctl("compact", str(revision))
         proxy.refuse = False
-        eventually(lambda: any(a.watched for a in backend._roll._attempts.values()))
+        eventually(lambda: any(map(backend._roll.watched, backend._roll._attempts.values())))
         assert not waiter.done()
         lease.release()
         assert waiter.result().token > lease.token

@@ -233,14 +233,14 @@ def test_a_server_that_stands_still_holds_up_nobody_elses_renewals(
 ) -> None:
     slow: ClusterNode = cluster.nodes[1]
     with holdfast.connect(cluster.url) as locks:
-        near = [locks.lock(cluster.name_at(slow), ttl=1.5).acquire()]
-        far = [locks.lock(cluster.name_at(cluster.nodes[2]), ttl=1.5).acquire()]
+        near = [locks.lock(cluster.name_at(slow), ttl=0.9).acquire()]
+        far = [locks.lock(cluster.name_at(cluster.nodes[2]), ttl=0.9).acquire()]
         for node in cluster.nodes:
             node("CONFIG", "SET", "cluster-node-timeout", 60_000)
         slow.pause()
         try:
             eventually(lambda: not near[0].held)
-            pause(0.75)
+            pause(0.5)
             assert far[0].held
         finally:
             slow.resume()

@@ -119,9 +119,9 @@ def test_nobody_polls(server: RedisServer) -> None:
 
 def test_many_leases_are_renewed_by_a_few_commands(server: RedisServer) -> None:
     with holdfast.connect(server.url) as locks:
-        leases = [locks.lock(f"n{number}", ttl=1.2).acquire() for number in range(250)]
+        leases = [locks.lock(f"n{number}", ttl=0.9).acquire() for number in range(250)]
         before = scripts_run(server)
-        pause(1.3)
+        pause(1.0)
         assert all(lease.held for lease in leases)
         assert 2 <= scripts_run(server) - before <= 60  # three times each, in batches
 

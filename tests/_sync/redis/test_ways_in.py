@@ -37,6 +37,20 @@ def used(url: str, **options: Any) -> None:
         assert second.release() is True
 
 
+def used_at_once(url: str, **options: Any) -> None:
+    """By many, so that answers come together: several TLS records in one read."""
+    with holdfast.connect(url, **options) as locks:
+
+        def work(number: int) -> bool:
+            lease = locks.lock(f"job{number}").acquire()
+            lease.renew()
+            return lease.release()
+
+        for _ in range(5):
+            jobs = [Job(work, number) for number in range(40)]
+            assert all([job.result() for job in jobs])
+
+
 def certificate(folder: Path) -> tuple[str, str]:
     assert shutil.which("openssl"), "this test needs openssl: apt-get install openssl"
     key, cert = folder / "key.pem", folder / "cert.pem"
@@ -55,6 +69,7 @@ def test_tls(tmp_path: Path) -> None:
     try:
         url = f"rediss://127.0.0.1:{port}/0"
         used(url, tls_ca=cert, tls_cert=cert, tls_key=key)
+        used_at_once(f"{url[:-1]}1", tls_ca=cert, tls_cert=cert, tls_key=key)
         with pytest.raises(holdfast.BackendUnavailable, match="cannot reach"):
             used(url)  # nobody vouches for this certificate
     finally:

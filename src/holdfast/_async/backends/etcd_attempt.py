@@ -27,7 +27,6 @@ class Line:
         "burned",
         "capacity",
         "end",
-        "idle_since",
         "kind",
         "look",
         "mine",
@@ -56,7 +55,6 @@ class Line:
         """And which must not be used any more."""
         self.watch: Watch | None = None
         """Of those keys, once any of them is worth watching."""
-        self.idle_since = 0.0
 
     @property
     def enough(self) -> int:
@@ -81,6 +79,7 @@ class Attempt:
     __slots__ = (
         "answered",
         "asked_ttl",
+        "behind",
         "blocker",
         "burned",
         "capacity",
@@ -138,6 +137,8 @@ class Attempt:
         """It was given up, and the store has not been told."""
         self.leaving = False
         """Somebody is just about to tell it."""
+        self.behind: list[bytes] = []
+        """Who stood behind it when it was granted the lock, as the bell said."""
         self.blocker: Watch | None = None
         """Of what it waits for."""
         self.looked = 0.0
@@ -151,12 +152,6 @@ class Attempt:
     def may_be_there(self) -> bool:
         """Whether the store may have a key of it."""
         return self.created > 0 or self.doubtful
-
-    @property
-    def watched(self) -> bool:
-        """What it waits for cannot change without its being told."""
-        own, blocker = self.line.watch, self.blocker
-        return own is not None and own.standing and blocker is not None and blocker.standing
 
     def doubt(self) -> None:
         self.doubtful = True

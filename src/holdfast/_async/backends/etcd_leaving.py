@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from ...errors import LockError
 from ...etcd import messages
-from ...etcd.keys import Standing
+from ...etcd.failures import Failure
+from ...etcd.keys import Standing, behind, ring
 from ...etcd.messages import Transaction
 from ...lineup import admitted
 from .etcd_attempt import Attempt
@@ -22,6 +23,8 @@ GRAVE_TTL = 3600.0
 """Seconds for which a request that was given up is refused if it arrives after all."""
 SHORTLY = 0.001
 """Seconds: less than joining a line takes."""
+SEEN_AHEAD = 16
+"""So many are read from a line at once; who is granted the lock is told of those behind it."""
 HANDED_ON = 8
 """Of those who may share a lock, the one who goes lets in so many; the rest see that and follow."""
 
@@ -73,11 +76,11 @@ class Leaving:
                 # One at a time: grants of one transaction would share its revision, their token.
                 await self._calls.txn(
                     messages.changed_at(heir.kv.key, heir.kv.changed)
-                    + messages.then(self._grant(heir)),
+                    + messages.then(*self._grant(heir, line)),
                     by,
                 )
                 line = _with_granted(line, heir)
-        except LockError:
+        except (LockError, Failure):
             return  # it was given back, and that is what was asked for
 
     async def _go(self, attempt: Attempt, by: float) -> tuple[bool, list[Standing]]:
@@ -110,11 +113,12 @@ class Leaving:
 
     async def _hand_over(self, attempt: Attempt, by: float) -> tuple[bool, list[Standing]]:
         line = attempt.line
-        request = messages.range_of(
-            line.start, line.end, line.enough and line.enough + 1, stale=True
-        )
-        found = await self._calls.range(request, by)
-        others = [one for one in self._roll.line_of(found.keys) if not attempt.is_at(one)]
+        others = self._roll.line_of(map(behind, attempt.behind))
+        if not others:
+            most = SEEN_AHEAD if attempt.capacity == 1 else line.enough and line.enough + 1
+            request = messages.range_of(line.start, line.end, most, stale=True)
+            found = await self._calls.range(request, by)
+            others = [one for one in self._roll.line_of(found.keys) if not attempt.is_at(one)]
         heir = _heir(others)
         if heir is None:
             if not others:
@@ -126,7 +130,7 @@ class Leaving:
         answer = await self._calls.txn(
             mine
             + messages.changed_at(heir.kv.key, heir.kv.changed)
-            + messages.then(out, self._grant(heir))
+            + messages.then(out, *self._grant(heir, others))
             + messages.otherwise(messages.nested(mine, messages.then(out, line.look))),
             by,
             attempt.doubt,
@@ -151,8 +155,16 @@ class Leaving:
         freed = held or any(attempt.is_at(one) and one.place.granted for one in before)
         return freed, self._roll.line_of(messages.held_keys(rest))
 
-    def _grant(self, heir: Standing) -> bytes:
-        return messages.put(heir.kv.key, heir.entry.granted(self._clock.wall()).encode())
+    def _grant(self, heir: Standing, line: list[Standing]) -> tuple[bytes, bytes]:
+        """Make it the holder, and ring the bell of its manager."""
+        granted = heir.entry.granted(self._clock.wall()).encode()
+        # Only where there is one holder does the next in line stay the next in line.
+        follow = line[line.index(heir) + 1 :] if heir.capacity == 1 else []
+        bell = self._roll.naming.bell_of(heir.kv.key)
+        return (
+            messages.put(heir.kv.key, granted),
+            messages.put(bell, ring(heir, follow), messages.on_lease(heir.kv.lease)),
+        )
 
 
 def _heir(line: list[Standing]) -> Standing | None:

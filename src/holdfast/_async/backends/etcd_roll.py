@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from ...clock import Clock
 from ...errors import ConfigError
 from ...etcd import messages
-from ...etcd.keys import Naming, Standing
+from ...etcd.keys import Naming, Standing, rung
 from ...etcd.messages import Event, KeyValue
 from ...lineup import ALL
 from ...model import Granted
 from .etcd_attempt import Attempt, Line
 from .etcd_calls import Calls
 from .etcd_leases import HOLD, Lease, Leases
-from .etcd_watch import Watches
+from .etcd_watch import Watch, Watches
 
 if TYPE_CHECKING:
     from ..contract import Ticket
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 LINES = 4096
 """Lines whose parts are remembered while nothing of ours is in them."""
 CREDIT = 4
-LINGER = 10.0
-"""Seconds for which a line is watched after the last of ours left it: the next may come soon."""
 SWEEP = 256
 """So many more attempts than after the last sweep, and those that ended unnoticed are looked for."""
 
@@ -56,8 +54,7 @@ class Roll:
         self._by_key: dict[bytes, Attempt] = {}
         self._sweep_at = SWEEP
         self._lines: dict[tuple[str, str, int], Line] = {}
-        self._idle: dict[Line, None] = {}
-        """Those that are watched for nobody now."""
+        self._bell: Watch | None = None
         self._wanted: dict[str, int] = {}
         """Locks that others were seen to wait for: who gives one back looks at its line first. And
         how often it may find nobody there before that is not done any more."""
@@ -114,12 +111,8 @@ class Roll:
             if attempt.burned:
                 line.burned.add(attempt.slot)
             if line.watch is not None and not line.slots:
-                # The next may come soon, if it is a lock that many want.
-                linger = attempt.name in self._wanted
-                line.idle_since = self.clock.now() if linger else 0.0
-                self._idle[line] = None
-                if not linger:
-                    self.rest()
+                self.watches.drop(line.watch)
+                line.watch = None
 
     def _sweep(self) -> None:
         """Leases that ran out without anybody's doing are not released, and so not forgotten."""
@@ -212,64 +205,76 @@ class Roll:
 
     # Watching. What is heard comes from any thread.
 
-    def watch_own(self, line: Line, revision: int = 0) -> None:
-        """Watch our keys in this line: one is handed the lock, or taken away.
+    def listen(self) -> None:
+        """Watch our bell, which whoever grants a lock to one of ours rings in the same step.
 
-        From that revision on; without one from now on, which is what etcd is quick at (it brings
-        old revisions every 100 ms only), and whoever may have missed something then looks.
+        From now on, which is what etcd is quick at (it brings old revisions every 100 ms only); who
+        was in line before that looks for itself.
         """
         with self._mutex:
-            self._idle.pop(line, None)
-            if line.watch is None:
+            if self._bell is None:
+                key = self.naming.bell(self._session)
+                self._bell = self.watches.add(key, b"", 0, self._rung, self._listening)
+
+    def missed(self, attempt: Attempt) -> bool:
+        """Whether the bell may have been rung for it before we listened."""
+        return self._bell is None or self._bell.began >= attempt.created
+
+    def watched(self, attempt: Attempt) -> bool:
+        """What it waits for cannot change without its being told."""
+        bell, blocker = self._bell, attempt.blocker
+        return bell is not None and bell.standing and blocker is not None and blocker.standing
+
+    def _listening(self, revision: int) -> None:
+        with self._mutex:
+            attempts = list(self._attempts.values())
+        for attempt in attempts:
+            if 0 < attempt.created <= revision:
+                self.hint(attempt)
+
+    def _rung(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.deleted:
+                continue
+            owner, key, behind = rung(event.key.value)
+            attempt = self._by_key.get(key)
+            if attempt is None or attempt.owner != owner or attempt.token or attempt.owed:
+                continue
+            attempt.behind = behind
+            attempt.changed = event.key.changed
+            attempt.token = self.base + event.key.changed
+            if attempt.ticket is not None:
+                attempt.ticket.tell(Granted(attempt.token, attempt.ticket.ttl, handed=True))
+
+    def watch_own(self, line: Line, revision: int) -> None:
+        """Watch our keys in this line from that revision on: a holder is told if one is taken away."""
+        with self._mutex:
+            if line.watch is None and line.slots:
                 line.watch = self.watches.add(
                     line.mine,
                     messages.after(line.mine),
                     revision,
-                    self._own_keys,
-                    lambda started: self._started(line, started),
+                    self._taken_away,
+                    lambda started: self._look_at(line),
+                    deletions_only=True,
                 )
 
-    def rest(self) -> None:
-        """Watch no more where nothing of ours has been in line for a while."""
-        now = self.clock.now()
+    def _look_at(self, line: Line) -> None:
         with self._mutex:
-            for line in list(self._idle):
-                if now < line.idle_since + LINGER:
-                    continue
-                del self._idle[line]
-                if line.watch is not None and not line.slots:
-                    self.watches.drop(line.watch)
-                    line.watch = None
+            ours = [self._by_key.get(line.mine + b"%d" % slot) for slot in line.slots]
+        owners = [attempt.owner for attempt in ours if attempt is not None and attempt.token]
+        if self.look is not None:
+            self.look(owners)
 
-    def _started(self, line: Line, revision: int) -> None:
-        """Whatever happened to our keys up to that revision has not been told."""
-        with self._mutex:
-            keys = [line.mine + b"%d" % slot for slot in line.slots]
-            missed = [self._by_key.get(key) for key in keys]
-        for attempt in missed:
-            if attempt is not None and 0 < attempt.created <= revision and not attempt.token:
-                self.hint(attempt)
-
-    def _own_keys(self, events: Sequence[Event]) -> None:
+    def _taken_away(self, events: Sequence[Event]) -> None:
         for event in events:
             attempt = self._by_key.get(event.key.key)
-            if attempt is None or attempt.owed or attempt.ticket is None:
-                continue
-            if event.deleted:
-                if not 0 < attempt.created < event.key.changed:
-                    continue  # of an earlier attempt with this key
-                if not attempt.token:
-                    self.hint(attempt)
-                elif self.look is not None:
-                    self.look([attempt.owner])
-                continue
-            standing = self.naming.standing(event.key)
-            if standing is None or not attempt.is_at(standing) or not standing.place.granted:
-                continue
-            handed = not attempt.token and standing.kv.created != standing.kv.changed
-            self.recognise(attempt, standing)
-            if handed:
-                attempt.ticket.tell(Granted(attempt.token, attempt.ticket.ttl, handed=True))
+            if attempt is None or attempt.owed or not 0 < attempt.created < event.key.changed:
+                continue  # an earlier attempt's, or given back
+            if not attempt.token:
+                self.hint(attempt)
+            elif self.look is not None:
+                self.look([attempt.owner])
 
     def hint(self, attempt: Attempt) -> None:
         """Let a waiter ask how things stand."""

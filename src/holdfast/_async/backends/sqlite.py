@@ -100,6 +100,9 @@ class SqliteBackend:
             for claim, outcome in zip(claims, outcomes, strict=True):
                 if isinstance(outcome, Renewed | Gone):
                     self._forget(claim.owner)
+            for owner in list(self._watches):
+                if owner not in self._tickets:
+                    self._unwatch(owner)  # handed over, and perhaps lost before it was renewed
         if blockers:
             self._watch(blockers)
         return outcomes

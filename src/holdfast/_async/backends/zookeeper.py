@@ -12,7 +12,7 @@ from typing import Any
 
 from ... import checks, guarantees, lineup
 from ..._runtime.aio import Signal, Worker
-from ...clock import BootClock
+from ...clock import system_clock
 from ...entries import CLAIM_WINDOW, HEARTBEAT, Claim
 from ...errors import BackendUnavailable
 from ...model import Busy, Granted, LockState, Outcome, Participant, Queued
@@ -60,7 +60,7 @@ class ZooKeeperBackend:
 
         self._address = address
         self._naming = naming
-        self.clock = BootClock()
+        self.clock = system_clock()
         self.heartbeat = heartbeat
         self.claim_window = claim_window
         self._store = Store(address, naming, self.clock, claim_window, tick)

@@ -169,7 +169,6 @@ class EtcdBackend:
             if lease is not None:
                 self._leases.keep(lease, by, lease.ttl / FRESH)
         self._watches.follow()
-        self._roll.rest()
         for start in range(0, len(held), AT_ONCE):
             self._renew_held(held[start : start + AT_ONCE], outcomes, by)
         looks: dict[str, tuple[int, Standings]] = {}
@@ -247,7 +246,7 @@ class EtcdBackend:
         if isinstance(outcome, Renewed):
             return Granted(outcome.token, outcome.ttl, since=outcome.since)
         if isinstance(outcome, Waiting):
-            self._roll.watch_own(attempt.line)
+            self._roll.listen()
             return Queued(outcome.remaining, outcome.since)
         raise BackendUnavailable(
             f"the request for {attempt.name!r} was carried out, and has ended since",
@@ -277,7 +276,7 @@ class EtcdBackend:
         now = self.clock.now()
         if lease is None or lease.dead:
             return GONE
-        if attempt.watched and now < attempt.looked + LOOK_AGAIN:
+        if self._roll.watched(attempt) and now < attempt.looked + LOOK_AGAIN:
             attempt.until = lease.sent + lease.ttl
             return Waiting(lease.ttl / 3, lease.sent)
         if attempt.name not in looks:

@@ -39,8 +39,8 @@ class Asking:
         while True:
             hold = roll.lease_to_hold(attempt, by)
             wait = self._lease_to_wait(attempt, by) if join else None
-            if wait is not None and attempt.line.watch is None:
-                roll.watch_own(attempt.line)
+            if wait is not None:
+                roll.listen()
             self._leases.join(attempt, hold)
             try:
                 answer = self._calls.txn(self._request(attempt, hold, wait), by, attempt.doubt)
@@ -137,9 +137,7 @@ class Asking:
         if not queue:
             self._leaving.leave(attempt, by)
             return Busy(longest(line))
-        watch = attempt.line.watch
-        if watch is not None and watch.began >= attempt.created:
-            # It started behind our joining: what was between is not told, so let it look.
+        if self._roll.missed(attempt):
             self._roll.hint(attempt)
         if mine is not None and attempt.capacity > 1:
             # Those who share a lock let each other in. Where there is one holder it is enough to

@@ -1,0 +1,79 @@
+"""Acquire and release locks that nobody else wants, on etcd; at the start, and after 10,000 times.
+
+Deleted keys stay in etcd's index until it compacts: a lock that leaves new ones behind gets slower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from statistics import median
+
+import holdfast
+import holdfast.aio
+
+from .etcd_server import Raw, server
+from .measure import Row, Samples, Setting, compare, duration, interleave, ratio
+
+RAW, OURS, AIO, PEER = "raw txn + delete", "holdfast", "holdfast.aio", "etcd's Lock call"
+CYCLES = 10_000
+TARGET = 1.2
+
+
+def figure(setting: Setting) -> list[Row]:
+    rounds = 4 if setting.quick else 24
+    with server(setting.folder) as port, asyncio.Runner() as runner:
+        url = f"etcd://127.0.0.1:{port}"
+        raw = Raw(port)
+        with holdfast.connect(url) as locks:
+            lock = locks.lock("bench")
+            aio_locks = runner.run(_connect(url))
+            batches: dict[str, Callable[[int], object]] = {
+                RAW: _times(raw.floor()),
+                OURS: _times(lambda: lock.acquire().release()),
+                PEER: _times(lambda: raw.give(raw.take(b"peer"))),
+                AIO: lambda number: runner.run(_aio(aio_locks, number)),
+            }
+            fresh = interleave(batches, rounds, 25)
+            for _ in range(100 if setting.quick else CYCLES):
+                lock.acquire().release()
+            del batches[PEER], batches[AIO]
+            worn = interleave(batches, rounds, 25)
+            runner.run(aio_locks.close())
+        raw.close()
+    return [
+        _row("acquire + release", fresh),
+        _row(f"  after {CYCLES:,} times", worn),
+        compare("  asyncio", *_shown(fresh, AIO), ratio(fresh[AIO], fresh[RAW])),
+        compare(
+            "  etcd's own Lock call, raw", *_shown(fresh, PEER), ratio(fresh[PEER], fresh[RAW])
+        ),
+    ]
+
+
+def _row(what: str, samples: Samples) -> Row:
+    found = ratio(samples[OURS], samples[RAW])
+    numbers = {"samples": samples}
+    return Row(what, *_shown(samples, OURS), found, f"≤ {TARGET:g}", found <= TARGET, numbers)
+
+
+def _shown(samples: Samples, kind: str) -> tuple[str, str]:
+    return duration(median(samples[kind])), f"{RAW} {duration(median(samples[RAW]))}"
+
+
+def _times(turn: Callable[[], object]) -> Callable[[int], object]:
+    def batch(number: int) -> None:
+        for _ in range(number):
+            turn()
+
+    return batch
+
+
+async def _connect(url: str) -> holdfast.aio.Locks:
+    return holdfast.aio.connect(url)
+
+
+async def _aio(locks: holdfast.aio.Locks, number: int) -> None:
+    lock = locks.lock("bench-aio")
+    for _ in range(number):
+        await (await lock.acquire()).release()

@@ -1,0 +1,98 @@
+"""An interrupt (^C) at a place where it did lasting harm, found by sending many at random moments."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast._runtime import threads
+from holdfast._sync.keeper import Keeper
+from holdfast._sync.lease import Lease
+from holdfast.clock import BootClock
+
+
+def interrupt_once(patch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+    """The next call of it is interrupted at its very entry; those after it are not."""
+    real = getattr(owner, name)
+
+    def interrupted(*arguments: Any) -> Any:
+        patch.setattr(owner, name, real)
+        raise KeyboardInterrupt
+
+    patch.setattr(owner, name, interrupted)
+
+
+def test_while_an_attempt_that_found_it_busy_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite://{tmp_path}/locks.db"
+    with holdfast.connect(url) as others, others.lock("x"):
+        locks = holdfast.connect(url)
+        locks.inspect("x")
+        interrupt_once(monkeypatch, Keeper, "forget")
+        with pytest.raises(KeyboardInterrupt):
+            locks.lock("x").try_acquire()
+        session: Any = locks._session()
+        assert not session.leases
+        started = time.monotonic()
+        locks.close()
+        assert time.monotonic() - started < 2.0, "close() waited for an attempt that had ended"
+
+
+def test_while_an_attempt_that_timed_out_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite://{tmp_path}/locks.db?heartbeat=0.1"
+    with holdfast.connect(url) as others, holdfast.connect(url) as locks:
+        lease = others.lock("x").acquire()
+        locks.inspect("x")
+        interrupt_once(monkeypatch, Keeper, "forget")
+        with pytest.raises(KeyboardInterrupt):
+            locks.lock("x").try_acquire(timeout=0.3)
+        assert not others.inspect("x").waiters, "a ghost waits"
+        lease.release()
+        assert others.lock("x").try_acquire(timeout=1.0) is not None, "a ghost holds it"
+
+
+@pytest.mark.parametrize("step", ["current", "_step_down"])
+def test_on_the_way_to_and_from_the_lead(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Somebody else has to lead then, or no wake-up is ever read again."""
+    clock = BootClock()
+    poller = threads.Poller("test")
+    read, write = os.pipe()
+    signal = threads.Signal(clock)
+
+    def ready() -> None:
+        os.read(read, 1)
+        signal.set()
+
+    poller.watch(read, ready)
+    interrupt_once(monkeypatch, threads if step == "current" else threads.Poller, step)
+    with pytest.raises(KeyboardInterrupt):
+        poller.attend(threads.Signal(clock), clock.now() + 0.01)
+    os.write(write, b"x")
+    assert poller.attend(signal, clock.now() + 1.0), "nobody polls"
+    poller.close()
+    os.close(write)
+
+
+@pytest.mark.parametrize(
+    ("part", "step"),
+    [(Keeper, "forget"), (Lease, "_release_quietly"), (Lease, "release"), (Lease, "_freed")],
+)
+def test_while_with_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Any, step: str
+) -> None:
+    """Who left `with` by it has no lease that could be released again; the keeper would renew it."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    with holdfast.connect(url) as others, holdfast.connect(url) as locks:
+        with pytest.raises(KeyboardInterrupt), locks.lock("x"):
+            interrupt_once(monkeypatch, part, step)
+        assert others.lock("x").try_acquire() is not None
+        session: Any = locks._session()
+        assert not session.leases
