@@ -70,6 +70,14 @@ class Keeper:
         self._ticking_until = self._clock.now() + LINGER
         self.keep(lease, due)
 
+    def hurry(self, lease: Hold, due: float) -> None:
+        """See to it at `due`, if it is still kept: one that is being released stays forgotten."""
+        with self._mutex:
+            if lease._kept and not self._closed:
+                self._newcomers.pop(lease, None)
+                self._wheel.add(lease, due, self._clock.now())
+        self._signal.set()
+
     def forget(self, lease: Hold) -> None:
         """Never renew it again, not even by a renewal that is under way."""
         lease._kept = False

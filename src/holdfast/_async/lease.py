@@ -160,7 +160,7 @@ class Lease(Hold):
             self._renewed(outcome, sent)
             due = self._due(sent)
             if self._kept and due is not None:
-                self._session.keeper.keep(self, due)
+                self._session.keeper.hurry(self, due)
             self.ensure()
         elif isinstance(outcome, Gone):
             self._gone()

@@ -84,7 +84,11 @@ class Session:
         now = self.clock.now()
         for owner in owners:
             lease = self.leases.get(owner)
-            if lease is not None and (lease._kept or lease._waiting()):
+            if lease is None:
+                continue
+            if lease._kept:
+                self.keeper.hurry(lease, now)
+            elif lease._waiting():
                 self.keeper.keep(lease, now)
 
     def enrol(self, lease: Lease, owner: str) -> None:
