@@ -34,6 +34,7 @@ class ZooKeeperPlan:
     settle = 10.0
     trouble = 5.0
     unsettled = 2
+    clients: Sequence[int] = (3,)
     turns = 4
     pace = 0.6
     ttls = (0.4, 2.4)
