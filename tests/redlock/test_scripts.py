@@ -118,3 +118,17 @@ def test_a_seal_is_told_with_every_later_vote() -> None:
     assert node.ask(node.commands.seal(VOTE, "b:1", 1)) == [101, 2, b"b:1=2"]
     assert node.take("one") == [101, b"b:1=2"]
     assert node.raise_("one", 101, 110) == [1, b"b:1=2"]
+
+
+def test_a_first_start_does_not_admit_one_that_others_know_by_a_later_number() -> None:
+    node = Node()
+    other = b"b" * 40
+    incarnation = node.ask(node.commands.begin(other, other + b".7", b"first", 0))[1]
+    assert node.ask(node.commands.begin(other, other + b".8", b"again", 2))[5] == 2
+
+    def admitted(life: int) -> Any:
+        command = node.commands.admit(other, incarnation, life, 100, 60.0, ["a", "b", "c"], b"")
+        return node.ask(command)[0]
+
+    assert admitted(1) == 0
+    assert admitted(2) == 1
