@@ -142,7 +142,7 @@ ETCD = Guarantees(
     token_source="the revision of the write that made it the holder; it could go back only with a "
     "snapshot that was restored",
     fair=True,
-    wakeup="handed over by the release, seen by a watch on the waiter's own key",
+    wakeup="handed over by the release, seen by a watch of the waiter's manager",
     safe_for=("efficiency", "correctness"),
     barging=False,
 )

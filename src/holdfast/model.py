@@ -115,17 +115,7 @@ def lock_realm(store: str, namespace: str) -> str:
     return f"{store.partition('+')[0]}:{namespace}"
 
 
-_fresh: list[str] = []
-"""Owner ids that nobody has had yet: random numbers are cheaper by the dozen."""
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fresh.clear)
-
-
 def new_owner() -> str:
     """An owner id: unique for ever, made by the client before it asks, used for one attempt only."""
-    try:
-        return _fresh.pop()
-    except IndexError:
-        text = os.urandom(12 * 64).hex()
-        _fresh.extend([text[start : start + 24] for start in range(24, len(text), 24)])
-        return text[:24]
+    # Not drawn in advance: a machine that is cloned while it runs would have the same ones twice.
+    return os.urandom(12).hex()

@@ -7,7 +7,7 @@ is rounded down by at most an eighth of how far ahead it lies.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from math import floor, frexp, inf
 from typing import Generic, TypeVar
 
@@ -37,6 +37,13 @@ class Wheel(Generic[Thing]):
         self._slots.setdefault(slot, {})[thing] = None
         self._where[thing] = slot
         return slot
+
+    def add_all(self, things: Iterable[Thing], due: float, now: float) -> None:
+        """Put in many that are due at the same time, none of which is in it."""
+        slot = _slot(due, now)
+        for thing in things:
+            self._slots.setdefault(slot, {})[thing] = None
+            self._where[thing] = slot
 
     def remove(self, thing: Thing) -> bool:
         # An interrupt may come after any of these: first the slot, then the note of where it is, and

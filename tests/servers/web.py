@@ -29,7 +29,8 @@ class _Quiet(WSGIRequestHandler):
 def wsgi(app: Any) -> Iterator[str]:
     """Its URL."""
     with make_server("127.0.0.1", 0, app, _Server, _Quiet) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        # A daemon: one that serves the whole run is stopped at exit, which would wait for it first.
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
@@ -45,7 +46,7 @@ def asgi(app: Any) -> Iterator[str]:
     config = uvicorn.Config(app, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0), backlog=128)
-    thread = threading.Thread(target=server.run, args=([listening],))
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -84,7 +84,7 @@ BAD_URLS = [
     ("://x", "no scheme"),
     ("ftp://x", "unknown kind"),
     ("Sqlit:///x", "unknown kind"),
-    ("etcd://localhost", "not in this release"),
+    ("postgresql://localhost", "not in this release"),
     ("sqlite://", "no path"),
     ("sqlite://locks.db", "host"),
     ("sqlite:///", "no path"),

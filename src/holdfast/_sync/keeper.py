@@ -20,6 +20,7 @@ from .._runtime.threads import Routine, Signal
 from ..entries import Claim
 from ..errors import LockError
 from ..events import report
+from ..lifecycle import HELD, drift_margin
 from ..model import UNKNOWN, Gone, Outcome, Renewed, Waiting
 from ..wheel import Wheel
 
@@ -144,7 +145,9 @@ class Keeper:
         sent = self._clock.now()
         due: list[Hold] = []
         for lease in leases:
-            if lease._over(sent):
+            if lease._state is HELD and lease._renewing and lease._kept and sent < lease._deadline:
+                due.append(lease)  # nearly all are such; the rest in full:
+            elif lease._over(sent):
                 if lease._freeing:
                     lease._freeing = False
                     self._session.clean_up(lease._ticket)
@@ -154,8 +157,10 @@ class Keeper:
                 due.append(lease)
         if not due:
             return
-        claims = [Claim(lease.name, lease.owner, lease.ttl) for lease in due]
-        shortest = min(lease._interval() for lease in due)
+        claims = [Claim(lease._ticket.name, lease._ticket.owner, lease.ttl) for lease in due]
+        shortest = min(
+            [lease._interval() if lease._state is not HELD else lease.ttl / 3 for lease in due]
+        )
         outcomes: Sequence[Outcome]
         detail = "the store did not answer for this lease"
         try:
@@ -168,8 +173,58 @@ class Keeper:
             detail = str(error)
             if not isinstance(error, LockError):
                 report("the keeper could not renew leases", error)
-        for lease, outcome in zip(due, outcomes, strict=True):
+        for lease, outcome in self._renewed(due, outcomes, sent):
             self._again(lease, self._apply(lease, outcome, sent, detail))
+
+    def _renewed(
+        self, leases: Sequence[Hold], outcomes: Sequence[Outcome], sent: float
+    ) -> list[tuple[Hold, Outcome]]:
+        """What is true of nearly all: held before, and renewed. Answers those that are not such."""
+        session = self._session
+        pairs = list(zip(leases, outcomes, strict=True))
+        if session.listeners:
+            return pairs
+        others: list[tuple[Hold, Outcome]] = []
+        plain: dict[float, list[Hold]] = {}
+        """By TTL: they were sent together, so they end and are due together."""
+        ttl = deadline = 0.0
+        same: list[Hold] = []
+        with session.mutex:
+            for pair in pairs:
+                lease, outcome = pair
+                if (
+                    type(outcome) is not Renewed
+                    or lease._state is not HELD
+                    or lease._end_at is not None
+                    or outcome.ttl != lease.ttl
+                    or outcome.since
+                    or not (lease._renewing and lease._kept)
+                ):
+                    others.append(pair)
+                    continue
+                if outcome.ttl != ttl:
+                    ttl = outcome.ttl
+                    deadline = sent + ttl - drift_margin(ttl)
+                    same = plain.setdefault(ttl, [])
+                if lease._deadline < deadline:
+                    lease._deadline = deadline
+                lease._confirmed = True
+                same.append(lease)
+        with self._mutex:
+            if not self._closed:
+                now = self._clock.now()
+                newcomers, wheel = self._newcomers, self._wheel
+                for ttl, some in plain.items():
+                    wheel.add_all(
+                        [
+                            one
+                            for one in some
+                            if one._kept and one not in newcomers and one not in wheel
+                        ],
+                        sent + ttl / 3,
+                        now,
+                    )
+        return others
 
     def _again(self, lease: Hold, due: float | None) -> None:
         if due is not None:

@@ -100,7 +100,7 @@ NOBODY = Nobody()
 
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
-        from hiredis import PushNotification, Reader
+        from hiredis import ProtocolError, PushNotification, Reader
 
         self._wire = wire
         self._loop = loop
@@ -113,6 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = bytearray(CHUNK)
         self._view = memoryview(self._buffer)
         self._push = PushNotification
+        self._nonsense: type[Exception] = ProtocolError
         self._pending: deque[tuple[Reply, float]] = deque()
         self._unsent: list[bytes] = []
         self._transport: asyncio.Transport | None = None
@@ -187,6 +188,8 @@ class Connection(asyncio.BufferedProtocol):
                         self._wire.woken(answer[2])
                 elif pending:  # otherwise an answer to nothing, which cannot be ours
                     pending.popleft()[0].settle(answer)
+        except self._nonsense:
+            self.abort()  # nothing that follows could be understood
         except BaseException:
             # A task raised what ends the event loop. If that goes on, so does the rest.
             self._loop.call_soon(self._answer)

@@ -3,12 +3,14 @@
 -- KEYS: 1 the marker · 2 the beginning · 3 the counters
 -- ARGV: 1 the server's run_id · 2 the incarnation · 3 the number of its life · 4 where its counters begin;
 --       0: at the clock, in µs · 5 the longest ttl in ms · 6 the members · 7 what it knows of other nodes
--- Answers {1, marker}: it votes; or {0}: another life has begun since.
+-- Answers {1, marker}: it votes; or {0}: another life has begun since, or it has another number.
 
 local id, inc = ARGV[1], ARGV[2]
 local m = redis.call('GET', KEYS[1])
 if m and string.sub(m, 1, #id) == id then return { 1, m } end
-if string.sub(redis.call('GET', KEYS[2]) or '', 1, #inc) ~= inc then return { 0 } end
+local begun, life = string.match(redis.call('GET', KEYS[2]) or '', '^([^\031]*)\031.*\031(%d+)$')
+if begun ~= inc then return { 0 } end
+if life ~= '0' and life ~= ARGV[3] then return { 0 } end -- others know it by that number already
 local base = ARGV[4]
 if base == '0' then
   local time = redis.call('TIME')

@@ -170,7 +170,7 @@ def test_no_step_sees_half_of_a_lock(
         moving.begin()
         (counter,) = moving.source("KEYS", "holdfast:token:*")
         moving.move(moving.key, f"{moving.key}:q", counter.decode())
-        monkeypatch.setattr(session, "IO_LIMIT", 0.3)
+        monkeypatch.setattr(session, "IO_LIMIT", 0.2)
         with holdfast.connect(cluster.url) as hasty:
             same = hasty.semaphore(moving.name, permits=1)
             for lock in (same, hasty.rwlock(moving.name).write(), hasty.lock(moving.name)):

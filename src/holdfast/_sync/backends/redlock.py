@@ -361,7 +361,8 @@ class RedlockBackend:
             if ballot.close():
                 below = ballot.below()
                 if below:
-                    self._raise(ballot, below, words, end, min(by, clock.now() + timeout))
+                    until = min(by, clock.now() + timeout)
+                    self._raise(ballot, below, votes, words, end, until)
                 stands = ballot.stands() and not waiter.left
         finally:
             if stands:
@@ -375,18 +376,22 @@ class RedlockBackend:
         return ballot
 
     def _raise(
-        self, ballot: Ballot, below: Sequence[int], words: Words, end: bytes, by: float
+        self,
+        ballot: Ballot,
+        below: Sequence[int],
+        votes: Sequence[bytes],
+        words: Words,
+        end: bytes,
+        by: float,
     ) -> None:
-        seats = self._board.seats
+        """Phase 2, in the incarnations that were asked in phase 1: one that has come back since, from a
+        snapshot perhaps with an old hold of ours in it, must not confirm it."""
         token = bulk(b"%d" % ballot.token)
-        commands: list[bytes | None] = [None] * len(seats)
-        ballot.asked = 0
+        commands: list[bytes | None] = [None] * len(votes)
         for index in below:
-            vote = seats[index].vote
-            if vote:
-                begin = bulk(b"%d" % ballot.begins[index])
-                commands[index] = words.raise_ + token + begin + words.stripe + vote + end
-                ballot.asked += 1
+            begin = bulk(b"%d" % ballot.begins[index])
+            commands[index] = words.raise_ + token + begin + words.stripe + votes[index] + end
+        ballot.asked = len(below)
         if ballot.asked:
             self._fan.ask(commands, ballot.raised, by)
 

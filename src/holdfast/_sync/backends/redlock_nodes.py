@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..._runtime.threads import Routine, Signal
 from ...clock import Clock
@@ -210,12 +210,8 @@ class Nodes:
         if state == 1:
             self._votes(seat, read_marker(rest[0]))
             return None
-        incarnation, elapsed, how, _, life = rest
+        incarnation, elapsed, _, _, life = rest
         others = [other for other in self._board.seats if other.vote and other is not seat]
-        if how == b"first" and others:
-            # It noted that it was to begin, as all did, and has never voted.
-            self._admit(seat, run_id, incarnation, 1, 0, b"")
-            return None
         wait = self._settings.max_ttl * DRIFT - elapsed / 1000
         if wait > 0:
             until: float = self._clock.now() + wait
@@ -224,15 +220,18 @@ class Nodes:
         if life == 0:
             # Above every life in which it has voted: each of those was sealed on a majority, too.
             # Others may be helping it at the same time: the node itself says whose number counts.
-            earlier = [reply[1] for reply in self._seal(seat, others, 0)]
+            earlier = [one.known_before for one in self._seal(seat, others, 0)]
             life = max([1, *earlier, marker.life if marker is not None else 1]) + 1
             reply = self._begin(seat, run_id, b"again", life)
             if reply[0] == 1 or reply[1] != incarnation:
                 return None  # it votes by now, or has begun anew: look again
             life = reply[5]
         sealed = self._seal(seat, others, life)
-        base = max(reply[0] for reply in sealed)
-        known = merge_known([reply[2] for reply in sealed])
+        base = max(one.highest for one in sealed)
+        # Also in which lives they were that we have read: of two that come back at the same time, the
+        # second may otherwise not know of the first, and old votes of that would count beside it.
+        lives = [f"{one.name}={one.life}".encode() for one in sealed]
+        known = merge_known([*(one.known for one in sealed), *lives])
         self._admit(seat, run_id, incarnation, life, base, known)
         return None
 
@@ -241,17 +240,18 @@ class Nodes:
         command = self._commands.begin(run_id, incarnation, how, life)
         return self._fan.call(seat.index, command, self._by(), run_id)
 
-    def _seal(self, seat: Seat, others: list[Seat], life: int) -> list[Any]:
+    def _seal(self, seat: Seat, others: list[Seat], life: int) -> list[Sealed]:
         """On a majority of N of those that vote, or not at all."""
         quorum = self._board.quorum
-        replies: list[Any] = []
+        replies: list[Sealed] = []
         for other in others:
-            vote = other.vote
+            vote, other_life = other.vote, other.life
             if not vote:
                 continue  # it has gone out meanwhile
             command = self._commands.seal(vote, seat.name, life)
             try:
-                replies.append(self._fan.call(other.index, command, self._by()))
+                reply = self._fan.call(other.index, command, self._by())
+                replies.append(Sealed(other.name, other_life, *reply))
             except LockError as error:
                 self._board.failed(other.index, str(error))
         if len(replies) < quorum:
@@ -299,6 +299,17 @@ class Nodes:
         for other, reply in zip(seats, began, strict=True):
             self._admit(other, run_ids[other.index], reply[1], 1, base, b"")
         return None
+
+
+class Sealed(NamedTuple):
+    """What a node that votes answered when it learned of another's new life."""
+
+    name: str
+    life: int
+    highest: int
+    known_before: int
+    """The number of that life before."""
+    known: bytes
 
 
 def _check_answers(replies: list[Any]) -> None:

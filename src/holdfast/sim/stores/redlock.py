@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._async.backends import redlock_nodes as redlock_nodes_module
 from ..._async.backends.redlock_bells import Waiter
-from ..._async.backends.redlock_nodes import Nodes
+from ..._async.backends.redlock_nodes import Nodes, Sealed
 from ...redis.scripts import text_of
 from ...redlock.standing import read_marker
 from ...redlock.votes import Ballot
@@ -195,8 +195,8 @@ class WaitsOnly(Restarts):
     """It waits, but does not ask the others for their counters."""
 
     def altered(self) -> AbstractContextManager[object]:
-        async def seal(nodes: Nodes, seat: Any, others: Any, life: int) -> list[Any]:
-            return [[1, 0, b""]]
+        async def seal(nodes: Nodes, seat: Any, others: Any, life: int) -> list[Sealed]:
+            return [Sealed(seat.name, 1, 1, 0, b"")]
 
         return replaced(Nodes, "_seal", seal)
 

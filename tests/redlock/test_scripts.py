@@ -1,0 +1,134 @@
+"""Single rules of the protocol, on the scripts as they are, in a real server."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hiredis import Reader
+
+from holdfast.model import Label
+from holdfast.redis.protocol import bulk
+from holdfast.redlock.commands import MARKED, QUIET, UNMARKED, Commands
+from stores import redis_server
+
+RUN_ID = b"a" * 40
+VOTE = bulk(RUN_ID + b".1")
+
+
+class Asked:
+    name = "x"
+    label = Label("host", 1)
+
+    def __init__(self, ttl: float) -> None:
+        self.ttl = ttl
+
+
+class Node:
+    """One server that votes."""
+
+    def __init__(self) -> None:
+        self.server = redis_server()
+        self.server("FLUSHALL")
+        self.commands = Commands("holdfast", 1.0)
+        for load in self.commands.loads:
+            self.ask(load)
+        self.ask(self.commands.begin(RUN_ID, RUN_ID + b".1", b"first", 0))
+        self.ask(self.commands.admit(RUN_ID, RUN_ID + b".1", 1, 100, 60.0, ["a", "b", "c"], b""))
+
+    def ask(self, packed: bytes) -> Any:
+        reader = Reader()
+        reader.feed(packed)
+        return self.server(*reader.gets())
+
+    def take(self, owner: str, ttl: float = 30.0, vote: bytes = VOTE) -> Any:
+        return self.ask(self.commands.of(Asked(ttl)).take + vote + bulk(owner.encode()))
+
+    def raise_(self, owner: str, begin: int, token: int) -> Any:
+        words = self.commands.of(Asked(30.0))
+        numbers = bulk(b"%d" % token) + bulk(b"%d" % begin)
+        return self.ask(words.raise_ + numbers + words.stripe + VOTE + bulk(owner.encode()))
+
+    def free(self, owner: str, mark: bytes) -> Any:
+        return self.ask(self.commands.of(Asked(30.0)).free + mark + QUIET + bulk(owner.encode()))
+
+    def ends(self) -> None:
+        while self.server("EXISTS", "holdfast:{x}"):
+            time.sleep(0.002)
+
+
+def test_a_hold_answers_the_value_at_which_it_began_again_and_again() -> None:
+    node = Node()
+    assert node.take("one") == 101
+    assert node.take("one") == 101
+    left, _, holder = node.take("two")
+    assert (left, holder) == (-1, b"one")
+    assert node.free("two", UNMARKED) == 0
+    assert node.free("one", UNMARKED) == 1
+    assert node.take("two") == 102
+
+
+def test_phase_2_wants_the_very_hold_and_not_only_its_owner() -> None:
+    node = Node()
+    begin = node.take("one", ttl=0.02)
+    node.ends()
+    again = node.take("one")  # the request arrived a second time: another hold of the same owner
+    assert again > begin
+    assert node.raise_("one", begin, 500) == 0
+    assert node.raise_("two", again, 500) == 0
+    assert node.raise_("one", again, 500) == 1
+    node.free("one", UNMARKED)
+    assert node.take("two") == 501
+
+
+def test_a_request_that_comes_after_its_clean_up_is_refused() -> None:
+    node = Node()
+    assert node.free("one", MARKED) == 0
+    with pytest.raises(AssertionError, match="HFLEFT"):
+        node.take("one")
+    assert node.take("two") == 101
+
+
+def test_another_life_has_no_vote() -> None:
+    node = Node()
+    with pytest.raises(AssertionError, match="HFOUT"):
+        node.take("one", vote=bulk(RUN_ID + b".2"))
+    node.server("DEL", "holdfast:redlock:marker")
+    with pytest.raises(AssertionError, match="HFOUT"):
+        node.take("one")
+
+
+def test_all_who_help_a_node_use_the_first_number_that_was_proposed() -> None:
+    node = Node()
+    other = b"b" * 40
+    state, incarnation, _, how, _, life = node.ask(
+        node.commands.begin(other, other + b".7", b"again", 0)
+    )
+    assert (state, incarnation, how, life) == (0, other + b".7", b"again", 0)
+    assert node.ask(node.commands.begin(other, other + b".8", b"again", 4))[5] == 4
+    reply = node.ask(node.commands.begin(other, other + b".9", b"again", 9))
+    assert (reply[1], reply[5]) == (other + b".7", 4)
+
+
+def test_a_seal_is_told_with_every_later_vote() -> None:
+    node = Node()
+    assert node.take("one") == 101
+    assert node.ask(node.commands.seal(VOTE, "b:1", 2)) == [101, 0, b""]
+    assert node.ask(node.commands.seal(VOTE, "b:1", 1)) == [101, 2, b"b:1=2"]
+    assert node.take("one") == [101, b"b:1=2"]
+    assert node.raise_("one", 101, 110) == [1, b"b:1=2"]
+
+
+def test_a_first_start_does_not_admit_one_that_others_know_by_a_later_number() -> None:
+    node = Node()
+    other = b"b" * 40
+    incarnation = node.ask(node.commands.begin(other, other + b".7", b"first", 0))[1]
+    assert node.ask(node.commands.begin(other, other + b".8", b"again", 2))[5] == 2
+
+    def admitted(life: int) -> Any:
+        command = node.commands.admit(other, incarnation, life, 100, 60.0, ["a", "b", "c"], b"")
+        return node.ask(command)[0]
+
+    assert admitted(1) == 0
+    assert admitted(2) == 1

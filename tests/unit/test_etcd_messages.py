@@ -1,0 +1,89 @@
+"""The bytes of etcd's messages, and what stands in our keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.etcd import codec, keys, messages
+from holdfast.etcd.messages import KeyValue
+from holdfast.model import Label
+
+
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 300, 2**31, 2**62, 2**63 - 1, -1, -(2**63)])
+def test_numbers_come_back(number: int) -> None:
+    message = codec.number(3, number) + codec.data(200, b"x" * 300) + codec.number(1, 7)
+    found = dict(codec.fields(message))
+    assert found.get(3, 0) == number
+    assert found[200] == b"x" * 300
+    assert found[1] == 7
+
+
+def test_the_bytes_are_those_of_protocol_buffers() -> None:
+    # As protoc encodes them.
+    assert codec.number(1, 150) == b"\x08\x96\x01"
+    assert codec.data(2, b"testing") == b"\x12\x07testing"
+    assert codec.number(5, 0) == b""
+
+
+def test_a_message_that_ends_too_soon_is_refused() -> None:
+    with pytest.raises(ValueError, match="middle"):
+        list(codec.fields(b"\x12\x07test"))
+    with pytest.raises(IndexError):
+        list(codec.fields(b"\x08\x96"))
+    with pytest.raises(ValueError, match="kind"):
+        list(codec.fields(b"\x0b"))
+
+
+def test_fields_of_other_kinds_are_passed_over() -> None:
+    message = b"\x09" + b"\0" * 8 + b"\x15" + b"\0" * 4 + codec.number(3, 9)
+    assert list(codec.fields(message)) == [(3, 9)]
+
+
+def test_the_end_of_a_prefix() -> None:
+    assert messages.after(b"/a/") == b"/a0"
+
+
+@pytest.mark.parametrize("name", ["x", "a/b", "100%", "%2F", "日本語", "with space", "../../etc"])
+def test_a_name_is_found_again_in_its_key(name: str) -> None:
+    naming = keys.Naming("a/b")
+    line = naming.line(name)
+    label = Label("host", 7, "some words of mine")
+    entry = keys.Entry(keys.GRANTED, "owner", 2, 30.0, 1.5, 0, label)
+    key = naming.of_kind(line, "semaphore", 5) + b"0123.4"
+    standing = naming.standing(KeyValue(key, entry.encode(), 10, 12, 99))
+    assert standing is not None
+    assert (standing.name, standing.kind, standing.capacity) == (name, "semaphore", 5)
+    assert standing.entry == entry
+    assert standing.token(1000) == 1012
+    moved = standing._replace(entry=entry.granted(2.0, token=1012))
+    assert moved.token(1000) == 1012
+    first, last = naming.starting(name)
+    assert first <= key < last
+    assert naming.bell_of(key) == naming.bell("0123")
+
+
+def test_what_is_not_ours_is_left_alone() -> None:
+    naming = keys.Naming("n")
+    for key, value in (
+        (b"x/lock.1/s.0", b"nonsense"),
+        (b"x/lock.1", b""),
+        (b"x/lock/s.0", b"granted o 1 30 1.5 0 7 host text"),
+    ):
+        assert naming.standing(KeyValue(naming.root + b"lock/" + key, value, 1, 1, 0)) is None
+
+
+def test_a_bell_says_who_and_who_is_behind() -> None:
+    naming = keys.Naming("n")
+    line = naming.of_kind(naming.line("x"), "lock", 1)
+    standings = []
+    for number in range(3):
+        entry = keys.Entry(keys.WAITING, f"o{number}", 1, 30.0, 1.5, 0, Label("h", 1, "a b"))
+        kv = KeyValue(line + b"s.%d" % number, entry.encode(), 5 + number, 5 + number, 77)
+        standing = naming.standing(kv)
+        assert standing is not None
+        standings.append(standing)
+    owner, key, rest = keys.rung(keys.ring(standings[0], standings[1:]))
+    assert (owner, key) == ("o0", line + b"s.0")
+    again = [naming.standing(keys.behind(one)) for one in rest]
+    assert [one.entry for one in again if one is not None] == [s.entry for s in standings[1:]]
+    assert [one.kv.changed for one in again if one is not None] == [6, 7]
