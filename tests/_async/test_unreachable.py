@@ -203,7 +203,9 @@ async def test_the_deadline_is_counted_from_the_sending(url: str) -> None:
 
 async def test_an_answer_later_than_the_lease_grants_nothing(url: str) -> None:
     async with scene(url) as s:
-        s.line.delay = 0.15
+        lease = await s.locks.lock("x", ttl=0.1).acquire()
+        await lease.release()
+        s.line.delay = lease.ttl + 0.05  # some stores give more than was asked for
         assert await s.locks.lock("x", ttl=0.1).try_acquire() is None
         with pytest.raises(holdfast.BackendUnavailable, match="longer to answer"):
             await s.locks.lock("x", ttl=0.1).acquire()
@@ -216,7 +218,8 @@ async def test_a_waiter_outlasts_a_store_that_is_gone_for_a_while(url: str) -> N
         waiter = Job(s.locks.lock("x").acquire)
         await s.waiters(1)
         s.line.cut = True
-        await s.waiters(0)  # five heartbeats missed: it has lost its place
+        if not url.startswith("zookeeper"):  # where a place lives as long as its session
+            await s.waiters(0)  # five heartbeats missed: it has lost its place
         s.line.cut = False
         await s.waiters(1)  # and has enrolled again, as somebody new
         await lease.release()
@@ -245,8 +248,8 @@ async def test_wake_ups_are_hints_and_heartbeats_carry_it(url: str) -> None:
         assert granted.remaining() > 25.0
 
 
-async def test_a_hand_over_of_which_little_is_left_is_confirmed_first(url: str) -> None:
-    async with scene(url, heartbeat=1.0, claim_window=0.5) as s:
+async def test_a_hand_over_of_which_little_is_left_is_confirmed_first(fair_url: str) -> None:
+    async with scene(fair_url, heartbeat=1.0, claim_window=0.5) as s:
         lease = await s.others.lock("x").acquire()
         waiter = Job(s.locks.lock("x").acquire)
         await s.waiters(1)
@@ -257,8 +260,8 @@ async def test_a_hand_over_of_which_little_is_left_is_confirmed_first(url: str) 
         assert granted.remaining() > 25.0  # the full TTL already: it asked before it believed
 
 
-async def test_a_hand_over_that_was_never_confirmed_ends_with_the_claim(url: str) -> None:
-    async with scene(url, claim_window=0.4) as s:
+async def test_a_hand_over_that_was_never_confirmed_ends_with_the_claim(fair_url: str) -> None:
+    async with scene(fair_url, claim_window=0.4) as s:
         lease = await s.others.lock("x").acquire()
         waiter = Job(s.locks.lock("x").acquire)
         await s.waiters(1)

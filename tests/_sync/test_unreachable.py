@@ -205,7 +205,9 @@ def test_the_deadline_is_counted_from_the_sending(url: str) -> None:
 
 def test_an_answer_later_than_the_lease_grants_nothing(url: str) -> None:
     with scene(url) as s:
-        s.line.delay = 0.15
+        lease = s.locks.lock("x", ttl=0.1).acquire()
+        lease.release()
+        s.line.delay = lease.ttl + 0.05  # some stores give more than was asked for
         assert s.locks.lock("x", ttl=0.1).try_acquire() is None
         with pytest.raises(holdfast.BackendUnavailable, match="longer to answer"):
             s.locks.lock("x", ttl=0.1).acquire()
@@ -218,7 +220,8 @@ def test_a_waiter_outlasts_a_store_that_is_gone_for_a_while(url: str) -> None:
         waiter = Job(s.locks.lock("x").acquire)
         s.waiters(1)
         s.line.cut = True
-        s.waiters(0)  # five heartbeats missed: it has lost its place
+        if not url.startswith("zookeeper"):  # where a place lives as long as its session
+            s.waiters(0)  # five heartbeats missed: it has lost its place
         s.line.cut = False
         s.waiters(1)  # and has enrolled again, as somebody new
         lease.release()
@@ -247,8 +250,8 @@ def test_wake_ups_are_hints_and_heartbeats_carry_it(url: str) -> None:
         assert granted.remaining() > 25.0
 
 
-def test_a_hand_over_of_which_little_is_left_is_confirmed_first(url: str) -> None:
-    with scene(url, heartbeat=1.0, claim_window=0.5) as s:
+def test_a_hand_over_of_which_little_is_left_is_confirmed_first(fair_url: str) -> None:
+    with scene(fair_url, heartbeat=1.0, claim_window=0.5) as s:
         lease = s.others.lock("x").acquire()
         waiter = Job(s.locks.lock("x").acquire)
         s.waiters(1)
@@ -259,8 +262,8 @@ def test_a_hand_over_of_which_little_is_left_is_confirmed_first(url: str) -> Non
         assert granted.remaining() > 25.0  # the full TTL already: it asked before it believed
 
 
-def test_a_hand_over_that_was_never_confirmed_ends_with_the_claim(url: str) -> None:
-    with scene(url, claim_window=0.4) as s:
+def test_a_hand_over_that_was_never_confirmed_ends_with_the_claim(fair_url: str) -> None:
+    with scene(fair_url, claim_window=0.4) as s:
         lease = s.others.lock("x").acquire()
         waiter = Job(s.locks.lock("x").acquire)
         s.waiters(1)
