@@ -35,7 +35,7 @@ demo:
 test:
 	@tools/need $(TEST_PROGRAMS)
 	@tools/setup dev
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check:
 	@tools/setup dev
