@@ -44,7 +44,8 @@ def test_a_client_killed_at_every_call_leaves_nothing_that_stays(
         assert ran.stdout == "done\n"
     moments = calls_on_sockets(log, call)
     # The greeting and the scripts, a grant, a release; in blocking code two of each.
-    assert len(moments) >= (5 if world == "threads" else 3)
+    least = 5 if world == "threads" else 3
+    assert len(moments) >= least
     ends = []
     with holdfast.connect(server.url, heartbeat=0.05) as locks:
         for moment in [*moments, moments[-1] + 100]:
@@ -56,4 +57,7 @@ def test_a_client_killed_at_every_call_leaves_nothing_that_stays(
             highest = lease.token
             assert lease.release() is True
             assert (state := locks.inspect("x")).holders == state.waiters == ()
-    assert ends == [""] * len(moments) + ["done\n"]
+    # How many reads a greeting takes is not the same in each run: the last ones may not be reached.
+    assert ends[:least] == [""] * least
+    assert set(ends[least:]) <= {"", "done\n"}
+    assert ends[-1] == "done\n"
