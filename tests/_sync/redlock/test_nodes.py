@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.redis.protocol import bulk
+from holdfast.redlock.standing import read_known, read_marker
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, url_of
 from worlds.threads import Job, eventually
 
 MAX_TTL = 2.0
+MARKER = "holdfast:redlock:marker"
 
 
 @pytest.fixture(scope="module")
@@ -272,3 +275,52 @@ def test_bad_urls_are_refused() -> None:
         holdfast.connect("redlock://a:1,b:1,c:1", fresh="now")
     with pytest.raises(holdfast.GuaranteeError):
         holdfast.connect("redlock://a:1,b:1,c:1").lock("x", fair=True)
+
+
+def test_who_comes_back_knows_the_lives_of_those_it_read(nodes: RedlockNodes) -> None:
+    """Otherwise, of two that come back at the same time, old votes of one count beside the other."""
+    node = nodes.nodes[0]
+    with connect(nodes) as locks:
+        with locks.lock("x", ttl=1.0):
+            pass
+        node.kill()
+        node.start()
+
+        def back() -> bool:
+            with locks.lock("x", ttl=1.0):
+                pass
+            return node("GET", MARKER) is not None
+
+        eventually(back)
+    known = read_known(read_marker(node("GET", MARKER)).known)
+    assert len(known) >= 3
+    assert f"127.0.0.1:{node.port}" not in known
+    assert set(known.values()) == {1}
+
+
+def test_phase_2_is_for_the_incarnation_that_answered_phase_1(nodes: RedlockNodes) -> None:
+    """One that has come back since may have an old hold of ours again, from a snapshot."""
+    with connect(nodes) as locks:
+        with locks.lock("x", ttl=1.0):
+            pass
+        ahead = nodes.nodes[0]
+        stripe, value = ahead("HGETALL", "holdfast:redlock:counters")[:2]
+        ahead("HSET", "holdfast:redlock:counters", stripe, int(value) + 1000)
+        backend: Any = locks._session().backend
+        ask = backend._raise
+        stood: list[bool] = []
+
+        def late(ballot: Any, below: Any, *rest: Any) -> None:
+            if not stood:
+                for index in below:
+                    text = nodes.nodes[index]("GET", MARKER)
+                    was = read_marker(text).incarnation
+                    now = was[:-1] + b"z"
+                    nodes.nodes[index]("SET", MARKER, text.replace(was, now, 1))
+                    backend._board.seats[index].vote = bulk(now)
+            ask(ballot, below, *rest)
+            stood.append(ballot.stands())
+
+        backend._raise = late
+        locks.lock("x", ttl=1.0).try_acquire(1.0)
+        assert stood[0] is False
