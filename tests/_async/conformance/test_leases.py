@@ -222,16 +222,14 @@ async def test_a_cancellation_from_outside_stays_one(url: str) -> None:
 
 async def test_a_cancellation_from_outside_wins_over_the_loss(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        entered = asyncio.Event()
 
         async def work() -> None:
-            async with locks.lock("x", ttl=0.15, renew=False) as lease:
+            async with locks.lock("x", ttl=1.5) as lease:
                 lease.on_lost(lambda lost: task.cancel())
-                entered.set()
+                await locks.force_release("x")  # noticed at the next renewal
                 await asyncio.sleep(30.0)
 
         task = asyncio.create_task(work())
-        await entered.wait()
         await asyncio.wait({task})
         assert task.cancelled()
 
