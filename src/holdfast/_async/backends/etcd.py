@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ... import checks, guarantees
-from ...clock import BootClock
+from ...clock import system_clock
 from ...entries import HEARTBEAT, Claim
 from ...errors import BackendUnavailable, ConfigError
 from ...etcd import messages
@@ -102,12 +102,12 @@ class EtcdBackend:
         self._address = address
         self._naming = naming
         self._base = token_base
-        self.clock = BootClock()
+        self.clock = system_clock()
         self.heartbeat = heartbeat
         self.claim_window = claim_window
         self._wire = Wire(address)
         self._calls = Calls(self._wire, address, self.clock)
-        self._leases = Leases(self._calls, self.clock, self._pay)
+        self._leases = Leases(self._calls, self.clock, self._pay, naming.root)
         self._watches = Watches(self._wire, self.clock)
         self._roll = Roll(
             self._calls, self.clock, naming, self._leases, self._watches, token_base, claim_window
@@ -163,7 +163,7 @@ class EtcdBackend:
                 outcomes[number] = GONE
             else:
                 (held if attempt.token else waiting).append((number, attempt, claim))
-        for lease in {attempt.lease for _, attempt, _ in (*held, *waiting)}:
+        for lease in dict.fromkeys(attempt.lease for _, attempt, _ in (*held, *waiting)):
             if lease is not None:
                 await self._leases.keep(lease, by, lease.ttl / FRESH)
         self._watches.follow()
