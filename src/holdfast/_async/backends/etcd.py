@@ -229,6 +229,7 @@ class EtcdBackend:
     async def close(self) -> None:
         if self._wire.closed:
             return
+        self._roll.guard.close()
         await self._watches.close()
         try:
             await self._leases.revoke_all(self.clock.now() + CLOSE_LIMIT)

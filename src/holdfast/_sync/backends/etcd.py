@@ -231,6 +231,7 @@ class EtcdBackend:
     def close(self) -> None:
         if self._wire.closed:
             return
+        self._roll.guard.close()
         self._watches.close()
         try:
             self._leases.revoke_all(self.clock.now() + CLOSE_LIMIT)

@@ -58,6 +58,7 @@ class Asking:
             if isinstance(inner, Transaction) and inner.succeeded and wait is not None:
                 attempt.created = attempt.changed = answer.revision
                 self._leases.join(attempt, wait)
+                roll.answer_bell(attempt)
                 line = roll.line_of(messages.held_keys(inner.results))
                 return self._in_line(attempt, wait, queue, line, by)
             others = roll.line_of(messages.held_keys(answer.results))
