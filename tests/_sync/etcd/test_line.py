@@ -13,7 +13,9 @@ import pytest
 
 import holdfast
 from holdfast._sync.backends import etcd_leases
+from holdfast.entries import Claim
 from holdfast.etcd.messages import Event, KeyValue
+from holdfast.model import GONE, Renewed
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from stores import etcd_cluster
@@ -256,6 +258,38 @@ def test_an_old_bell_grants_nothing(cluster: EtcdCluster) -> None:
         assert not waiter.done()
         lease.release()
         assert waiter.result().token > lease.token
+
+
+def test_what_was_given_up_is_not_renewed_and_what_was_renewed_is_not_given_up(
+    cluster: EtcdCluster,
+) -> None:
+    """Both may be under way at once, for one that nobody had renewed. (Found by the simulator.)"""
+    with holdfast.connect(cluster.url) as locks:
+        lease = locks.lock("x", ttl=60.0).acquire()
+        backend: Any = locks._session().backend
+        (attempt,) = backend._roll._attempts.values()
+        asked = backend._leases.keep
+
+        def is_just_paid(*args: Any) -> bool:
+            """Somebody else finds that its time is over while it is being renewed."""
+            attempt.until = 0.0
+            assert backend._leases._give_up(attempt)
+            kept: bool = asked(*args)
+            return kept
+
+        backend._leases.keep = is_just_paid
+        assert backend.renew([Claim("x", lease.owner, 60.0)], soon(backend)) == [GONE]
+        backend._leases.keep = asked
+        attempt.owed = False
+        attempt.until = 0.0
+        (renewed,) = backend.renew([Claim("x", lease.owner, 60.0)], soon(backend))
+        assert isinstance(renewed, Renewed)
+        assert not backend._leases._give_up(attempt)
+
+
+def soon(backend: Any) -> float:
+    by: float = backend.clock.now() + 10.0
+    return by
 
 
 def test_a_crowd_in_one_manager_loses_nothing(

@@ -179,7 +179,7 @@ class Roll:
         attempt.token = self.base + revision
         attempt.answered = self.clock.now()
         self.leases.join(attempt, lease)
-        attempt.until = lease.sent + lease.ttl
+        self.leases.extend(attempt, lease.sent + lease.ttl)
         self.guard.add(attempt)
         return Granted(attempt.token, lease.ttl, since=lease.sent)
 

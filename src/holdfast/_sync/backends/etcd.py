@@ -278,7 +278,8 @@ class EtcdBackend:
         if lease is None or lease.dead:
             return GONE
         if self._roll.watched(attempt) and now < attempt.looked + LOOK_AGAIN:
-            attempt.until = lease.sent + lease.ttl
+            if not self._leases.extend(attempt, lease.sent + lease.ttl):
+                return GONE
             return Waiting(lease.ttl / 3, lease.sent)
         if attempt.name not in looks:
             line = attempt.line
@@ -296,7 +297,8 @@ class EtcdBackend:
             return self._asking.take(attempt, by)
         self._roll.watch_blocker(attempt, standings, blocker(places, mine), revision + 1)
         attempt.looked = now
-        attempt.until = lease.sent + lease.ttl
+        if not self._leases.extend(attempt, lease.sent + lease.ttl):
+            return GONE
         return Waiting(ask_again(standings, lease), lease.sent)
 
     def _over(self, attempt: Attempt, by: float) -> None:

@@ -217,15 +217,28 @@ class Leases:
         """End what would go on living with the lease, though nobody holds it any more."""
         if lease.kind == GRAVES:
             return  # which is what paying needs
-        now = self._clock.now()
         with self._mutex:
-            overdue = [one for one in lease.attempts if one.until <= now and not one.owed]
-            due = [*self._owed, *overdue]
+            due = [*self._owed, *lease.attempts]
         for attempt in due:
-            try:
-                self._pay(attempt, by)
-            except LockError:
-                return  # next time; there is an end to what one call may take
+            if attempt in self._owed or self._give_up(attempt):
+                try:
+                    self._pay(attempt, by)
+                except LockError:
+                    return  # next time; there is an end to what one call may take
+
+    def extend(self, attempt: Attempt, until: float) -> bool:
+        """It lasts until then; False if it was given up meanwhile, and nobody has it any more."""
+        with self._mutex:
+            if not attempt.owed:
+                attempt.until = until
+            return not attempt.owed
+
+    def _give_up(self, attempt: Attempt) -> bool:
+        """One that nobody has renewed in time. Either this or `extend` has the last word."""
+        with self._mutex:
+            over = not attempt.owed and attempt.until <= self._clock.now()
+            attempt.owed = attempt.owed or over
+            return over
 
     def end(self, lease: Lease) -> None:
         """It is gone at the store, and with it every key on it."""
