@@ -5,7 +5,7 @@ etcetra and etcd3 do not: they need a gRPC, or a protobuf, that is years old.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 Turn = Callable[[], Awaitable[object]]
@@ -15,10 +15,10 @@ CLIENT_PY, AETCD = "etcd-client-py", "aetcd"
 
 async def client_py(port: int, name: bytes) -> Turn:
     """The server's own Lock call, from a client in Rust."""
-    from etcd_client import Client, EtcdLockOption  # type: ignore[import-not-found, unused-ignore]
+    import etcd_client  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-    client: Any = Client([f"http://127.0.0.1:{port}"])
-    option = EtcdLockOption(lock_name=name, timeout=60.0, ttl=600)
+    client: Any = etcd_client.Client([f"http://127.0.0.1:{port}"])
+    option = etcd_client.EtcdLockOption(lock_name=name, timeout=60.0, ttl=600)
 
     async def turn() -> None:
         async with client.with_lock(option):
@@ -40,4 +40,7 @@ async def aetcd(port: int, name: bytes) -> Turn:
     return turn
 
 
-PEERS: dict[str, Callable[[int, bytes], Awaitable[Turn]]] = {CLIENT_PY: client_py, AETCD: aetcd}
+PEERS: dict[str, Callable[[int, bytes], Coroutine[Any, Any, Turn]]] = {
+    CLIENT_PY: client_py,
+    AETCD: aetcd,
+}

@@ -6,7 +6,7 @@ Deleted keys stay in etcd's index until it compacts: a lock that leaves new ones
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from statistics import median
 
@@ -37,7 +37,7 @@ def figure(setting: Setting) -> list[Row]:
                 AIO: lambda number: runner.run(_aio(aio_locks, number)),
             }
             for name, make in PEERS.items():
-                turn = runner.run(_made(make(port, f"bench-{name}".encode())))
+                turn = runner.run(make(port, f"bench-{name}".encode()))
                 batches[name] = partial(_in_loop, runner, turn)
             fresh = interleave(batches, rounds, 25)
             for _ in range(100 if setting.quick else CYCLES):
@@ -76,10 +76,6 @@ def _times(turn: Callable[[], object]) -> Callable[[int], object]:
             turn()
 
     return batch
-
-
-async def _made(peer: Awaitable[Turn]) -> Turn:
-    return await peer
 
 
 def _in_loop(runner: asyncio.Runner, turn: Turn, number: int) -> None:
