@@ -11,6 +11,7 @@ from holdfast._async import session
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from servers.sentinel import NAME, Watch
+from stores import redis_watch
 from worlds.aio import Job, eventually
 
 
@@ -198,3 +199,14 @@ async def test_a_bad_url_is_refused_without_showing_a_secret(url: str) -> None:
     with pytest.raises(holdfast.ConfigError) as raised:
         holdfast.connect(url)
     assert "s3cret" not in str(raised.value)
+
+
+async def test_sentinels_that_are_only_slow_are_waited_for() -> None:
+    watch = redis_watch()
+    line = Proxy(watch.sentinels[0].port)
+    line.delay = 0.8  # longer than a sentinel has, while there are others to be asked
+    try:
+        async with holdfast.connect(f"redis+sentinel://127.0.0.1:{line.port}/{NAME}") as locks:
+            assert (await locks.lock("x").acquire(timeout=10.0)).held
+    finally:
+        line.close()
