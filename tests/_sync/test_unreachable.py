@@ -139,6 +139,7 @@ def test_a_renewal_that_succeeds_in_the_end_makes_it_certain_again(url: str) -> 
         eventually(lambda: lease.state == "uncertain")
         assert lease.remaining() < left
         s.line.cut = False
+        s.look_at(lease)
         eventually(lambda: lease.state == "held")
         assert lease.held
 
@@ -216,12 +217,12 @@ def test_after_a_release_nothing_is_renewed_in_any_order(url: str) -> None:
 
 def test_the_deadline_is_counted_from_the_sending(url: str) -> None:
     with scene(url) as s:
-        s.line.delay = 0.5
+        s.line.delay = 0.2
         lease = s.locks.lock("x", ttl=10.0, renew=False).acquire()
         assert lease.held
-        assert lease.remaining() <= 9.5
+        assert lease.remaining() <= 9.8
         lease.renew()
-        assert lease.remaining() <= 9.5
+        assert lease.remaining() <= 9.8
 
 
 def test_an_answer_later_than_the_lease_grants_nothing(url: str) -> None:
