@@ -106,8 +106,8 @@ def _host(place: str, scheme: str, default_port: int = DEFAULT_PORT) -> tuple[st
     host = unquote(host)
     if not _is_name(host):
         raise ConfigError(
-            f"the host in the {scheme}:// URL is no name that could be looked up: its parts have 1 to 63 "
-            "characters each, between single dots, and no control characters"
+            f"the host in the {scheme}:// URL is no name that could be looked up: its parts have 1 to "
+            "63 characters each, between single dots, and no control characters"
         )
     return host, int(port) if port else default_port
 
