@@ -273,6 +273,7 @@ async def test_what_is_named_must_be_a_cluster() -> None:
         "redis+cluster://host,",
         "redis+cluster://host/1",
         "redis+cluster://u:s3cret@",
+        "redis+cluster://u:s3cret@h1,u:s3cret@h2",
         "redis+cluster://host?db=1",
         "redis+cluster://host?tls=yes",
     ],

@@ -193,6 +193,8 @@ async def test_what_is_named_must_be_what_it_is(watch: Watch) -> None:
         "redis+sentinel://host:0/name",
         "redis+sentinel://host/name/db",
         "redis+sentinel://u:s3cret@/name",
+        "redis+sentinel://u:12/s3cret@host/0",
+        "redis+sentinel://u:s3cret@h1,u:s3cret@h2/name",
         "redis+sentinel://host/name?tls=2",
     ],
 )
