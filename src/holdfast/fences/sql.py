@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ..errors import ConfigError, GuaranteeError, StaleToken
 from . import rules
 from .fence import Fence, not_installed
 from .rules import Mark, Shown, Token
-from .sql_dialects import DIALECTS, QUALIFIED, Statements, identifier
+from .sql_dialects import DIALECTS, QUALIFIED, SQLITE, Statements, identifier
 from .sql_links import (
     Ask,
     Link,
@@ -27,7 +28,9 @@ from .sql_links import (
     in_transaction,
     keep_cursor,
     link_to,
+    open_at_driver,
     refuse_autocommit,
+    refuse_committed,
     run,
     run_async,
     take_cursor,
@@ -88,7 +91,14 @@ class SqlFence(Fence):
                 self._known[resource] = (given.token, given.lock)
                 return None
             tried = True
-        return self._run(link, connection, self._guard(statements, resource, given, tried))
+        if given.reader:
+            is_open = partial(open_at_driver, link, connection)
+            steps = self._compare(statements, resource, given, is_open)
+        else:
+            steps = self._guard(statements, resource, given, tried)
+        if link.alchemy:
+            steps = _in_its_transaction(link, connection, steps)
+        return self._run(link, connection, steps)
 
     def update(
         self,
@@ -213,19 +223,27 @@ class SqlFence(Fence):
             return Ask(sql.update_locked, (given.token, lock, name, given.token, lock))
         return Ask(sql.update, (given.token, name, given.token))
 
+    def _compare(
+        self, sql: Statements, resource: str, given: Shown, is_open: Callable[[], bool]
+    ) -> Steps[None]:
+        """A reader's: nothing is remembered."""
+        name = _encoder(sql)(resource)
+        mark = yield from self._look(sql, name)
+        if sql.dialect is SQLITE and not is_open():
+            # Python's sqlite3 begins none for a SELECT, and a check outside of it says nothing.
+            yield Ask("BEGIN")
+            mark = yield from self._look(sql, name)
+        if mark is None:
+            floors = yield from self._floors(sql)
+            mark = rules.unknown(floors, given)
+        refused = rules.refusal(resource, mark, given, self.single_use)
+        if refused is not None:
+            raise refused
+
     def _guard(
         self, sql: Statements, resource: str, given: Shown, tried: bool = False
     ) -> Steps[None]:
         name = _encoder(sql)(resource)
-        if given.reader:
-            mark = yield from self._look(sql, name)
-            if mark is None:
-                floors = yield from self._floors(sql)
-                mark = rules.unknown(floors, given)
-            refused = rules.refusal(resource, mark, given, self.single_use)
-            if refused is not None:
-                raise refused
-            return
         for _ in range(ROUNDS):
             ask = self._pass(sql, resource, given)
             if ask is None:
@@ -390,6 +408,11 @@ class SqlFence(Fence):
             del self._known[probe]
             return
         raise not_installed(f"the table {self._table}", "it let an older token pass")
+
+
+def _in_its_transaction(link: Link, connection: Any, steps: Steps[None]) -> Steps[None]:
+    yield from steps
+    refuse_committed(link, connection)
 
 
 def _encoder(sql: Statements) -> Any:
