@@ -145,7 +145,8 @@ class SqlFence(Fence):
         writers first. It is kept in the table `…_resets`. Commit it yourself.
         """
         link = link_to(connection)
-        steps = self._reset(self._of(link), rules.resource_name(resource), by, to)
+        resource = rules.resource_name(resource)
+        steps = self._reset(self._of(link), resource, *rules.beginning(by, to))
         return self._run(link, connection, steps)
 
     def prune(self, connection: Any, older_than: float) -> Any:
