@@ -178,9 +178,10 @@ def test_many_install_at_once_and_guard() -> None:
     """Whoever finds the table finds all of it."""
     errors: list[BaseException] = []
     start = threading.Barrier(8)
+    connections = [mariadb_server().connect() for _ in range(8)]
 
     def work(number: int) -> None:
-        connection = mariadb_server().connect()
+        connection = connections[number]
         try:
             start.wait(20)
             fence = SqlFence(connection, table="installed_by_many")
