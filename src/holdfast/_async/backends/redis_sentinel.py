@@ -22,8 +22,8 @@ from ...redis.keys import Naming
 from ...redis.protocol import PASSING_OVER, Lost, pack, require_hiredis
 from ...redis.sentinel import SENTINEL_OPTIONS, Watched, read_place, watched_of
 from ...urls import Target, merge_options
-from ..contract import Backend
-from .redis import COMMON_OPTIONS, OPEN_LIMIT, RedisBackend, rhythm
+from ..contract import OPEN_LIMIT, Backend
+from .redis import COMMON_OPTIONS, RedisBackend, rhythm
 from .redis_replicated import replicated
 
 EACH = 0.5
@@ -73,9 +73,9 @@ class SentinelBackend(RedisBackend):
         self._closed = False
         self._routine: Routine | None = None
 
-    async def open(self) -> None:
+    async def open(self, by: float) -> None:
         try:
-            await super().open()
+            await super().open(by)
         except BaseException:
             await finish(self._sentinels.close, grace=OPEN_LIMIT)
             raise

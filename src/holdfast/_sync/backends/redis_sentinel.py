@@ -24,8 +24,8 @@ from ...redis.protocol import PASSING_OVER, Lost, pack, require_hiredis
 from ...redis.sentinel import SENTINEL_OPTIONS, Watched, read_place, watched_of
 from ...redis.threads import Wire
 from ...urls import Target, merge_options
-from ..contract import Backend
-from .redis import COMMON_OPTIONS, OPEN_LIMIT, RedisBackend, rhythm
+from ..contract import OPEN_LIMIT, Backend
+from .redis import COMMON_OPTIONS, RedisBackend, rhythm
 from .redis_replicated import replicated
 
 EACH = 0.5
@@ -75,9 +75,9 @@ class SentinelBackend(RedisBackend):
         self._closed = False
         self._routine: Routine | None = None
 
-    def open(self) -> None:
+    def open(self, by: float) -> None:
         try:
-            super().open()
+            super().open(by)
         except BaseException:
             finish(self._sentinels.close, grace=OPEN_LIMIT)
             raise
