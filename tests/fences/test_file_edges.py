@@ -28,6 +28,10 @@ class Of:
         self.kind = "rwlock" if reader else "lock"
 
 
+FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+"""The child does next to nothing before it exits."""
+
+
 def age(*paths: Path) -> None:
     for path in paths:
         os.utime(path, (1, 1))
@@ -107,6 +111,7 @@ def test_the_fences_own_files_are_nobodys_resource(name: str, tmp_path: Path) ->
         FileFence().write(tmp_path / "file", "late", 33)
 
 
+@FORKS
 def test_a_child_forked_meanwhile_does_not_keep_the_turn(tmp_path: Path) -> None:
     """It inherits the open file, and with it the lock, for as long as it lives."""
     path = tmp_path / "file"
@@ -126,6 +131,7 @@ def test_a_child_forked_meanwhile_does_not_keep_the_turn(tmp_path: Path) -> None
     assert path.read_text() == "next"
 
 
+@FORKS
 def test_a_child_that_leaves_the_body_does_not_end_its_parents_turn(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with FileFence().hold(path, 33):
@@ -142,6 +148,7 @@ def test_a_child_that_leaves_the_body_does_not_end_its_parents_turn(tmp_path: Pa
     assert path.read_text() == "next"
 
 
+@FORKS
 def test_a_child_that_leaves_the_with_does_not_end_its_parents_turn(tmp_path: Path) -> None:
     path = tmp_path / "file"
     turn = FileFence().hold(path, 33)
