@@ -253,7 +253,7 @@ def test_a_connection_that_is_lost_at_the_commit_leaves_neither_or_both(
         proxy.reset_once = True
     else:
         proxy.hang_up()
-    with pytest.raises(Exception, match="(?i)lost|closed|reset|terminat|gone away"):
+    with pytest.raises(Exception, match=r"(?i)lost|closed|reset|terminat|gone away"):
         connection.commit()
     connection.close()
     proxy.close()
