@@ -15,6 +15,7 @@ import requests
 import holdfast
 from holdfast.fences import (
     FencingMiddleware,
+    HttpFence,
     MemoryFence,
     fenced,
     fencing_headers,
@@ -167,3 +168,29 @@ async def test_a_resource_that_is_no_name_is_refused_and_not_let_in() -> None:
 def test_a_folder_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(holdfast.ConfigError, match="no such folder"):
         FencingMiddleware(wsgi, folder=tmp_path / "missing")
+
+
+async def test_a_lock_for_correctness_over_http(interface: str, tmp_path: Path) -> None:
+    """What `protects=` takes for a service: its clients' side of the fence."""
+    fence = HttpFence()
+    memory = MemoryFence()
+    with (
+        serving(interface, fence=memory) as url,
+        holdfast.connect(f"sqlite://{tmp_path}/locks.db") as locks,
+        httpx.Client(trust_env=False) as client,
+    ):
+        fence.verify(client, url)
+        lock = locks.lock("x", purpose="correctness", protects=fence)
+        late = lock.acquire()
+        late.release()
+        with lock as lease, lease.guard(client):
+            assert client.put(f"{url}/x").status_code == 204
+        with pytest.raises(holdfast.StaleToken), late.guard(client):
+            client.put(f"{url}/x")
+        answer = client.put(f"{url}/x", headers=lease.guard.headers())
+        assert answer.status_code == 204
+        assert memory.highest("/x") == lease.token
+        async with httpx.AsyncClient(trust_env=False) as other:
+            await fence.verify(other, url)
+            with lease.guard(other):
+                assert (await other.put(f"{url}/x")).status_code == 204

@@ -13,14 +13,14 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from .. import checks
 from ..errors import ConfigError, StaleToken
 from . import rules
-from .fence import not_installed
+from .fence import Fence, not_installed
 from .rules import Token
 
 TOKEN, LOCK, COMPARE = "Fencing-Token", "Fencing-Lock", "Fencing-Compare"
@@ -126,6 +126,29 @@ def fenced(client: Client, token: Token) -> Iterator[Client]:
         yield client
     finally:
         restore()
+
+
+class HttpFence(Fence):
+    """The fence of an HTTP service, as its clients have it: what `protects=` takes.
+
+    `with lease.guard(client):` is `with fenced(client, lease):`. The tokens are remembered, and
+    refused, by the `FencingMiddleware` of the service: `verify` asks whether there is one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def guard(self, client: Client, token: Token) -> AbstractContextManager[Client]:
+        """While inside, every request of this client shows the lease: see `fenced`."""
+        return fenced(client, token)
+
+    def headers(self, token: Token) -> dict[str, str]:
+        """For single requests, and for clients that `guard` does not know: see `fencing_headers`."""
+        return fencing_headers(token)
+
+    def verify(self, client: Any, url: str) -> Any:
+        """Ask whether there is a fence at this URL: see `verify_fenced`."""
+        return verify_fenced(client, url)
 
 
 def _hook(client: Any, headers: dict[str, str]) -> Callable[[], None]:
