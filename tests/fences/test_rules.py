@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+import holdfast
 from fences.sites import Site
 from holdfast.fences import MemoryFence, rules
 from holdfast.fences.rules import Mark, Shown
@@ -72,3 +73,31 @@ def test_an_old_floor_does_not_fall(site: Site) -> None:
     for resource in ("x", "y", "z", "new"):
         with pytest.raises(Exception, match="50"):
             site.write(resource, "late", 49)
+
+
+class Of:
+    """A lease of one store or another."""
+
+    name = "a"
+    owner = "o"
+
+    def __init__(self, store: str, token: int, reader: bool = False) -> None:
+        self.lock_id = f"{store}:holdfast/a"
+        self.token = token
+        self.shared = reader
+        self.kind = "rwlock" if reader else "lock"
+
+
+def test_a_reader_leaves_no_floor_of_its_own_behind(site: Site) -> None:
+    """A floor of 5 in one store's tokens is none for another's, whose floor is 100."""
+    if not site.prunes:
+        return  # it has nothing to forget
+    site.write("x", "a", Of("redis", 100))
+    site.write("other", "a", Of("etcd", 5))
+    time.sleep(0.005)
+    assert site.prune() == 2
+    site.write("x", "b", Of("etcd", 6, reader=True))
+    with pytest.raises(holdfast.StaleToken):
+        site.write("x", "late", Of("redis", 50))
+    site.write("x", "c", Of("redis", 101))
+    assert site.highest("x") == 101

@@ -262,6 +262,26 @@ def test_a_connection_that_is_lost_at_the_commit_leaves_neither_or_both(
     site.write("x", "c", 34)  # the same holder may try again in both cases
 
 
+def test_a_holder_frozen_between_guard_and_commit_is_ended_by_the_database(site: SqlSite) -> None:
+    """It keeps the next one waiting for so long; then its write is undone with its mark."""
+    if type(site) is SqlSite:
+        return  # who is frozen in SQLite has the file until he wakes
+    site.write("x", "a", 32)
+    frozen = site.connect()
+    setting = "SESSION idle_write_transaction_timeout = 1"
+    if isinstance(site, PostgresSite):
+        setting = "idle_in_transaction_session_timeout = 1000"
+    site.execute(frozen, f"SET {setting}")
+    frozen.commit()
+    site.fence.guard(frozen, "x", 33)
+    site.execute(frozen, site.upsert, (site.name("x"), "by the frozen one"))
+    site.write("x", "by the next", 34)
+    with pytest.raises(Exception, match=r"(?i)lost|closed|terminat|gone away|timeout"):
+        frozen.commit()
+    frozen.close()
+    assert (site.highest("x"), site.read("x")) == (34, "by the next")
+
+
 class Counted:
     """A lease of a store that counts from one."""
 
