@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..errors import ConfigError
-from .register import Conflict, Register, Steps, Versioned
+from .register import Conflict, Register, Steps, Versioned, data
 
 
 class ObjectVersion(NamedTuple):
@@ -41,15 +41,15 @@ class ObjectVersioned(Register):
             found = yield lambda: get(self._store, key)
         except FileNotFoundError:
             return Versioned(None, None)
-        data = yield found.bytes_async if self.asynchronous else found.bytes
-        return Versioned(bytes(data), _version(found.meta))
+        body = yield found.bytes_async if self.asynchronous else found.bytes
+        return Versioned(bytes(body), _version(found.meta))
 
     def _put(
         self, key: str, value: bytes | str, version: ObjectVersion | None
     ) -> Steps[ObjectVersion]:
         obstore = self._obstore
         put = obstore.put_async if self.asynchronous else obstore.put
-        body = value.encode() if isinstance(value, str) else bytes(value)
+        body = data(value)
         known = {} if version is None else version._asdict()
         mode: Any = {name: of for name, of in known.items() if of is not None} or "create"
         try:
