@@ -242,7 +242,7 @@ class Locks:
         self, name: str, purpose: str, protects: object, shared: bool = False
     ) -> None:
         checks.flag("purpose", purpose, ("efficiency", "correctness"))
-        fence = getattr(protects, "__holdfast_fence__", False)
+        fence = getattr(protects, "__holdfast_fence__", False) and not isinstance(protects, type)
         if protects is not None and not fence:
             raise ConfigError(f"protects must be a fence, not {type(protects).__name__}", name=name)
         if purpose == "efficiency":

@@ -65,6 +65,7 @@ class Lease(Hold):
     @property
     def lock_id(self) -> str:
         """Which lock this is, among those of all stores and namespaces: what a fence keeps."""
+        self._refuse_fork()  # a fence asks for it whenever a lease is shown
         return f"{self._session.realm}/{self._ticket.name}"
 
     @property

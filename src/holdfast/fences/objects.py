@@ -32,6 +32,7 @@ from .rules import Mark, Shown, Token
 # Azure takes no hyphens in these names, S3 no capitals.
 TOKEN, LOCK, SEEN = "holdfasttoken", "holdfastlock", "holdfastseen"
 STAMP = b"holdfast-stamp "
+STAMPED = re.compile(STAMP + b"[0-9a-f]{24}\n")
 REMEMBERED = 16
 SHORT = 12
 HASH = re.compile("[0-9a-f]{32}")
@@ -225,9 +226,8 @@ class ObjectFence(Fence):
     def _get(self, key: str) -> Steps[bytes]:
         data = yield Call("get", (key,))
         body = bytes(data)
-        if body.startswith(STAMP):
-            body = body.partition(b"\n")[2]
-        return body
+        stamp = STAMPED.match(body)
+        return body[stamp.end() :] if stamp else body
 
     def _reset(self, key: str, by: str, to: int) -> Steps[int]:
         while True:

@@ -21,7 +21,12 @@ class ObjectVersion(NamedTuple):
 
 
 class ObjectVersioned(Register):
-    """Objects of a store of obstore's. In asyncio: `ObjectVersioned(store, asynchronous=True)`."""
+    """Objects of a store of obstore's. In asyncio: `ObjectVersioned(store, asynchronous=True)`.
+
+    obstore asks a server again that answers 5xx. If that server had written nevertheless, the change
+    is computed again from its own result: make the store with `retry_config={"max_retries": 0}` where
+    that must not be.
+    """
 
     def __init__(self, store: Any, *, asynchronous: bool = False) -> None:
         try:
