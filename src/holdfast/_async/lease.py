@@ -16,7 +16,7 @@ from .._runtime.aio import Interrupt, Signal
 from ..entries import Claim
 from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockError
 from ..lifecycle import HELD, LOST
-from ..model import Gone, Renewed
+from ..model import Gone, Renewed, slot_of
 from .hold import HOLDING, Hold
 
 if TYPE_CHECKING:
@@ -51,6 +51,14 @@ class Lease(Hold):
     def shared(self) -> bool:
         """Whether others may hold at the same time: one of a semaphore's, or a reader's."""
         return self._ticket.weight < self._ticket.capacity
+
+    @property
+    def slot(self) -> int | None:
+        """A semaphore's: from 0 to permits - 1, and no other holder's meanwhile. What each slot has to
+        itself can be fenced. None for other locks, and where the store cannot tell."""
+        ticket = self._ticket
+        slots = self._session.backend.guarantees.slots
+        return slot_of(self.token, ticket.kind, ticket.capacity) if slots else None
 
     @property
     def lock_id(self) -> str:

@@ -185,7 +185,8 @@ class Locks:
     ) -> Lock:
         """A lock that `permits` may hold at once. Their tokens are unique, not in any order.
 
-        So no fence can order their writes, and `purpose="correctness"` is refused.
+        So no fence can order all their writes. Those of one slot it can: give each `lease.slot` a
+        resource of its own, and `purpose="correctness"`. Refused where a store has no slots.
         """
         self._check_purpose(name, purpose, protects, shared=True)
         return self._make(
@@ -284,10 +285,11 @@ class Locks:
             missing.append("the URL of the store, said to connect() or in $HOLDFAST_URL")
         if protects is None:
             missing.append("protects=, the fence that rejects stale tokens at the resource")
-        if shared:
+        if shared and not self.guarantees.slots:
             missing.append(
                 "one holder at a time (a semaphore has several, and a fence that has seen the higher "
-                "token would shut out the lower one: make a lock for each slot)"
+                f"token would shut out the lower one; {self.guarantees.store} does not say which slot "
+                "a holder has, so make a lock for each slot)"
             )
         if missing:
             raise GuaranteeError(

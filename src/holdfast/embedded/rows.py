@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from ..clock import BootClock
 from ..entries import Ask, Claim, Entry, Wake
-from ..model import Label
+from ..model import Label, in_free_slot
 from .presence import Presence
 
 HEADROOM = 60_000_000
@@ -261,8 +261,9 @@ class SqliteRows:
         (number,) = self._execute(_ARRIVAL, (name,)).fetchone()
         return number
 
-    def mint(self) -> int:
-        token = max(self._last + 1, self._base + boot_microseconds())
+    def mint(self, taken: Container[int] = (), permits: int = 1) -> int:
+        above = max(self._last + 1, self._base + boot_microseconds())
+        token = in_free_slot(above, taken, permits)
         if token >= self._ceiling:
             if not self._durable:
                 raise CeilingReached
