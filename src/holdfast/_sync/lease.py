@@ -155,6 +155,8 @@ class Lease(Hold):
             raise self._loss()
         claim = Claim(self.name, self.owner, asked)
         (outcome,) = self._session.backend.renew([claim], self._session.by())
+        if self._refuted(outcome, sent):
+            raise self._loss()
         if isinstance(outcome, Renewed):
             sent = outcome.since or sent
             # A store may give more than was asked for, where it counts in whole seconds.
