@@ -307,6 +307,25 @@ async def test_tokens_rise_across_flushall(server: RedisServer) -> None:
         assert (await locks.lock("x").acquire()).token > lease.token
 
 
+async def test_tokens_rise_without_a_stored_one_early_in_a_second(server: RedisServer) -> None:
+    """When the microseconds have fewer digits."""
+    async with holdfast.connect(server.url) as locks:
+        tokens = []
+        lease = await locks.lock("x").acquire()
+        tokens.append(lease.token)
+        waiter = Job(locks.lock("x").acquire)
+        await waits(locks)
+        (counter,) = server("KEYS", "holdfast:token:*")
+        await eventually(lambda: int(server("TIME")[1]) < 50_000)
+        server("DEL", counter)
+        await lease.release()
+        tokens.append((await waiter.result()).token)
+        await (await waiter.result()).release()
+        server("DEL", counter)
+        tokens.append((await locks.lock("x").acquire()).token)
+        assert tokens == sorted(set(tokens))
+
+
 async def test_tokens_rise_while_the_stored_one_is_ahead_of_the_clock(server: RedisServer) -> None:
     async with holdfast.connect(server.url) as locks:
         first = await locks.lock("x").acquire()

@@ -93,13 +93,15 @@ def test_a_connection_reset_under_a_script_is_asked_again(
         assert locks.inspect("x").holders == ()
 
 
+@pytest.mark.parametrize("permits", [1, 2])
 def test_a_request_that_arrives_after_its_owner_has_left_is_refused(
-    server: RedisServer, proxy: Proxy
+    server: RedisServer, proxy: Proxy, permits: int
 ) -> None:
     with holdfast.connect(proxy.url) as locks, holdfast.connect(server.url) as others:
         locks.lock("x").acquire().release()
         proxy.keep_once = True
-        lease = locks.lock("x").acquire()  # asked again, on another connection
+        lock = locks.lock("x") if permits == 1 else locks.semaphore("x", permits=permits)
+        lease = lock.acquire()  # asked again, on another connection
         assert lease.release() is True
         proxy.let_go()
         assert not others.inspect("x").held

@@ -309,6 +309,25 @@ def test_tokens_rise_across_flushall(server: RedisServer) -> None:
         assert locks.lock("x").acquire().token > lease.token
 
 
+def test_tokens_rise_without_a_stored_one_early_in_a_second(server: RedisServer) -> None:
+    """When the microseconds have fewer digits."""
+    with holdfast.connect(server.url) as locks:
+        tokens = []
+        lease = locks.lock("x").acquire()
+        tokens.append(lease.token)
+        waiter = Job(locks.lock("x").acquire)
+        waits(locks)
+        (counter,) = server("KEYS", "holdfast:token:*")
+        eventually(lambda: int(server("TIME")[1]) < 50_000)
+        server("DEL", counter)
+        lease.release()
+        tokens.append(waiter.result().token)
+        waiter.result().release()
+        server("DEL", counter)
+        tokens.append(locks.lock("x").acquire().token)
+        assert tokens == sorted(set(tokens))
+
+
 def test_tokens_rise_while_the_stored_one_is_ahead_of_the_clock(server: RedisServer) -> None:
     with holdfast.connect(server.url) as locks:
         first = locks.lock("x").acquire()
