@@ -42,7 +42,9 @@ def test_nobody_stays_behind_frozen(stage: Stage) -> None:
         assert demo.stdout is not None
         seen = ""
         while "FROZEN" not in seen:
-            seen += demo.stdout.readline()
+            line = demo.stdout.readline()
+            assert line, seen
+            seen += line
         found = re.search(r"A is process (\d+), B is (\d+)", seen)
         assert found is not None
         pids = [int(pid) for pid in found.groups()]

@@ -18,16 +18,18 @@ class Line:
         self.jobs: list[Job[None]] = []
 
     async def join(self, who: str, lock: holdfast.Lock) -> None:
-        before = len((await self.locks.inspect(self.name)).waiters)
+        before = {one.owner for one in (await self.locks.inspect(self.name)).waiters}
 
         async def wait() -> None:
             async with lock:
                 self.served.append(who)
 
         async def joined() -> bool:
-            return len((await self.locks.inspect(self.name)).waiters) > before
+            present = {one.owner for one in (await self.locks.inspect(self.name)).waiters}
+            return bool(present - before) or job.done()
 
-        self.jobs.append(Job(wait))
+        job = Job(wait)
+        self.jobs.append(job)
         await eventually(joined)
 
     async def finish(self) -> list[str]:
@@ -115,7 +117,7 @@ async def test_a_waiter_that_left_is_not_handed_the_lock(url: str) -> None:
         line = Line(locks)
 
         async def waits() -> bool:
-            return await waiters(locks) == 1
+            return await waiters(locks) == 1 or quitter.done()
 
         await eventually(waits)
         await line.join("stayer", locks.lock("x"))
@@ -146,8 +148,8 @@ async def test_a_handed_over_lease_becomes_a_full_one(url: str) -> None:
 
 
 async def test_an_expired_holder_makes_room_for_the_queue(fair_url: str) -> None:
-    async with holdfast.connect(fair_url, heartbeat=0.05) as locks:
-        lease = await locks.lock("x", ttl=0.3, renew=False).acquire()
+    async with holdfast.connect(fair_url) as locks:
+        lease = await locks.lock("x", ttl=0.3, renew=False).acquire(timeout=10.0)
         line = Line(locks)
         await line.join("a", locks.lock("x"))
         await line.join("b", locks.lock("x"))
@@ -162,7 +164,7 @@ async def test_a_semaphore_admits_as_many_as_it_has_permits(fair_url: str) -> No
         assert len({lease.token for lease in leases}) == 3
         assert await semaphore.try_acquire() is None
         await leases[1].release()
-        fourth = await semaphore.acquire(timeout=1.0)
+        fourth = await semaphore.acquire(timeout=10.0)
         assert fourth.token > max(lease.token for lease in leases)
         state = await locks.inspect("pool")
         assert len(state.holders) == 3
@@ -173,11 +175,11 @@ async def test_readers_share_and_writers_do_not(fair_url: str) -> None:
     async with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("book")
         first = await book.read().acquire()
-        second = await book.read().acquire(timeout=1.0)
+        second = await book.read().acquire(timeout=10.0)
         assert await book.write().try_acquire() is None
         await first.release()
         await second.release()
-        writer = await book.write().acquire(timeout=1.0)
+        writer = await book.write().acquire(timeout=10.0)
         assert writer.token > max(first.token, second.token)
         assert await book.read().try_acquire() is None
         assert await book.write().try_acquire() is None
@@ -222,7 +224,7 @@ async def test_a_waiting_writer_that_gives_up_lets_the_readers_in(fair_url: str)
         writer = Job(book.write().try_acquire, 0.25)
 
         async def one_waits() -> bool:
-            return await waiters(locks) == 1
+            return await waiters(locks) == 1 or writer.done()
 
         await eventually(one_waits)
         reader = Job(book.read().acquire)

@@ -37,7 +37,7 @@ async def test_ours_holds_others_off_and_they_cannot_free_it(server: RedisServer
 
 
 async def test_theirs_holds_us_off_until_it_ends(server: RedisServer) -> None:
-    async with holdfast.connect(server.url, heartbeat=0.1) as locks:
+    async with holdfast.connect(server.url, heartbeat=0.5) as locks:
         assert server("SET", "holdfast:{x}", "theirs", "NX", "PX", 60_000) == b"OK"
         for lock in (locks.lock("x"), locks.semaphore("x", permits=2), locks.lock("x", fair=False)):
             assert await lock.try_acquire() is None

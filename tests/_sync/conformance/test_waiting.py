@@ -20,16 +20,18 @@ class Line:
         self.jobs: list[Job[None]] = []
 
     def join(self, who: str, lock: holdfast.Lock) -> None:
-        before = len(self.locks.inspect(self.name).waiters)
+        before = {one.owner for one in self.locks.inspect(self.name).waiters}
 
         def wait() -> None:
             with lock:
                 self.served.append(who)
 
         def joined() -> bool:
-            return len(self.locks.inspect(self.name).waiters) > before
+            present = {one.owner for one in self.locks.inspect(self.name).waiters}
+            return bool(present - before) or job.done()
 
-        self.jobs.append(Job(wait))
+        job = Job(wait)
+        self.jobs.append(job)
         eventually(joined)
 
     def finish(self) -> list[str]:
@@ -117,7 +119,7 @@ def test_a_waiter_that_left_is_not_handed_the_lock(url: str) -> None:
         line = Line(locks)
 
         def waits() -> bool:
-            return waiters(locks) == 1
+            return waiters(locks) == 1 or quitter.done()
 
         eventually(waits)
         line.join("stayer", locks.lock("x"))
@@ -148,8 +150,8 @@ def test_a_handed_over_lease_becomes_a_full_one(url: str) -> None:
 
 
 def test_an_expired_holder_makes_room_for_the_queue(fair_url: str) -> None:
-    with holdfast.connect(fair_url, heartbeat=0.05) as locks:
-        lease = locks.lock("x", ttl=0.3, renew=False).acquire()
+    with holdfast.connect(fair_url) as locks:
+        lease = locks.lock("x", ttl=0.3, renew=False).acquire(timeout=10.0)
         line = Line(locks)
         line.join("a", locks.lock("x"))
         line.join("b", locks.lock("x"))
@@ -164,7 +166,7 @@ def test_a_semaphore_admits_as_many_as_it_has_permits(fair_url: str) -> None:
         assert len({lease.token for lease in leases}) == 3
         assert semaphore.try_acquire() is None
         leases[1].release()
-        fourth = semaphore.acquire(timeout=1.0)
+        fourth = semaphore.acquire(timeout=10.0)
         assert fourth.token > max(lease.token for lease in leases)
         state = locks.inspect("pool")
         assert len(state.holders) == 3
@@ -175,11 +177,11 @@ def test_readers_share_and_writers_do_not(fair_url: str) -> None:
     with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("book")
         first = book.read().acquire()
-        second = book.read().acquire(timeout=1.0)
+        second = book.read().acquire(timeout=10.0)
         assert book.write().try_acquire() is None
         first.release()
         second.release()
-        writer = book.write().acquire(timeout=1.0)
+        writer = book.write().acquire(timeout=10.0)
         assert writer.token > max(first.token, second.token)
         assert book.read().try_acquire() is None
         assert book.write().try_acquire() is None
@@ -224,7 +226,7 @@ def test_a_waiting_writer_that_gives_up_lets_the_readers_in(fair_url: str) -> No
         writer = Job(book.write().try_acquire, 0.25)
 
         def one_waits() -> bool:
-            return waiters(locks) == 1
+            return waiters(locks) == 1 or writer.done()
 
         eventually(one_waits)
         reader = Job(book.read().acquire)
