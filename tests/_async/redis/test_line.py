@@ -37,6 +37,20 @@ async def test_the_lease_is_counted_from_the_sending(server: RedisServer, proxy:
         proxy.delay = 0.0
 
 
+async def test_a_renewal_by_the_keeper_is_counted_from_the_sending(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with holdfast.connect(proxy.url) as locks:
+        lease = await locks.lock("x", ttl=60.0).acquire()
+        before = lease._deadline
+        proxy.delay = 1.0
+        assert locks._live is not None
+        locks._live.look_at([lease.owner])  # the keeper renews it now
+        await eventually(lambda: lease._deadline != before)
+        assert lease.remaining() < 60.0 - 0.6 - 0.5
+        proxy.delay = 0.0
+
+
 async def test_a_grant_whose_answer_never_comes_leaves_no_ghost(
     server: RedisServer, proxy: Proxy
 ) -> None:

@@ -39,6 +39,20 @@ def test_the_lease_is_counted_from_the_sending(server: RedisServer, proxy: Proxy
         proxy.delay = 0.0
 
 
+def test_a_renewal_by_the_keeper_is_counted_from_the_sending(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    with holdfast.connect(proxy.url) as locks:
+        lease = locks.lock("x", ttl=60.0).acquire()
+        before = lease._deadline
+        proxy.delay = 1.0
+        assert locks._live is not None
+        locks._live.look_at([lease.owner])  # the keeper renews it now
+        eventually(lambda: lease._deadline != before)
+        assert lease.remaining() < 60.0 - 0.6 - 0.5
+        proxy.delay = 0.0
+
+
 def test_a_grant_whose_answer_never_comes_leaves_no_ghost(
     server: RedisServer, proxy: Proxy
 ) -> None:
