@@ -165,6 +165,8 @@ class Lease(Hold):
             (outcome,) = await self._session.backend.renew([claim], self._session.by())
         except BackendUnavailable as error:
             raise self._unavailable("could not be renewed", error) from error
+        if self._refuted(outcome, sent):
+            raise self._loss()
         if isinstance(outcome, Renewed):
             sent = outcome.since or sent
             # A store may give more than was asked for, where it counts in whole seconds.
