@@ -136,6 +136,10 @@ class Ticket:
         return grant
 
 
+OPEN_LIMIT = 10.0
+"""Seconds in which a store has to be reached, unless the caller has less; and to be let go of."""
+
+
 class Backend(Protocol):
     """An adapter to one kind of store. `by` is a time on `clock` by which a call must end."""
 
@@ -157,8 +161,11 @@ class Backend(Protocol):
         """How often a waiter has to be renewed."""
         ...
 
-    async def open(self) -> None:
-        """Reach the store, and refuse one that is not fit to be used. Called once, first."""
+    async def open(self, by: float) -> None:
+        """Reach the store, and refuse one that is not fit to be used. Called once, first.
+
+        If it fails it leaves nothing open.
+        """
         ...
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:

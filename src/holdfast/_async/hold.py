@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import forks
 from .._runtime.aio import Interrupt, Signal
-from ..errors import LeaseLost, LockNotOwned
+from ..errors import BackendUnavailable, LeaseLost, LockNotOwned
 from ..events import report
 from ..lifecycle import (
     ACQUIRING,
@@ -327,6 +327,15 @@ class Hold:
             token=self.token,
             lost_at=at,
             reason=reason,
+        )
+
+    def _unavailable(self, what: str, error: BackendUnavailable) -> BackendUnavailable:
+        """The backend's error, which knows of servers, told about this lock."""
+        return BackendUnavailable(
+            f"{self.name!r} {what}: {error}",
+            name=self.name,
+            owner=self.owner,
+            token=self.token or None,
         )
 
     def _refuse_fork(self) -> None:

@@ -152,7 +152,10 @@ class Lease(Hold):
         if self._over(sent) or self._state not in HOLDING:
             raise self._loss()
         claim = Claim(self.name, self.owner, asked)
-        (outcome,) = await self._session.backend.renew([claim], self._session.by())
+        try:
+            (outcome,) = await self._session.backend.renew([claim], self._session.by())
+        except BackendUnavailable as error:
+            raise self._unavailable("could not be renewed", error) from error
         if isinstance(outcome, Renewed):
             sent = outcome.since or sent
             # A store may give more than was asked for, where it counts in whole seconds.
@@ -191,9 +194,11 @@ class Lease(Hold):
         try:
             session.keeper.forget(self)
             freed = await session.backend.release(ticket.name, ticket.owner, now + session.patience)
-        except BackendUnavailable:
+        except BackendUnavailable as error:
             self._release_doubtful = True
-            raise
+            raise self._unavailable(
+                "could not be given back, and ends by itself unless that is tried again", error
+            ) from error
         except BaseException:
             # Cancelled, perhaps before it was sent. It is over for us in any case (and before the
             # next await, which may be cancelled too); it is harmless to send it twice.
@@ -255,7 +260,7 @@ class Lease(Hold):
                 raise self._loss() from None
             error.add_note(f"The lease on {self.name!r} had been lost meanwhile.")
 
-    async def _release_quietly(self) -> None:
+    async def _release_quietly(self) -> bool:
         """For the end of `with` and for close: an unreachable store is told by an event only."""
         try:
             await self.release()
@@ -263,3 +268,5 @@ class Lease(Hold):
             self._session.tell(
                 "release_failed", self.name, self.owner, self.token, 0.0, detail=str(error)
             )
+            return False
+        return True

@@ -14,7 +14,7 @@ from ..errors import ConfigError, GuaranteeError, LockError
 from ..events import Listener, Listeners
 from ..guarantees import Guarantees
 from ..model import LockState, lock_realm
-from .contract import Backend
+from .contract import OPEN_LIMIT, Backend
 from .lock import Lock, ReadWriteLock
 from .session import Session
 
@@ -296,13 +296,14 @@ class Locks:
 
     # The session behind it.
 
-    async def _session(self) -> Session:
+    async def _session(self, limit: float = OPEN_LIMIT) -> Session:
+        """The session, reached within `limit` seconds if there is none yet."""
         session = self._live
         if session is None or session.closed or session.home is not here():
-            session = await self._open()
+            session = await self._open(limit)
         return session
 
-    async def _open(self) -> Session:
+    async def _open(self, limit: float) -> Session:
         self._check_open()
         async with self._opening:
             self._check_open()
@@ -314,7 +315,7 @@ class Locks:
                     "this connection is in use by another event loop; call connect() in each"
                 )
             backend = self._opener()
-            await backend.open()
+            await backend.open(backend.clock.now() + limit)
             realm = lock_realm(self.guarantees.store, self.namespace)
             session = Session(backend, self._listeners, self._label, realm)
             self._live = session

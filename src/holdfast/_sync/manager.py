@@ -16,7 +16,7 @@ from ..errors import ConfigError, GuaranteeError, LockError
 from ..events import Listener, Listeners
 from ..guarantees import Guarantees
 from ..model import LockState, lock_realm
-from .contract import Backend
+from .contract import OPEN_LIMIT, Backend
 from .lock import Lock, ReadWriteLock
 from .session import Session
 
@@ -298,13 +298,14 @@ class Locks:
 
     # The session behind it.
 
-    def _session(self) -> Session:
+    def _session(self, limit: float = OPEN_LIMIT) -> Session:
+        """The session, reached within `limit` seconds if there is none yet."""
         session = self._live
         if session is None or session.closed or session.home is not here():
-            session = self._open()
+            session = self._open(limit)
         return session
 
-    def _open(self) -> Session:
+    def _open(self, limit: float) -> Session:
         self._check_open()
         with self._opening:
             self._check_open()
@@ -316,7 +317,7 @@ class Locks:
                     "this connection is in use by another event loop; call connect() in each"
                 )
             backend = self._opener()
-            backend.open()
+            backend.open(backend.clock.now() + limit)
             realm = lock_realm(self.guarantees.store, self.namespace)
             session = Session(backend, self._listeners, self._label, realm)
             self._live = session

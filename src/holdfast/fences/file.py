@@ -82,6 +82,7 @@ class FileFence(Fence):
         For when a store's tokens have fallen, or the file moved to another lock. Stop the writers
         first. Kept in the fence's file, under `resets`.
         """
+        by, to = rules.beginning(by, to)
         with self._inside(path) as memory:
             was = memory.mark
             entry = {"at": time.time(), "by": by, "token": was.highest, "lock": was.lock}

@@ -127,10 +127,10 @@ class ObjectFence(Fence):
         For when a store's tokens have fallen, or the object moved to another lock. Stop the
         writers first. It is kept in the object's metadata.
         """
-        return self._run(self._reset(key, by, to))
+        return self._run(self._reset(key, *rules.beginning(by, to)))
 
     async def reset_async(self, key: str, *, by: str, to: int = 0) -> int:
-        return await self._run_async(self._reset(key, by, to))
+        return await self._run_async(self._reset(key, *rules.beginning(by, to)))
 
     def verify(self, prefix: str = "") -> None:
         """Prove that this store keeps conditions, by a probe below `prefix` that is then deleted.

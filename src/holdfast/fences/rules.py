@@ -204,3 +204,10 @@ def raised(floors: Floors, pruned: Iterable[Mark]) -> dict[str, int]:
 
 def age(older_than: object) -> float:
     return checks.ttl(older_than, "older_than")
+
+
+def beginning(by: object, to: object) -> tuple[str, int]:
+    """Who resets a fence, and from where it counts anew."""
+    if type(to) is not int or not 0 <= to <= MAX_TOKEN:
+        raise ConfigError(f"a reset is to a number from 0 to 2^63 - 1, not {to!r:.40}")
+    return checks.printable("by, who resets the fence,", by, checks.MAX_LABEL), to

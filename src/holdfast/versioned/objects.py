@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ConfigError
-from .register import Conflict, Register, Steps, Versioned
+from .register import Conflict, Register, Steps, Versioned, data
 
 
 class ObjectVersioned(Register):
@@ -33,13 +33,13 @@ class ObjectVersioned(Register):
             found = yield lambda: get(self._store, key)
         except FileNotFoundError:
             return Versioned(None, None)
-        data = yield found.bytes_async if self.asynchronous else found.bytes
-        return Versioned(bytes(data), found.meta["e_tag"])
+        body = yield found.bytes_async if self.asynchronous else found.bytes
+        return Versioned(bytes(body), found.meta["e_tag"])
 
     def _put(self, key: str, value: bytes | str, version: str | None) -> Steps[str]:
         obstore = self._obstore
         put = obstore.put_async if self.asynchronous else obstore.put
-        body = value.encode() if isinstance(value, str) else bytes(value)
+        body = data(value)
         mode: Any = "create" if version is None else {"e_tag": version}
         try:
             written = yield lambda: put(self._store, key, body, mode=mode, use_multipart=False)

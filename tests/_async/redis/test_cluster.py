@@ -11,6 +11,7 @@ from holdfast.redis.cluster import SLOTS, ClusterNaming, slot_of_command, tag_of
 from holdfast.redis.cluster import slot_of as slot_of_key
 from holdfast.redis.commands import Commands
 from servers.cluster import Cluster, ClusterNode, slot_of
+from servers.proxy import Proxy
 from servers.redis import RedisServer
 from stores import redis_nodes
 from worlds.aio import Job, eventually, pause
@@ -269,6 +270,7 @@ async def test_what_is_named_must_be_a_cluster() -> None:
         "redis+cluster://host,",
         "redis+cluster://host/1",
         "redis+cluster://u:s3cret@",
+        "redis+cluster://u:s3cret@h1,u:s3cret@h2",
         "redis+cluster://host?db=1",
         "redis+cluster://host?tls=yes",
     ],
@@ -277,3 +279,13 @@ async def test_a_bad_url_is_refused_without_showing_a_secret(url: str) -> None:
     with pytest.raises(holdfast.ConfigError) as raised:
         holdfast.connect(url)
     assert "s3cret" not in str(raised.value)
+
+
+async def test_servers_that_are_only_slow_are_waited_for(cluster: Cluster) -> None:
+    line = Proxy(cluster.nodes[0].port)
+    line.delay = 0.8  # longer than a server has, while there are others to be asked
+    try:
+        async with holdfast.connect(f"redis+cluster://127.0.0.1:{line.port}") as locks:
+            assert (await locks.lock("x").acquire(timeout=10.0)).held
+    finally:
+        line.close()

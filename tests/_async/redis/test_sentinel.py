@@ -11,6 +11,7 @@ from holdfast._async import session
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from servers.sentinel import NAME, Watch
+from stores import redis_watch
 from worlds.aio import Job, eventually
 
 
@@ -192,6 +193,8 @@ async def test_what_is_named_must_be_what_it_is(watch: Watch) -> None:
         "redis+sentinel://host:0/name",
         "redis+sentinel://host/name/db",
         "redis+sentinel://u:s3cret@/name",
+        "redis+sentinel://u:12/s3cret@host/0",
+        "redis+sentinel://u:s3cret@h1,u:s3cret@h2/name",
         "redis+sentinel://host/name?tls=2",
     ],
 )
@@ -199,3 +202,14 @@ async def test_a_bad_url_is_refused_without_showing_a_secret(url: str) -> None:
     with pytest.raises(holdfast.ConfigError) as raised:
         holdfast.connect(url)
     assert "s3cret" not in str(raised.value)
+
+
+async def test_sentinels_that_are_only_slow_are_waited_for() -> None:
+    watch = redis_watch()
+    line = Proxy(watch.sentinels[0].port)
+    line.delay = 0.8  # longer than a sentinel has, while there are others to be asked
+    try:
+        async with holdfast.connect(f"redis+sentinel://127.0.0.1:{line.port}/{NAME}") as locks:
+            assert (await locks.lock("x").acquire(timeout=10.0)).held
+    finally:
+        line.close()

@@ -55,10 +55,10 @@ class SqliteBackend:
         self._watches: dict[str, dict[str, int]] = {}
         self._store: Store
 
-    async def open(self) -> None:
+    async def open(self, by: float) -> None:
         try:
             self._store = await self._worker.call(Store, self._path)
-            await self._worker.call(self._store.open, self.clock.now() + 10.0)
+            await self._worker.call(self._store.open, by)
         except BaseException:
             self._worker.close()
             raise

@@ -57,10 +57,10 @@ class SqliteBackend:
         self._watches: dict[str, dict[str, int]] = {}
         self._store: Store
 
-    def open(self) -> None:
+    def open(self, by: float) -> None:
         try:
             self._store = self._worker.call(Store, self._path)
-            self._worker.call(self._store.open, self.clock.now() + 10.0)
+            self._worker.call(self._store.open, by)
         except BaseException:
             self._worker.close()
             raise
