@@ -103,6 +103,7 @@ def redlock(folder: Path) -> Iterator[str]:
 def redis_watch() -> Watch:
     watch = Watch()
     atexit.register(watch.stop)
+    watch.calm()  # nobody is to fail over because this machine stood still for a moment
     return watch
 
 
