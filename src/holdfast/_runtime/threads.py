@@ -220,7 +220,7 @@ class Poller:
 
     def __init__(self, name: str) -> None:
         self._mutex = RLock()
-        self._watched: dict[int, Callable[[], None]] = {}
+        self._watched: dict[int, Callable[[], object]] = {}
         self._leading = False
         self._leader = 0
         self._followers: dict[Signal, None] = {}
@@ -229,7 +229,7 @@ class Poller:
         self._rested = 0.0
         self._closed = False
 
-    def watch(self, fd: int, ready: Callable[[], None]) -> None:
+    def watch(self, fd: int, ready: Callable[[], object]) -> None:
         with self._mutex:
             if self._closed:
                 os.close(fd)
