@@ -35,6 +35,7 @@ demo:
 test:
 	@tools/need $(TEST_PROGRAMS)
 	@tools/setup dev
+	@tools/azurite
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check:

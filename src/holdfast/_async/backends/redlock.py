@@ -27,11 +27,10 @@ from ...redlock.members import Settings, settings_of
 from ...redlock.standing import Board
 from ...redlock.votes import Ballot, Tally
 from ...urls import Target
-from ..contract import Backend, Ticket
+from ..contract import OPEN_LIMIT, Backend, Ticket
 from .redlock_bells import Bells, Waiter
 from .redlock_nodes import Nodes
 
-OPEN_LIMIT = 10.0
 ROUNDS = 4
 """How often a split vote is tried again at once."""
 SHORTEST_PAUSE = 0.002
@@ -87,9 +86,9 @@ class RedlockBackend:
         self._waiters: dict[str, Waiter] = {}
         self._mutex = Lock()
 
-    async def open(self) -> None:
+    async def open(self, by: float) -> None:
         try:
-            await self._nodes.open(self.clock.now() + OPEN_LIMIT)
+            await self._nodes.open(by)
         except BaseException:
             await finish(self.close, grace=OPEN_LIMIT)
             raise

@@ -59,7 +59,6 @@ from .etcd_watch import Watches
 
 CLAIM_WINDOW = 5.0
 """For so long a waiter is kept in line without a sign of life; a lock handed to it lasts as long."""
-OPEN_LIMIT = 10.0
 CLOSE_LIMIT = 2.0
 """Seconds for taking the leases away. They end by themselves, too."""
 LOOK_AGAIN = 5.0
@@ -125,8 +124,7 @@ class EtcdBackend:
     def look(self, look: Callable[[Iterable[str]], None]) -> None:
         self._roll.look = look
 
-    def open(self) -> None:
-        by = self.clock.now() + OPEN_LIMIT
+    def open(self, by: float) -> None:
         try:
             self._calls.log_in(by)
             self._calls.range(messages.range_of(self._naming.root), by)

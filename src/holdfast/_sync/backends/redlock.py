@@ -29,11 +29,10 @@ from ...redlock.standing import Board
 from ...redlock.threads import Fan
 from ...redlock.votes import Ballot, Tally
 from ...urls import Target
-from ..contract import Backend, Ticket
+from ..contract import OPEN_LIMIT, Backend, Ticket
 from .redlock_bells import Bells, Waiter
 from .redlock_nodes import Nodes
 
-OPEN_LIMIT = 10.0
 ROUNDS = 4
 """How often a split vote is tried again at once."""
 SHORTEST_PAUSE = 0.002
@@ -89,9 +88,9 @@ class RedlockBackend:
         self._waiters: dict[str, Waiter] = {}
         self._mutex = Lock()
 
-    def open(self) -> None:
+    def open(self, by: float) -> None:
         try:
-            self._nodes.open(self.clock.now() + OPEN_LIMIT)
+            self._nodes.open(by)
         except BaseException:
             finish(self.close, grace=OPEN_LIMIT)
             raise
