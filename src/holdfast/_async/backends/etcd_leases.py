@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HOLD, QUEUE, OWN, GRAVES, FOREIGN = "hold", "queue", "own", "graves", "foreign"
 STALE = 4
 """One kept alive longer ago than its TTL divided by this is so again before anything is put on it."""
-QUEUE_STALE = 0.5
+QUEUE_STALE = 0.25
 FRESH = 12
 """What was kept alive within this part of its TTL is not again when the engine renews."""
 LONGEST = 9_000_000_000
