@@ -130,6 +130,19 @@ def test_outside_of_fenced_a_refusal_is_only_an_answer(interface: str) -> None:
             assert one.put(f"{url}/x").status_code == 428
 
 
+def test_a_lock_of_any_name_is_shown_and_named_in_the_refusal(interface: str) -> None:
+    with serving(interface) as url, holdfast.connect("memory://", namespace="a, b/c") as locks:
+        lock = locks.lock("счёт, 42/%20#1")
+        late = lock.acquire()
+        late.release()
+        with requests.Session() as session, lock as lease:
+            with fenced(session, lease):
+                assert session.put(f"{url}/x").status_code == 204
+            with fenced(session, late), pytest.raises(holdfast.StaleToken) as caught:
+                session.put(f"{url}/x")
+            assert caught.value.name == "счёт, 42/%20#1"
+
+
 def test_a_probe_is_answered_by_its_own_number() -> None:
     def parrot(environ: Any, start_response: Any) -> list[bytes]:
         start_response("204 No Content", [("Fencing-Probe", "1234567890abcdef")])
