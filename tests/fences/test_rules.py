@@ -113,3 +113,16 @@ def test_what_a_bare_number_left_behind_counts_for_every_store(site: Site) -> No
         with pytest.raises(holdfast.StaleToken):
             site.write(resource, "late", Of("etcd", 50))
     site.write("x", "b", Of("etcd", 100))
+
+
+def test_a_resource_keeps_its_lock_whatever_bare_numbers_come(site: Site) -> None:
+    site.write("x", "a", Of("redis", 10))
+    site.write("x", "b", 11)  # a bare number is taken at its word, and changes no owner
+    with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):
+        site.write("x", "c", Of("etcd", 12))
+    site.write("y", "a", 10)
+    site.write("y", "b", Of("redis", 10))  # the same holder, who now says who he is
+    with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):
+        site.write("y", "c", Of("etcd", 12))
+    site.write("y", "d", Of("redis", 11))
+    assert (site.highest("x"), site.highest("y")) == (11, 11)
