@@ -13,7 +13,8 @@ or waits, in the step that would have enqueued it.
 **Rules.**
 
 1. *The grant is atomic and mints the token*: an integer above that of every grant of the lock that
-   ended before it and of every conflicting one, whatever expired, crashed or was cleaned up.
+   ended before it and of every conflicting one, whatever expired, crashed or was cleaned up. Where the
+   guarantees say `slots`, no two holders of a semaphore have the same remainder by its capacity.
 2. *Idempotent by owner.* The same ticket asked again (its answer was lost) gets the same answer: the
    grant it already has, never shortened, or its place in the queue. An owner is never used for a
    second attempt, so whatever is known of it belongs to this one; an owner in use for something
