@@ -1,4 +1,4 @@
-"""Pruning: what is younger than it was told stays, and policies that prune behind our back are found."""
+"""Pruning: what is younger than it was told stays; policies that prune behind our back are found."""
 
 from __future__ import annotations
 
