@@ -120,6 +120,14 @@ def redis_nodes() -> Cluster:
     return cluster
 
 
+@cache
+def calm_cluster() -> Cluster:
+    """For those who have nothing to do with failovers: a slow moment is none."""
+    cluster = Cluster(node_timeout=30_000)
+    atexit.register(cluster.stop)
+    return cluster
+
+
 @contextmanager
 def redis_cluster(folder: Path) -> Iterator[str]:
     cluster = redis_nodes()

@@ -246,7 +246,7 @@ def test_a_pruned_token_does_not_come_back(site: Site) -> None:
             site.write("x", "b", old.token)
         again = site.again() if site.restarts else site
         with refused("stale", newer.token):
-            again.write("never seen", "b", old)
+            again.write("{x} never seen", "b", old)  # in the slot of x, if there are such
         site.write("x", "c", newer)  # it still holds
         assert (site.read("x"), site.highest("x")) == ("c", newer.token)
         if again is not site:
@@ -267,7 +267,7 @@ def test_a_pruned_mark_keeps_no_other_counter_out(site: Site) -> None:
         with refused("stale", 11):
             site.write("y", "c", Other(10))
         with refused("store-lost-memory", lease.token):
-            site.write("z", "a", 10)  # a bare number may be anybody's
+            site.write("{x}z", "a", 10)  # a bare number may be anybody's
         time.sleep(0.005)
         site.prune()
         with refused("stale", 11):

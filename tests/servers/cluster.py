@@ -18,12 +18,13 @@ NODE_TIMEOUT = 400
 
 
 class ClusterNode(RedisServer):
-    def __init__(self) -> None:
+    def __init__(self, node_timeout: int) -> None:
+        self._node_timeout = str(node_timeout)
         super().__init__("--cluster-enabled", "yes", port=port_with_bus())
         self.id: str = self("CLUSTER", "MYID").decode()
 
     def _arguments(self) -> list[str]:
-        quick = ["--cluster-node-timeout", str(NODE_TIMEOUT), "--repl-diskless-sync-delay", "0"]
+        quick = ["--cluster-node-timeout", self._node_timeout, "--repl-diskless-sync-delay", "0"]
         quick += ["--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no"]
         return [*super()._arguments(), *quick]
 
@@ -32,12 +33,12 @@ class ClusterNode(RedisServer):
 
 
 class Cluster:
-    def __init__(self) -> None:
+    def __init__(self, node_timeout: int = NODE_TIMEOUT) -> None:
         self.nodes: list[ClusterNode] = []
         self._numbers = count()
         try:
             for _ in range(4):
-                self.nodes.append(ClusterNode())
+                self.nodes.append(ClusterNode(node_timeout))
             self._join()
         except BaseException:
             self.stop()
