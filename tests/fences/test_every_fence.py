@@ -92,6 +92,35 @@ def test_single_use(kind: str, tmp_path: Path) -> None:
         site.close()
 
 
+def test_single_use_is_one_use_among_many_at_once(kind: str, tmp_path: Path) -> None:
+    site = SITES[kind](tmp_path, single_use=True)
+    passed: list[str] = []
+    errors: list[BaseException] = []
+    together = threading.Barrier(6)
+
+    def writer(value: str) -> None:
+        try:
+            together.wait(60)
+            with suppress(holdfast.StaleToken):
+                site.write("x", value, 34)
+                passed.append(value)
+        except BaseException as error:
+            errors.append(error)
+
+    try:
+        site.write("x", "before", 33)
+        threads = [threading.Thread(target=writer, args=(f"w{n}",)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert not errors, errors[0]
+        assert passed == [site.read("x")]
+    finally:
+        site.close()
+
+
 def test_resources_do_not_know_of_each_other(site: Site) -> None:
     names = [f"row {n}" for n in range(20)] + ["Row 1", "row 1 ", "rów 1", "row%201", "{row}1"]
     for number, name in enumerate(names, 1):
