@@ -103,6 +103,7 @@ def redlock(folder: Path) -> Iterator[str]:
 def redis_watch() -> Watch:
     watch = Watch()
     atexit.register(watch.stop)
+    watch.calm()  # nobody is to fail over because this machine stood still for a moment
     return watch
 
 
@@ -116,14 +117,6 @@ def redis_sentinel(folder: Path) -> Iterator[str]:
 @cache
 def redis_nodes() -> Cluster:
     cluster = Cluster()
-    atexit.register(cluster.stop)
-    return cluster
-
-
-@cache
-def calm_cluster() -> Cluster:
-    """For those who have nothing to do with failovers: a slow moment is none."""
-    cluster = Cluster(node_timeout=30_000)
     atexit.register(cluster.stop)
     return cluster
 

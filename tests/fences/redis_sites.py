@@ -10,7 +10,7 @@ from fences.sites import Site, die
 from holdfast.fences import RedisFence, Token
 from holdfast.fences.redis import mark_of
 from servers.cluster import slot_of
-from stores import calm_cluster, redis_server
+from stores import redis_nodes, redis_server
 
 
 class RedisSite(Site):
@@ -93,12 +93,12 @@ class AsyncRedisSite(RedisSite):
 
 class ClusterSite(RedisSite):
     def flush(self) -> None:
-        calm_cluster().flush()
+        redis_nodes().flush()
 
     def connect(self) -> Any:
         import redis.cluster
 
-        return redis.cluster.RedisCluster("127.0.0.1", calm_cluster().nodes[0].port)
+        return redis.cluster.RedisCluster("127.0.0.1", redis_nodes().nodes[0].port)
 
     def port(self, key: str) -> int:
-        return calm_cluster().owner(slot_of(key)).port
+        return redis_nodes().owner(slot_of(key)).port

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,7 +15,7 @@ import pytest
 
 import holdfast
 from fences.sites import die
-from holdfast.fences import FileFence, file
+from holdfast.fences import FileFence, file, record
 
 
 class Of:
@@ -212,3 +215,46 @@ def test_pruning_while_refused_writers_come_and_go(tmp_path: Path) -> None:
         for thread in threads:
             thread.join(20)
     assert errors == []
+
+
+def test_everything_is_on_the_disk_before_it_counts(tmp_path: Path) -> None:
+    """A power cut cannot be had here; the order of the calls that it would find can."""
+    path, log = tmp_path / "file", tmp_path / "log"
+    FileFence().write(path, "old", 33)
+    code = f"from holdfast.fences import FileFence; FileFence().write({str(path)!r}, 'new', 34)"
+    command = ["strace", "-f", "-qq", "-y", "-o", str(log), "-e", "trace=fsync,rename"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([*command, sys.executable, "-c", code], env=environment, timeout=60, check=True)
+    staged, memory = ".file.fence-b", ".file.fence"
+    steps = []
+    for line in log.read_text().splitlines():
+        call = re.search(r'(fsync|rename)\((?:\d+<(.*)>|"(.*)", "(.*)")\)', line)
+        if call is not None and " = 0" in line:
+            names = [os.path.relpath(name, tmp_path) for name in call.groups()[1:] if name]
+            steps.append((call[1], *names))
+    assert steps == [
+        ("fsync", staged),
+        ("fsync", f"{memory}.new"),
+        ("rename", f"{memory}.new", memory),
+        ("fsync", "."),
+        ("rename", staged, "file"),
+        ("fsync", "."),
+    ]
+
+
+def test_what_is_forgotten_is_in_the_floors_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    FileFence().write(path, "a", 34)
+    age(tmp_path / ".file.fence")
+
+    def fail(*_: object) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(record.Record, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        FileFence().prune(tmp_path, 60)
+    monkeypatch.undo()
+    with pytest.raises(holdfast.StaleToken):
+        FileFence().write(path, "late", 33)

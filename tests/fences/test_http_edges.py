@@ -72,6 +72,18 @@ def test_a_header_that_comes_twice_is_refused(interface: str) -> None:
         assert status(url, "/x", "Fencing-Token: 34", "X-Other: a", "X-Other: b") == 204
 
 
+def test_every_method_that_may_change_something_is_checked(interface: str) -> None:
+    with serving(interface) as url, httpx.Client(base_url=url, trust_env=False) as client:
+        for method in ("PUT", "POST", "PATCH", "DELETE", "PURGE"):
+            shown = {"Fencing-Token": "34"}
+            assert client.request(method, "/x", headers=shown).status_code == 204
+            assert client.request(method, "/x").status_code == 428
+            late = client.request(method, "/x", headers={"Fencing-Token": "33"})
+            assert late.status_code == 409
+        for method in ("GET", "HEAD", "OPTIONS", "TRACE"):
+            assert client.request(method, "/x").status_code == 204
+
+
 def test_what_is_no_comparison_is_refused(interface: str) -> None:
     with serving(interface) as url:
         for word, expected in (("?1", 204), ("?0", 204), ("1", 400), ("true", 400)):

@@ -12,7 +12,7 @@ import redis
 import holdfast
 from holdfast.fences import RedisFence
 from holdfast.fences.redis import mark_of
-from stores import calm_cluster, redis_server
+from stores import redis_nodes, redis_server
 
 
 @pytest.fixture
@@ -139,8 +139,8 @@ async def test_a_cluster_in_asyncio() -> None:
     """Marks are forgotten on each of its servers, and each slot remembers what they were."""
     from redis.asyncio.cluster import RedisCluster
 
-    calm_cluster().flush()
-    async with RedisCluster("127.0.0.1", calm_cluster().nodes[0].port) as client:
+    redis_nodes().flush()
+    async with RedisCluster("127.0.0.1", redis_nodes().nodes[0].port) as client:
         fence = RedisFence(client)
         await fence.verify()
         keys = [f"x{number}" for number in range(40)]
@@ -155,11 +155,11 @@ async def test_a_cluster_in_asyncio() -> None:
                 await fence.set(key, "late", 33)
         await fence.set(keys[0], "b", 34)
         assert await client.get(keys[0]) == b"b"
-        for node in calm_cluster().primaries:
+        for node in redis_nodes().primaries:
             node("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         try:
             with pytest.raises(holdfast.GuaranteeError, match="allkeys-lru"):
                 await fence.verify()
         finally:
-            for node in calm_cluster().primaries:
+            for node in redis_nodes().primaries:
                 node("CONFIG", "SET", "maxmemory-policy", "noeviction")

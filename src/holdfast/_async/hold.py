@@ -28,7 +28,7 @@ from ..lifecycle import (
     after,
     drift_margin,
 )
-from ..model import Renewed
+from ..model import Outcome, Renewed, Waiting
 
 if TYPE_CHECKING:
     from .contract import Ticket
@@ -220,6 +220,23 @@ class Hold:
             self._ticket.tell()
         else:
             self._end("the store says that it has ended")
+
+    def _refuted(self, outcome: Outcome, sent: float) -> bool:
+        """Whether the answer to what was sent then shows that the store has forgotten the grant.
+
+        It was restored from an older state, in which this one was waiting. Then it is lost; what is
+        left of it there, a place or even another grant, is given back.
+        """
+        if self._state not in HOLDING:
+            return False
+        if isinstance(outcome, Renewed):
+            forgotten = outcome.token != self.token
+        else:  # a heartbeat that crossed the hand-over may well say so
+            forgotten = isinstance(outcome, Waiting) and sent > self._granted_at
+        if forgotten:
+            self._freeing = True
+            self._end("the store has forgotten it")
+        return forgotten
 
     def _doubted(self, detail: str) -> None:
         with self._session.mutex:

@@ -165,6 +165,8 @@ class Lease(Hold):
             (outcome,) = await self._session.backend.renew([claim], self._session.by())
         except BackendUnavailable as error:
             raise self._unavailable("could not be renewed", error) from error
+        if self._refuted(outcome, sent):
+            raise self._loss()
         if isinstance(outcome, Renewed):
             sent = outcome.since or sent
             # A store may give more than was asked for, where it counts in whole seconds.
@@ -268,6 +270,10 @@ class Lease(Hold):
             if error is None or stopped_by_us:
                 raise self._loss() from None
             error.add_note(f"The lease on {self.name!r} had been lost meanwhile.")
+
+    async def _give_all_back(self) -> bool:
+        """For close, however often it was taken."""
+        return await self._release_quietly()
 
     async def _release_quietly(self) -> bool:
         """For the end of `with` and for close: an unreachable store is told by an event only."""

@@ -17,7 +17,9 @@ from ..events import Listener, Listeners
 from ..guarantees import Guarantees
 from ..model import LockState, lock_realm
 from .contract import OPEN_LIMIT, Backend
+from .election import Candidacy, Election
 from .lock import Lock, ReadWriteLock
+from .reentrant import ReentrantLock
 from .session import Session
 
 Opener = Callable[[], Backend]
@@ -142,6 +144,32 @@ class Locks:
         self._check_purpose(name, purpose, protects)
         return self._make(name, ttl, timeout, fair, renew, max_hold, protects)
 
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        fair: bool | None = None,
+        renew: bool = True,
+        purpose: str = "efficiency",
+        protects: object = None,
+        max_hold: float | None = None,
+    ) -> Lock:
+        """A mutex that the task or thread which holds it may take again, and releases as often.
+
+        It is the same lease each time, with the same token. `lock(name)` is not part of that: it
+        waits until all are released.
+        """
+        self._check_purpose(name, purpose, protects)
+        return self._make(name, ttl, timeout, fair, renew, max_hold, protects, of=ReentrantLock)
+
+    def election(self, name: str, value: str | None = None, *, ttl: float = 30.0) -> Election:
+        """One leader at a time. `value` is shown to those who ask who leads."""
+        if value is not None:
+            checks.label(value)
+        return Election(self, Candidacy(self, name, ttl=ttl, text=value))
+
     def semaphore(
         self,
         name: str,
@@ -217,6 +245,7 @@ class Locks:
         max_hold: float | None,
         protects: object,
         *,
+        of: type[Lock] = Lock,
         kind: str = "lock",
         weight: int = 1,
         capacity: int = 1,
@@ -226,7 +255,7 @@ class Locks:
                 f"{name!r} was asked to be fair, which {self.guarantees.store} cannot promise",
                 name=name,
             )
-        return Lock(
+        return of(
             self,
             name,
             ttl=ttl,

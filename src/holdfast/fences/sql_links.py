@@ -246,9 +246,7 @@ def open_at_driver(link: Link, connection: Any) -> bool:
         connection = connection.sync_connection
     raw = connection.connection.driver_connection
     if driver == "pymysql" and not raw.get_autocommit():
-        return (
-            True  # also before the server says so: a look that finds nothing begins nothing there
-        )
+        return True  # of a SELECT it does not hear that it has begun one
     return in_transaction(link._replace(driver=driver, alchemy=False), raw)
 
 

@@ -175,6 +175,7 @@ local function extend(owner, ms)
     if text then
       local ends = millis() + ms + 1
       if ends > tonumber(call('ZSCORE', E, owner)) then
+        call('PEXPIREAT', K, ends) -- first, see redis_beat.lua; `cover` makes it right
         call('ZADD', E, ends, owner)
         cover()
       end

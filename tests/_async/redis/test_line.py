@@ -37,6 +37,20 @@ async def test_the_lease_is_counted_from_the_sending(server: RedisServer, proxy:
         proxy.delay = 0.0
 
 
+async def test_a_renewal_by_the_keeper_is_counted_from_the_sending(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with holdfast.connect(proxy.url) as locks:
+        lease = await locks.lock("x", ttl=60.0).acquire()
+        before = lease._deadline
+        proxy.delay = 1.0
+        assert locks._live is not None
+        locks._live.look_at([lease.owner])  # the keeper renews it now
+        await eventually(lambda: lease._deadline != before)
+        assert lease.remaining() < 60.0 - 0.6 - 0.5
+        proxy.delay = 0.0
+
+
 async def test_a_grant_whose_answer_never_comes_leaves_no_ghost(
     server: RedisServer, proxy: Proxy
 ) -> None:
@@ -87,13 +101,15 @@ async def test_a_connection_reset_under_a_script_is_asked_again(
         assert (await locks.inspect("x")).holders == ()
 
 
+@pytest.mark.parametrize("permits", [1, 2])
 async def test_a_request_that_arrives_after_its_owner_has_left_is_refused(
-    server: RedisServer, proxy: Proxy
+    server: RedisServer, proxy: Proxy, permits: int
 ) -> None:
     async with holdfast.connect(proxy.url) as locks, holdfast.connect(server.url) as others:
         await (await locks.lock("x").acquire()).release()
         proxy.keep_once = True
-        lease = await locks.lock("x").acquire()  # asked again, on another connection
+        lock = locks.lock("x") if permits == 1 else locks.semaphore("x", permits=permits)
+        lease = await lock.acquire()  # asked again, on another connection
         assert await lease.release() is True
         proxy.let_go()
         assert not (await others.inspect("x")).held

@@ -268,6 +268,8 @@ def test_readers_behind_a_writer_are_admitted_together(fair_url: str) -> None:
         writer.release()
         leases = [reader.result() for reader in readers]
         assert all(lease.held for lease in leases)
+        assert len({writer.token, *[lease.token for lease in leases]}) == 4
+        assert min(lease.token for lease in leases) > writer.token
         assert len(locks.inspect("x").holders) == 3
 
 
