@@ -23,7 +23,7 @@ from servers.stepped import SteppedServer
 ACTOR = Path(__file__).with_name("actor.py")
 LIMIT = 60.0
 MAX_TTL = 2.0
-OPTIONS = {"max_ttl": MAX_TTL, "node_timeout": 0.3}
+OPTIONS: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 0.3}
 
 
 def boot_time() -> float:
