@@ -46,14 +46,14 @@ class Target(NamedTuple):
     query: dict[str, str]
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{without_credentials(self.rest)}"
+        return f"{self.scheme}://{_without_credentials(self.rest, self.scheme == 'redlock')}"
 
 
-def without_credentials(rest: str) -> str:
-    """No user and no password, wherever several hosts each have their own."""
+def _without_credentials(rest: str, each: bool) -> str:
+    """No user and no password. A comma is part of one, except where each host may have its own."""
     authority, slash, path = rest.partition("/")
-    hosts = ",".join(host.rpartition("@")[2] for host in authority.split(","))
-    return hosts + slash + path
+    parts = authority.split(",") if each else [authority]
+    return ",".join(part.rpartition("@")[2] for part in parts) + slash + path
 
 
 def is_client(thing: object) -> bool:

@@ -166,7 +166,7 @@ def test_a_stderr_that_nobody_reads_does_not_stop_the_supervision(stage: Stage) 
     except BlockingIOError:
         os.set_blocking(write, True)
     script = "echo $$ > child.pid; exec sleep 60"
-    process = stage.start("run", "x", "--ttl", "1s", "--", "sh", "-c", script, stderr=write)
+    process = stage.start("run", "x", "--ttl", "3s", "--", "sh", "-c", script, stderr=write)
     stage.pid()
     stage.locks.force_release("x")
     assert ended(process).status == 76

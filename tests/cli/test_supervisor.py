@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import LeaseLost
+from holdfast.cli import supervisor as supervising
 from holdfast.cli.report import Report
 from holdfast.cli.supervisor import Supervisor
 from holdfast.cli.wakeups import Wakeups
@@ -60,6 +61,48 @@ def test_it_is_continued_only_under_a_lease_that_will_last(left: float, goes_on:
     supervisor = Supervisor(lease, child, wakeups, None, Report(None), 5.0)  # type: ignore[arg-type]
     supervisor._continue()
     assert child.told == ([signal.SIGCONT] if goes_on else [])
+
+
+class Stubborn(FakeChild):
+    """Lives until it is killed; notes when it was told what."""
+
+    def __init__(self, clock: list[float]) -> None:
+        super().__init__()
+        self.clock = clock
+        self.heard: list[float] = []
+
+    def tell(self, number: int) -> bool:
+        self.heard.append(self.clock[0])
+        return super().tell(number)
+
+    def poll(self) -> None: ...
+
+    def group_lives(self) -> bool:
+        return signal.SIGKILL not in self.told
+
+
+class Passing(FakeWakeups):
+    """Nothing comes, and the time passes."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock = clock
+
+    def wait(self, seconds: float) -> list[int]:
+        self.clock[0] += seconds
+        return []
+
+
+@pytest.mark.parametrize(("left", "grace", "killed"), [(0.9, 60.0, 0.65), (3.0, 0.1, 0.1)])
+def test_it_is_told_first_and_killed_before_the_lease_ends(
+    left: float, grace: float, killed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(supervising, "now", lambda: clock[0])
+    child, lease, wakeups = Stubborn(clock), FakeLease(left), Passing(clock)
+    supervisor = Supervisor(lease, child, wakeups, None, Report(None), grace)  # type: ignore[arg-type]
+    supervisor._end()
+    assert child.told == [signal.SIGTERM, signal.SIGCONT, signal.SIGKILL]
+    assert child.heard == pytest.approx([0.0, 0.0, killed])
 
 
 def test_signals_are_heard_though_the_time_was_up() -> None:

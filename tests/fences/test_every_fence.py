@@ -202,12 +202,31 @@ def test_a_readers_token_is_compared_and_not_remembered(site: Site) -> None:
             site.write("x", "d", locks.rwlock("other").read().acquire())
 
 
-def test_a_semaphores_token_is_refused(site: Site) -> None:
+def test_a_semaphores_lease_stands_for_its_slot(site: Site) -> None:
     with holdfast.connect("memory://") as locks:
-        lease = locks.semaphore("s", permits=2).acquire()
-        with pytest.raises(holdfast.GuaranteeError, match="slot"):
-            site.write("x", "a", lease)
-        assert site.highest("x") == 0
+        pool = locks.semaphore("pool", permits=2)
+        low, high = pool.acquire(), pool.acquire()
+        site.write(f"x{high.slot}", "a", high)
+        site.write(f"x{low.slot}", "b", low)  # no higher one shuts it out: it is another slot's
+        with refused("other-lock", high.token):
+            site.write(f"x{high.slot}", "c", low)
+        high.release()
+        higher = pool.acquire()
+        assert higher.slot == high.slot
+        site.write(f"x{high.slot}", "d", higher)
+        with refused("stale", higher.token):
+            site.write(f"x{high.slot}", "e", high)
+        site.write(f"x{low.slot}", "f", low)
+        assert (site.read(f"x{high.slot}"), site.read(f"x{low.slot}")) == ("d", "f")
+        # However a lock is called, it is not a slot of another one.
+        with refused("other-lock", low.token):
+            site.write(f"x{low.slot}", "g", locks.lock(f"pool#{low.slot}").acquire())
+
+
+def test_a_semaphores_token_without_a_slot_is_refused(site: Site) -> None:
+    with pytest.raises(holdfast.GuaranteeError, match="slot"):
+        site.write("x", "a", Slotless(10))
+    assert site.highest("x") == 0
 
 
 def test_a_pruned_token_does_not_come_back(site: Site) -> None:
@@ -266,6 +285,14 @@ class Other:
 
     def __init__(self, token: int) -> None:
         self.token = token
+
+
+class Slotless(Other):
+    """A semaphore's, of a store that cannot say which slot it has."""
+
+    kind = "semaphore"
+    shared = True
+    slot = None
 
 
 def test_a_reset_is_the_way_out(site: Site) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import socket
+from threading import Thread
 
+import pytest
+
+import holdfast
 from holdfast.clock import BootClock
 from holdfast.redis.address import Address
 from holdfast.redis.connection import Connection
@@ -22,3 +26,29 @@ def test_a_connection_that_was_never_used_is_looked_at_without_waiting() -> None
             assert clock.now() - began < 10.0
         assert clock.now() - began < 10.0
         connection.close()
+
+
+def test_an_answer_that_is_none_ends_the_connection() -> None:
+    """The twin of the one in `test_redis_nonsense`."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            while True:
+                try:
+                    peer, _ = server.accept()
+                except OSError:
+                    return
+                with peer:
+                    peer.recv(1)
+                    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                    peer.recv(65536)
+
+        thread = Thread(target=answer)
+        thread.start()
+        try:
+            url = f"redis://127.0.0.1:{server.getsockname()[1]}"
+            with pytest.raises(holdfast.BackendUnavailable, match="not as a Redis server"):
+                holdfast.connect(url).lock("x").acquire()
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()

@@ -13,7 +13,8 @@ or waits, in the step that would have enqueued it.
 **Rules.**
 
 1. *The grant is atomic and mints the token*: an integer above that of every grant of the lock that
-   ended before it and of every conflicting one, whatever expired, crashed or was cleaned up.
+   ended before it and of every conflicting one, whatever expired, crashed or was cleaned up. Where the
+   guarantees say `slots`, no two holders of a semaphore have the same remainder by its capacity.
 2. *Idempotent by owner.* The same ticket asked again (its answer was lost) gets the same answer: the
    grant it already has, never shortened, or its place in the queue. An owner is never used for a
    second attempt, so whatever is known of it belongs to this one; an owner in use for something
@@ -136,6 +137,10 @@ class Ticket:
         return grant
 
 
+OPEN_LIMIT = 10.0
+"""Seconds in which a store has to be reached, unless the caller has less; and to be let go of."""
+
+
 class Backend(Protocol):
     """An adapter to one kind of store. `by` is a time on `clock` by which a call must end."""
 
@@ -157,8 +162,11 @@ class Backend(Protocol):
         """How often a waiter has to be renewed."""
         ...
 
-    async def open(self) -> None:
-        """Reach the store, and refuse one that is not fit to be used. Called once, first."""
+    async def open(self, by: float) -> None:
+        """Reach the store, and refuse one that is not fit to be used. Called once, first.
+
+        If it fails it leaves nothing open.
+        """
         ...
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:

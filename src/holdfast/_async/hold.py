@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import forks
 from .._runtime.aio import Interrupt, Signal
-from ..errors import LeaseLost, LockNotOwned
+from ..errors import BackendUnavailable, LeaseLost, LockNotOwned
 from ..events import report
 from ..lifecycle import (
     ACQUIRING,
@@ -28,7 +28,7 @@ from ..lifecycle import (
     after,
     drift_margin,
 )
-from ..model import Renewed
+from ..model import Outcome, Renewed, Waiting
 
 if TYPE_CHECKING:
     from .contract import Ticket
@@ -221,6 +221,23 @@ class Hold:
         else:
             self._end("the store says that it has ended")
 
+    def _refuted(self, outcome: Outcome, sent: float) -> bool:
+        """Whether the answer to what was sent then shows that the store has forgotten the grant.
+
+        It was restored from an older state, in which this one was waiting. Then it is lost; what is
+        left of it there, a place or even another grant, is given back.
+        """
+        if self._state not in HOLDING:
+            return False
+        if isinstance(outcome, Renewed):
+            forgotten = outcome.token != self.token
+        else:  # a heartbeat that crossed the hand-over may well say so
+            forgotten = isinstance(outcome, Waiting) and sent > self._granted_at
+        if forgotten:
+            self._freeing = True
+            self._end("the store has forgotten it")
+        return forgotten
+
     def _doubted(self, detail: str) -> None:
         with self._session.mutex:
             before = self._state
@@ -327,6 +344,15 @@ class Hold:
             token=self.token,
             lost_at=at,
             reason=reason,
+        )
+
+    def _unavailable(self, what: str, error: BackendUnavailable) -> BackendUnavailable:
+        """The backend's error, which knows of servers, told about this lock."""
+        return BackendUnavailable(
+            f"{self.name!r} {what}: {error}",
+            name=self.name,
+            owner=self.owner,
+            token=self.token or None,
         )
 
     def _refuse_fork(self) -> None:

@@ -17,6 +17,7 @@ from ..errors import ConfigError, LockError
 from ..events import Event, Listeners
 from ..model import Label
 from .contract import Backend, Ticket
+from .debts import Debts
 from .keeper import Keeper
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 IO_LIMIT = 5.0
 """Seconds after which a call to the store counts as failed."""
+LEAST_LIMIT = 2.0
+"""Seconds that the store is given to answer somebody who does not want to wait as long."""
+LEAVING, LEAVING_THE_SILENT = 2.0, 0.25
+"""Seconds that a caller waits for its clean-up; less if the store has just failed to answer it."""
 REMEMBERED_OWNERS = 10_000
 
 
@@ -36,6 +41,7 @@ class Session:
         "claim_window",
         "clock",
         "closed",
+        "debts",
         "drained",
         "generation",
         "heartbeat",
@@ -47,6 +53,7 @@ class Session:
         "mutex",
         "patience",
         "realm",
+        "reentrant",
     )
 
     def __init__(self, backend: Backend, listeners: Listeners, label: str, realm: str = "") -> None:
@@ -67,8 +74,11 @@ class Session:
         self.leases: dict[str, Lease] = {}
         """By owner: those held, and those asked for."""
         self.burned: dict[str, None] = {}
+        self.reentrant: dict[tuple[str, object], Lease] = {}
+        """Those that may be taken again: by name, and by the task or thread that has it."""
         self.alarm = Alarm(self.clock)
         self.keeper = Keeper(self)
+        self.debts = Debts(self)
         self.closed = False
         self.patience = IO_LIMIT
         self.attempts: set[str] = set()
@@ -118,6 +128,11 @@ class Session:
         """When a call to the store that starts now must have ended."""
         return self.clock.now() + self.patience
 
+    def by_for(self, sent: float, give_up: float | None) -> float:
+        """The same, for a call sent then by somebody who gives up at `give_up`."""
+        limit = sent + self.patience
+        return limit if give_up is None else min(limit, max(give_up, sent + LEAST_LIMIT))
+
     def tell(
         self, kind: str, name: str, owner: str, token: int, duration: float, detail: str = ""
     ) -> None:
@@ -125,15 +140,20 @@ class Session:
             wall = self.clock.wall()
             self.listeners.tell(Event(kind, name, owner, token, duration, wall, detail))
 
-    async def clean_up(self, ticket: Ticket) -> None:
-        """Leave nothing of this attempt on the store, whatever happens to the caller meanwhile."""
+    async def clean_up(self, ticket: Ticket, silent: bool = False) -> None:
+        """Leave nothing of this attempt on the store, whatever happens to the caller meanwhile.
+
+        `silent`: the store has just failed to answer, so do not hope for much now.
+        """
+        by = self.clock.now() + min(LEAVING_THE_SILENT if silent else LEAVING, self.patience)
 
         async def leave() -> None:
             try:
-                await self.backend.release(ticket.name, ticket.owner, self.by())
+                await self.backend.release(ticket.name, ticket.owner, by)
             except LockError as error:
-                # Unrenewed, it ends by itself: a place in the queue soon, a grant with its TTL.
-                self.tell("release_failed", ticket.name, ticket.owner, 0, 0.0, str(error))
+                # Unrenewed, it ends by itself in any case: a place in the queue soon, a grant with
+                # its TTL.
+                self.debts.owe(ticket, error)
 
         await finish(leave, grace=self.patience)
 
@@ -145,15 +165,21 @@ class Session:
             self.closed = True
             leases = list(self.leases.values())
             self.attempts = {lease.owner for lease in leases if not lease.token}
+        limit: float | None = None
         for lease in leases:
-            if lease.token:
-                await lease._release_quietly()
-            else:
+            if limit is not None:
+                # The store did not answer for one. All the others together get as long again.
+                self.patience = max(limit - self.clock.now(), 0.0)
+            if not lease.token:
                 await self.clean_up(lease._ticket)
                 lease._ticket.tell()  # it finds the session closed
+            elif not await lease._give_all_back() and limit is None:
+                limit = self.by()
+        self.patience = IO_LIMIT
         until = self.by()
         while self.attempts and await self.drained.wait(until):
             pass
+        await self.debts.close()
         await self.keeper.close()
         self.alarm.close()
         await self.backend.close()

@@ -20,10 +20,13 @@ from typing import TYPE_CHECKING
 
 from .. import checks
 from .._runtime.aio import Signal, here
+from ..clock import system_clock
 from ..entries import Claim
 from ..errors import BackendUnavailable
 from ..lifecycle import drift_margin
 from ..model import Busy, Gone, Granted, Renewed, Waiting, new_owner
+from .contract import OPEN_LIMIT
+from .session import LEAST_LIMIT
 
 if TYPE_CHECKING:
     from .lease import Lease
@@ -48,12 +51,18 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
     if owner is not None:
         checks.owner(owner)
     session = lock._locks._live
+    spent = 0.0
     if session is None or session.closed or session.home is not here():
-        session = await lock._locks._session()
+        clock = system_clock()
+        began = clock.now()
+        limit = min(OPEN_LIMIT, max(timeout, LEAST_LIMIT)) if timeout else OPEN_LIMIT
+        session = await lock._locks._session(limit)
+        spent = clock.now() - began
     if owner is not None:
         session.burn(owner)
     now = session.clock.now
-    started = sent = now()
+    sent = now()
+    started = sent - spent
     give_up = None if timeout is None else started + timeout
     pause = SHORTEST_PAUSE
     queued = False
@@ -61,7 +70,9 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
         lease = lock._attempt(session, owner or new_owner(), timeout != 0)
         ticket = lease._ticket
         try:
-            answer = await session.backend.acquire(ticket, sent + session.patience)
+            # Who tries once and does not wait has set no limit to the store.
+            by = session.by_for(sent, give_up if timeout else None)
+            answer = await session.backend.acquire(ticket, by)
             if isinstance(answer, Granted):
                 sent = answer.since or sent
                 result = _granted(session, lease, answer.token, answer.ttl, sent, give_up)
@@ -81,9 +92,11 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
             else:
                 queued = True
                 await _give_up(session, lease)
-        except BaseException:
+        except BaseException as error:
             # Once more, if that came while it was given up: it may not have been done.
-            await _give_up(session, lease)
+            await _give_up(session, lease, silent=isinstance(error, BackendUnavailable))
+            if isinstance(error, BackendUnavailable) and error.name is None:
+                raise lease._unavailable("could not be acquired", error) from error
             raise
         if give_up is not None and now() >= give_up:
             if queued:
@@ -104,11 +117,11 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
         sent = now()
 
 
-async def _give_up(session: Session, lease: Lease) -> None:
+async def _give_up(session: Session, lease: Lease, silent: bool = False) -> None:
     """End an attempt of which the store may know something."""
     lease._abandon()
     try:
-        await session.clean_up(lease._ticket)
+        await session.clean_up(lease._ticket, silent)
     finally:
         session.leave(lease.owner)
 
@@ -171,7 +184,7 @@ async def _ask(session: Session, lease: Lease, give_up: float | None) -> str | N
     sent = session.clock.now()
     claim = Claim(lease.name, lease.owner, lease.ttl)
     try:
-        (outcome,) = await session.backend.renew([claim], session.by())
+        (outcome,) = await session.backend.renew([claim], session.by_for(sent, give_up))
     except BackendUnavailable:
         return None  # the keeper goes on asking
     if isinstance(outcome, Renewed):

@@ -197,6 +197,7 @@ class Keeper:
                     or lease._state is not HELD
                     or lease._end_at is not None
                     or outcome.ttl != lease.ttl
+                    or outcome.token != lease.token
                     or outcome.since
                     or not (lease._renewing and lease._kept)
                 ):
@@ -238,6 +239,8 @@ class Keeper:
         """Tell the lease; answers when it is due again."""
         if not lease._kept:
             return None  # released while this was under way: whatever was answered, it is no loss
+        if lease._refuted(outcome, sent):
+            return None
         if isinstance(outcome, Renewed):
             sent = outcome.since or sent
             lease._renewed(outcome, sent)

@@ -18,7 +18,7 @@ from .._runtime.threads import Interrupt, Signal
 from ..entries import Claim
 from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockError
 from ..lifecycle import HELD, LOST
-from ..model import Gone, Renewed
+from ..model import Gone, Renewed, slot_of
 from .hold import HOLDING, Hold
 
 if TYPE_CHECKING:
@@ -55,8 +55,17 @@ class Lease(Hold):
         return self._ticket.weight < self._ticket.capacity
 
     @property
+    def slot(self) -> int | None:
+        """A semaphore's: from 0 to permits - 1, and no other holder's meanwhile. What each slot has to
+        itself can be fenced. None for other locks, and where the store cannot tell."""
+        ticket = self._ticket
+        slots = self._session.backend.guarantees.slots
+        return slot_of(self.token, ticket.kind, ticket.capacity) if slots else None
+
+    @property
     def lock_id(self) -> str:
         """Which lock this is, among those of all stores and namespaces: what a fence keeps."""
+        self._refuse_fork()  # a fence asks for it whenever a lease is shown
         return f"{self._session.realm}/{self._ticket.name}"
 
     @property
@@ -154,7 +163,12 @@ class Lease(Hold):
         if self._over(sent) or self._state not in HOLDING:
             raise self._loss()
         claim = Claim(self.name, self.owner, asked)
-        (outcome,) = self._session.backend.renew([claim], self._session.by())
+        try:
+            (outcome,) = self._session.backend.renew([claim], self._session.by())
+        except BackendUnavailable as error:
+            raise self._unavailable("could not be renewed", error) from error
+        if self._refuted(outcome, sent):
+            raise self._loss()
         if isinstance(outcome, Renewed):
             sent = outcome.since or sent
             # A store may give more than was asked for, where it counts in whole seconds.
@@ -193,9 +207,11 @@ class Lease(Hold):
         try:
             session.keeper.forget(self)
             freed = session.backend.release(ticket.name, ticket.owner, now + session.patience)
-        except BackendUnavailable:
+        except BackendUnavailable as error:
             self._release_doubtful = True
-            raise
+            raise self._unavailable(
+                "could not be given back, and ends by itself unless that is tried again", error
+            ) from error
         except BaseException:
             # Cancelled, perhaps before it was sent. It is over for us in any case (and before the
             # next await, which may be cancelled too); it is harmless to send it twice.
@@ -257,7 +273,11 @@ class Lease(Hold):
                 raise self._loss() from None
             error.add_note(f"The lease on {self.name!r} had been lost meanwhile.")
 
-    def _release_quietly(self) -> None:
+    def _give_all_back(self) -> bool:
+        """For close, however often it was taken."""
+        return self._release_quietly()
+
+    def _release_quietly(self) -> bool:
         """For the end of `with` and for close: an unreachable store is told by an event only."""
         try:
             self.release()
@@ -265,3 +285,5 @@ class Lease(Hold):
             self._session.tell(
                 "release_failed", self.name, self.owner, self.token, 0.0, detail=str(error)
             )
+            return False
+        return True

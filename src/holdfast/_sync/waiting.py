@@ -22,10 +22,13 @@ from typing import TYPE_CHECKING
 
 from .. import checks
 from .._runtime.threads import Signal, here
+from ..clock import system_clock
 from ..entries import Claim
 from ..errors import BackendUnavailable
 from ..lifecycle import drift_margin
 from ..model import Busy, Gone, Granted, Renewed, Waiting, new_owner
+from .contract import OPEN_LIMIT
+from .session import LEAST_LIMIT
 
 if TYPE_CHECKING:
     from .lease import Lease
@@ -50,12 +53,18 @@ def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None
     if owner is not None:
         checks.owner(owner)
     session = lock._locks._live
+    spent = 0.0
     if session is None or session.closed or session.home is not here():
-        session = lock._locks._session()
+        clock = system_clock()
+        began = clock.now()
+        limit = min(OPEN_LIMIT, max(timeout, LEAST_LIMIT)) if timeout else OPEN_LIMIT
+        session = lock._locks._session(limit)
+        spent = clock.now() - began
     if owner is not None:
         session.burn(owner)
     now = session.clock.now
-    started = sent = now()
+    sent = now()
+    started = sent - spent
     give_up = None if timeout is None else started + timeout
     pause = SHORTEST_PAUSE
     queued = False
@@ -63,7 +72,9 @@ def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None
         lease = lock._attempt(session, owner or new_owner(), timeout != 0)
         ticket = lease._ticket
         try:
-            answer = session.backend.acquire(ticket, sent + session.patience)
+            # Who tries once and does not wait has set no limit to the store.
+            by = session.by_for(sent, give_up if timeout else None)
+            answer = session.backend.acquire(ticket, by)
             if isinstance(answer, Granted):
                 sent = answer.since or sent
                 result = _granted(session, lease, answer.token, answer.ttl, sent, give_up)
@@ -83,9 +94,11 @@ def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None
             else:
                 queued = True
                 _give_up(session, lease)
-        except BaseException:
+        except BaseException as error:
             # Once more, if that came while it was given up: it may not have been done.
-            _give_up(session, lease)
+            _give_up(session, lease, silent=isinstance(error, BackendUnavailable))
+            if isinstance(error, BackendUnavailable) and error.name is None:
+                raise lease._unavailable("could not be acquired", error) from error
             raise
         if give_up is not None and now() >= give_up:
             if queued:
@@ -106,11 +119,11 @@ def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None
         sent = now()
 
 
-def _give_up(session: Session, lease: Lease) -> None:
+def _give_up(session: Session, lease: Lease, silent: bool = False) -> None:
     """End an attempt of which the store may know something."""
     lease._abandon()
     try:
-        session.clean_up(lease._ticket)
+        session.clean_up(lease._ticket, silent)
     finally:
         session.leave(lease.owner)
 
@@ -173,7 +186,7 @@ def _ask(session: Session, lease: Lease, give_up: float | None) -> str | None:
     sent = session.clock.now()
     claim = Claim(lease.name, lease.owner, lease.ttl)
     try:
-        (outcome,) = session.backend.renew([claim], session.by())
+        (outcome,) = session.backend.renew([claim], session.by_for(sent, give_up))
     except BackendUnavailable:
         return None  # the keeper goes on asking
     if isinstance(outcome, Renewed):

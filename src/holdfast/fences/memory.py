@@ -51,6 +51,7 @@ class MemoryFence(Fence):
         has written, an old token may pass: stop the writers first. Kept in `resets`.
         """
         resource = rules.resource_name(resource)
+        by, to = rules.beginning(by, to)
         with self._mutex:
             mark = self._marks.get(resource, Mark())
             self._marks[resource] = Mark(to)

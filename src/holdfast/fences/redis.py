@@ -16,6 +16,7 @@ from functools import cache
 from hashlib import sha1
 from typing import Any, NamedTuple, TypeVar
 
+from .. import checks
 from ..errors import ConfigError, GuaranteeError, StaleToken
 from . import rules
 from .fence import Fence, not_installed
@@ -73,7 +74,7 @@ class RedisFence(Fence):
         `ttl` is in seconds. The mark stays when the value expires.
         """
         given = rules.shown(token)
-        rules.resource_name(key)
+        _key(key)
         if ttl is None:
             if not self._asynchronous:
                 # The common case at once; all others step by step.
@@ -91,13 +92,13 @@ class RedisFence(Fence):
                 else:
                     return self._explain(answer, key, given)
             return self._run(self._guarded(_SET, key, given, (key,), (value,)))
-        milliseconds = max(1, round(rules.age(ttl) * 1000))
+        milliseconds = max(1, round(checks.ttl(ttl) * 1000))
         return self._run(self._guarded(_SET_PX, key, given, (key,), (value, milliseconds)))
 
     def delete(self, key: str, token: Token) -> Any:
         """`DEL key`, on the same terms. The mark stays."""
         given = rules.shown(token)
-        rules.resource_name(key)
+        _key(key)
         return self._run(self._guarded(_DEL, key, given, (key,), ()))
 
     def run(
@@ -114,18 +115,18 @@ class RedisFence(Fence):
         must be in the slot of `resource`.
         """
         given = rules.shown(token)
-        rules.resource_name(resource)
+        _key(resource)
         return self._run(self._guarded(script, resource, given, tuple(keys), tuple(args)))
 
     def guard(self, resource: str, token: Token) -> Any:
         """Let this token pass, and remember it. What you do next is another step: see `run`."""
         given = rules.shown(token)
-        rules.resource_name(resource)
+        _key(resource)
         return self._run(self._guarded("", resource, given, (), ()))
 
     def highest(self, resource: str) -> Any:
         """The highest token seen; 0 if none was."""
-        return self._run(self._highest(rules.resource_name(resource)))
+        return self._run(self._highest(_key(resource)))
 
     def reset(self, resource: str, *, by: str, to: int = 0) -> Any:
         """Forget the highest token and the lock, and begin again at `to`; answers what it was.
@@ -133,7 +134,7 @@ class RedisFence(Fence):
         For when a store's tokens have fallen, or the key moved to another lock. Stop the writers
         first. It is kept in the list `holdfast-fence-resets`.
         """
-        return self._run(self._reset(rules.resource_name(resource), by, to))
+        return self._run(self._reset(_key(resource), *rules.beginning(by, to)))
 
     def prune(self, older_than: float) -> Any:
         """Forget marks that were not raised for so many seconds; answers how many.
@@ -312,13 +313,25 @@ def _sha(text: str) -> str:
     return sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
+def _key(name: object) -> str:
+    key = rules.resource_name(name)
+    if key.endswith(SUFFIX) or key in (FLOORS, RESETS):
+        raise ConfigError(f"{key!r} is one of the fence's own keys, where it remembers tokens")
+    return key
+
+
 def mark_of(key: str) -> str:
-    """The key beside it, in the same slot of a cluster."""
+    return beside(key, SUFFIX)
+
+
+def beside(key: str, suffix: str) -> str:
+    """Another key, in the same slot of a cluster. No two keys have the same."""
     start = key.find("{")
     end = key.find("}", start + 1)
     if start >= 0 and end > start + 1:
-        return key + SUFFIX  # it has a hash tag of its own
-    return f"{{{key}}}{SUFFIX}"
+        # It has a hash tag of its own. The colon tells `{x}` from `x`.
+        return f"{key}:{suffix}"
+    return f"{{{key}}}{suffix}"
 
 
 def _unknown_script(error: Exception, call: Call) -> bool:

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ..errors import ConfigError, GuaranteeError, StaleToken
 from . import rules
 from .fence import Fence, not_installed
 from .rules import Mark, Shown, Token
-from .sql_dialects import DIALECTS, QUALIFIED, Statements, identifier
+from .sql_dialects import DIALECTS, QUALIFIED, SQLITE, WITH_RESETS, Statements, identifier
 from .sql_links import (
     Ask,
     Link,
@@ -27,7 +28,9 @@ from .sql_links import (
     in_transaction,
     keep_cursor,
     link_to,
+    open_at_driver,
     refuse_autocommit,
+    refuse_committed,
     run,
     run_async,
     take_cursor,
@@ -50,7 +53,7 @@ class SqlFence(Fence):
         self, connection: Any = None, *, table: str = "holdfast_fences", single_use: bool = False
     ) -> None:
         super().__init__(single_use=single_use)
-        self._table = identifier("table", table)
+        self._table = identifier("table", table, WITH_RESETS)
         self._statements: dict[tuple[str, str], Statements] = {}
         self._known: dict[str, tuple[int, str]] = {}
         """Resources that have, or had, a row, and what passed last: a hint, never relied upon."""
@@ -88,7 +91,14 @@ class SqlFence(Fence):
                 self._known[resource] = (given.token, given.lock)
                 return None
             tried = True
-        return self._run(link, connection, self._guard(statements, resource, given, tried))
+        if given.reader:
+            is_open = partial(open_at_driver, link, connection)
+            steps = self._compare(statements, resource, given, is_open)
+        else:
+            steps = self._guard(statements, resource, given, tried)
+        if link.alchemy:
+            steps = _in_its_transaction(link, connection, steps)
+        return self._run(link, connection, steps)
 
     def update(
         self,
@@ -112,6 +122,9 @@ class SqlFence(Fence):
             raise ConfigError("a reader's lease does not write", name=given.name)
         if not values or not where:
             raise ConfigError("update needs values to set, and where to set them")
+        for name in values:
+            if str(name).lower() in (column.lower(), (lock_column or column).lower()):
+                raise ConfigError(f"the column {name} is set by the fence itself")
         link = link_to(connection)
         sql = self._of(link)
         locked = lock_column if given.lock else None
@@ -135,7 +148,8 @@ class SqlFence(Fence):
         writers first. It is kept in the table `…_resets`. Commit it yourself.
         """
         link = link_to(connection)
-        steps = self._reset(self._of(link), rules.resource_name(resource), by, to)
+        resource = rules.resource_name(resource)
+        steps = self._reset(self._of(link), resource, *rules.beginning(by, to))
         return self._run(link, connection, steps)
 
     def prune(self, connection: Any, older_than: float) -> Any:
@@ -195,11 +209,11 @@ class SqlFence(Fence):
         """The statement that lets it pass; None if the resource needs a row first."""
         last = self._known.get(resource)
         if last is None:
+            if len(self._known) >= KNOWN_LIMIT:
+                self._known.clear()
             if sql.dialect.gaps:
                 # An UPDATE that finds no row would lock the gap, and two of them each other out.
                 return None
-            if len(self._known) >= KNOWN_LIMIT:
-                self._known.clear()
         name: Any = resource
         lock: Any = given.lock
         if sql.dialect.binary:
@@ -213,23 +227,33 @@ class SqlFence(Fence):
             return Ask(sql.update_locked, (given.token, lock, name, given.token, lock))
         return Ask(sql.update, (given.token, name, given.token))
 
+    def _compare(
+        self, sql: Statements, resource: str, given: Shown, is_open: Callable[[], bool]
+    ) -> Steps[None]:
+        """A reader's: nothing is remembered."""
+        name = _encoder(sql)(resource)
+        mark = yield from self._look(sql, name)
+        if sql.dialect is SQLITE and not is_open():
+            # Python's sqlite3 begins none for a SELECT, and a check outside of it says nothing.
+            yield Ask("BEGIN")
+            mark = yield from self._look(sql, name)
+        if mark is None:
+            floors = yield from self._floors(sql)
+            mark = rules.unknown(floors, given)
+        refused = rules.refusal(resource, mark, given, self.single_use)
+        if refused is not None:
+            raise refused
+
     def _guard(
         self, sql: Statements, resource: str, given: Shown, tried: bool = False
     ) -> Steps[None]:
         name = _encoder(sql)(resource)
-        if given.reader:
-            mark = yield from self._look(sql, name)
-            if mark is None:
-                floors = yield from self._floors(sql)
-                mark = rules.unknown(floors, given)
-            refused = rules.refusal(resource, mark, given, self.single_use)
-            if refused is not None:
-                raise refused
-            return
+        begun = False
         for _ in range(ROUNDS):
             ask = self._pass(sql, resource, given)
             if ask is None:
                 yield from self._begin(sql, resource, name, given)
+                begun = True
                 continue
             if not tried and (yield ask).changed == 1:
                 self._known[resource] = (given.token, given.lock)
@@ -240,9 +264,13 @@ class SqlFence(Fence):
             mark = yield from self._look(sql, name, own=True)
             if mark is None:
                 yield from self._begin(sql, resource, name, given)
+                begun = True
                 continue
             refused = rules.refusal(resource, mark, given, self.single_use)
             if refused is not None:
+                if begun:
+                    # Should he not roll back: the floor of his tokens is not that of another store's.
+                    yield Ask(sql.forget_new, (name,))
                 raise refused
         raise GuaranteeError(
             f"the fence's row for {resource!r} is not to be had; roll back and try again"
@@ -283,7 +311,8 @@ class SqlFence(Fence):
         fenced.append(f"{column} {'<' if self.single_use else '<='} ?")
         if lock_column:
             settings.append(f"{lock_column} = ?")
-            fenced.append(f"{lock_column} IN ('', ?)")
+            exactly = sql.dialect.exactly.format(lock_column)
+            fenced.append(f"{exactly} IN ('', ?)")
         text = f"UPDATE {table} SET {', '.join(settings)} WHERE {' AND '.join(fenced)}"
         if len(self._updates) >= KNOWN_LIMIT:
             self._updates.clear()
@@ -305,22 +334,31 @@ class SqlFence(Fence):
         meeting = [*where.values(), given.token]
         if lock_column and given.lock:
             setting.append(given.lock)
-            meeting.append(given.lock)
-        if (yield Ask(text, (*setting, *meeting))).changed > 0:
-            return
+            meeting.append(_encoder(sql)(given.lock))
         lock = lock_column or "''"
         conditions = " AND ".join(f"{name} = ?" for name in where)
-        text = f"SELECT {column}, {lock} FROM {table} WHERE {conditions}"
-        rows = (yield Ask(sql.mark(text + sql.dialect.share), tuple(where.values()), True)).rows
+        look = sql.mark(f"SELECT {column}, {lock} FROM {table} WHERE {conditions}{sql.dialect.own}")
         what = f"{table} {', '.join(f'{name}={value!r}' for name, value in where.items())}"
-        if not rows:
-            raise LookupError(f"there is no row to update: {what}")
-        for row in rows:
-            mark = Mark(int(row[0]), _text(row[1]))
-            refused = rules.refusal(what, mark, given, self.single_use)
-            if refused is not None:
-                raise refused
-        # It passed, and MySQL counts only rows that were changed: all was as it should be.
+        for _ in range(2):
+            if (yield Ask(text, (*setting, *meeting))).changed > 0:
+                return
+            # Why? It is refused; or there is no row; or there was none, and now there is.
+            rows = (yield Ask(look, tuple(where.values()), rows=True)).rows
+            if not rows:
+                raise LookupError(f"there is no row to update: {what}")
+            if any(row[0] is None for row in rows):
+                raise GuaranteeError(f"{column} is NULL in {what}: make it NOT NULL DEFAULT 0")
+            marks = [Mark(int(row[0]), _text(row[1])) for row in rows]
+            for mark in marks:
+                refused = rules.refusal(what, mark, given, self.single_use)
+                if refused is not None:
+                    raise refused
+            if sql.dialect.counts_changes and all(mark.highest == given.token for mark in marks):
+                return  # all was as it should be, and only rows that really changed are counted
+        raise GuaranteeError(
+            f"{what} was not changed, though its token does not forbid it: look for a trigger, or a "
+            "policy, that keeps rows from being updated"
+        )
 
     def _highest(self, sql: Statements, resource: str) -> Steps[int]:
         mark = yield from self._look(sql, _encoder(sql)(resource))
@@ -349,7 +387,10 @@ class SqlFence(Fence):
         return len(rows)
 
     def _install(self, sql: Statements, busy: bool) -> Steps[None]:
-        if (yield Ask(sql.exists, (self._table,), rows=True)).rows:
+        # Where DDL commits by itself the table may stand, and its first row not yet.
+        if (yield Ask(sql.exists, (self._table,), rows=True)).rows and (
+            yield Ask(sql.installed, rows=True)
+        ).rows:
             return
         if busy:
             raise ConfigError(
@@ -387,9 +428,14 @@ class SqlFence(Fence):
             yield from self._guard(sql, probe, Shown(above - 1))
         except StaleToken:
             yield Ask(sql.forget, (_encoder(sql)(probe),))
-            del self._known[probe]
+            self._known.pop(probe, None)
             return
         raise not_installed(f"the table {self._table}", "it let an older token pass")
+
+
+def _in_its_transaction(link: Link, connection: Any, steps: Steps[None]) -> Steps[None]:
+    yield from steps
+    refuse_committed(link, connection)
 
 
 def _encoder(sql: Statements) -> Any:

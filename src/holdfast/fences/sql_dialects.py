@@ -13,6 +13,8 @@ from typing import NamedTuple
 from ..errors import ConfigError
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+WITH_RESETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}")
+"""The same with room for `_resets`: PostgreSQL would cut it off, and have one table for two."""
 QUALIFIED = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
 
 
@@ -36,6 +38,10 @@ class Dialect(NamedTuple):
     """Names the storage engine of a table, where there are some that know no transactions."""
     binary: bool = False
     """Text is given as bytes, since only these compare exactly."""
+    exactly: str = "{}"
+    """A text column of the user's, compared byte by byte."""
+    counts_changes: bool = False
+    """An UPDATE that changes nothing in a row does not count it."""
     gaps: bool = False
     """An UPDATE that finds nothing locks the gap, in which others then cannot INSERT."""
 
@@ -83,6 +89,9 @@ MYSQL = Dialect(
     engine="SELECT engine FROM information_schema.tables "
     "WHERE table_schema = DATABASE() AND table_name = ?",
     binary=True,
+    # Its collation may know no case, no accents and no blanks at the end: two locks would be one.
+    exactly="CAST(CONVERT({} USING utf8mb4) AS BINARY)",
+    counts_changes=True,
     gaps=True,
 )
 
@@ -140,6 +149,7 @@ class Statements:
             f"VALUES (?, ?, '', 0, {dialect.now}){dialect.absent}"
         )
         self.exists = self.mark(dialect.exists)
+        self.installed = self.mark(f"SELECT 1 FROM {table} WHERE resource = ''")
         self.create = tuple(self.mark(text.format(table=table)) for text in dialect.create)
         self.first_floors = self.mark(
             f"INSERT INTO {table} (resource, token, lock_id, writes, touched) "
@@ -153,6 +163,7 @@ class Statements:
             f"WHERE resource <> '' AND touched <= {dialect.ago}{dialect.skip}"
         )
         self.forget = self.mark(f"DELETE FROM {table} WHERE resource = ?")
+        self.forget_new = self.mark(f"DELETE FROM {table} WHERE resource = ? AND writes = 0")
         self.reset = self.mark(
             f"UPDATE {table} SET token = ?, lock_id = '', writes = writes + 1, "
             f"touched = {dialect.now} WHERE resource = ?"

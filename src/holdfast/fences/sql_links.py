@@ -67,7 +67,7 @@ def link_to(connection: Any) -> Link:
     found = _links.get(kind)
     if found is not None:
         return found
-    module = kind.__module__.partition(".")[0]
+    module = _module(kind)
     waits = inspect.iscoroutinefunction(getattr(kind, "commit", None))
     if module == "sqlalchemy":
         if not hasattr(kind, "exec_driver_sql"):  # an engine, or a session
@@ -93,6 +93,12 @@ def link_to(connection: Any) -> Link:
     return _links[kind]
 
 
+def _module(kind: type) -> str:
+    """Whose it is: the library's, of which it may be a subclass."""
+    modules = [base.__module__.partition(".")[0] for base in kind.__mro__]
+    return next((one for one in modules if one == "sqlalchemy" or one in DRIVERS), modules[0])
+
+
 def run(link: Link, connection: Any, steps: Steps[Result]) -> Result:
     try:
         ask = next(steps)
@@ -113,7 +119,7 @@ def execute(link: Link, connection: Any, ask: Ask) -> Answer:
         return Answer(changed, [])
     cursor = take_cursor(link, connection)
     cursor.execute(ask.sql, ask.values)
-    answer = Answer(cursor.rowcount, list(cursor.fetchall()) if ask.rows else [])
+    answer = Answer(cursor.rowcount, _plain(cursor.fetchall()) if ask.rows else [])
     keep_cursor(link, connection, cursor)
     return answer
 
@@ -124,7 +130,24 @@ def take_cursor(link: Link, connection: Any) -> Any:
         kept = connection.__dict__.pop(KEPT, None)  # one step: no two threads get the same
         if kept is not None:
             return kept
-    return connection.cursor()
+    return new_cursor(link, connection)
+
+
+def new_cursor(link: Link, connection: Any) -> Any:
+    """One whose rows are tuples, whatever the connection makes of rows for its owner."""
+    if link.driver == "psycopg":
+        return connection.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
+    if link.driver == "pymysql":
+        return connection.cursor(sys.modules["pymysql.cursors"].Cursor)
+    cursor = connection.cursor()
+    if link.driver == "sqlite3":
+        cursor.row_factory = None
+    return cursor
+
+
+def _plain(rows: Any) -> list[Any]:
+    """Of the other drivers some make dicts, in the order of the columns."""
+    return [tuple(row.values()) if isinstance(row, dict) else row for row in rows]
 
 
 def keep_cursor(link: Link, connection: Any, cursor: Any) -> None:
@@ -153,10 +176,10 @@ async def execute_async(link: Link, connection: Any, ask: Ask) -> Answer:
         changed = result.rowcount
         result.close()
         return Answer(changed, [])
-    cursor = await _settled(connection.cursor())
+    cursor = await _settled(new_cursor(link, connection))
     try:
         await _settled(cursor.execute(ask.sql, ask.values))
-        rows = list(await _settled(cursor.fetchall())) if ask.rows else []
+        rows = _plain(await _settled(cursor.fetchall())) if ask.rows else []
         return Answer(cursor.rowcount, rows)
     finally:
         await _settled(cursor.close())
@@ -170,7 +193,7 @@ def in_transaction(link: Link, connection: Any) -> bool:
     """Whether something is under way that has still to be committed, as far as can be told."""
     if link.alchemy:
         return bool(connection.in_transaction())
-    if link.driver == "sqlite3":
+    if link.driver in ("sqlite3", "aiosqlite"):
         return bool(connection.in_transaction)
     if link.driver in ("psycopg", "psycopg2"):
         return int(connection.info.transaction_status) != 0
@@ -199,7 +222,41 @@ def refuse_autocommit(link: Link, connection: Any) -> None:
     else:
         alone = False
     if alone:
-        raise ConfigError(
-            "a fence guards a transaction, and this connection commits each statement by itself: "
-            "begin a transaction, guard, write, commit"
-        )
+        raise _alone()
+
+
+ALCHEMY_DRIVERS = {
+    "pysqlite": "sqlite3",
+    **{name: name for name in ("aiosqlite", "psycopg", "psycopg2", "pymysql")},
+}
+"""Those of SQLAlchemy's that can be asked, by their name as `in_transaction` knows it."""
+
+
+def open_at_driver(link: Link, connection: Any) -> bool:
+    """Whether a transaction is open once a statement has been run; True also if nobody can tell.
+
+    What SQLAlchemy believes is not enough: its driver may have been told to commit each statement.
+    """
+    if not link.alchemy:
+        return in_transaction(link, connection)
+    driver = ALCHEMY_DRIVERS.get(link.driver)
+    if driver is None:
+        return True
+    if link.asynchronous:
+        connection = connection.sync_connection
+    raw = connection.connection.driver_connection
+    if driver == "pymysql" and not raw.get_autocommit():
+        return True  # of a SELECT it does not hear that it has begun one
+    return in_transaction(link._replace(driver=driver, alchemy=False), raw)
+
+
+def refuse_committed(link: Link, connection: Any) -> None:
+    if not open_at_driver(link, connection):
+        raise _alone()
+
+
+def _alone() -> ConfigError:
+    return ConfigError(
+        "a fence guards a transaction, and this connection commits each statement by itself: "
+        "begin a transaction, guard, write, commit"
+    )

@@ -49,14 +49,12 @@ def address_of(target: Target, settings: dict[str, Any]) -> Address:
     """`redis://[user:password@]host[:port][/db]`, `rediss://…`, `redis+unix://[user:password@]/path`."""
     authority, slash, path = target.rest.partition("/")
     credentials, _, place = authority.rpartition("@")
-    user, colon, password = credentials.partition(":")
-    if not colon:
-        user, password = "", user  # redis://secret@host: a password alone
-    user, password = unquote(user), unquote(password)
+    user, password = _login(credentials, target.scheme)
     if target.scheme == "redis+unix":
         if place or not path:
             raise ConfigError("write redis+unix:///path/to/redis.sock, with three slashes")
-        return Address("", 0, slash + unquote(path), database(settings["db"]), user, password, None)
+        path = _sendable("the path", slash + unquote(path), target.scheme)
+        return Address("", 0, path, database(settings["db"]), user, password, None)
     host, port = _host(place, target.scheme)
     db = database(path if path else settings["db"])
     return Address(host, port, "", db, user, password, tls_of(target.scheme == "rediss", settings))
@@ -66,11 +64,29 @@ def hosts_of(target: Target, default_port: int) -> tuple[list[tuple[str, int]], 
     """`scheme://[user:password@]host[:port],host[:port]…/path`: the hosts, user, password, path."""
     authority, _, path = target.rest.partition("/")
     credentials, _, places = authority.rpartition("@")
+    if "@" in credentials and "," in credentials:
+        raise ConfigError(
+            f"a {target.scheme}:// URL has one user and password for all its hosts, before the first: "
+            f"{target.scheme}://user:password@host1,host2; write @ in a password as %40"
+        )
+    user, password = _login(credentials, target.scheme)
+    hosts = [_host(place, target.scheme, default_port) for place in places.split(",")]
+    return hosts, user, password, path
+
+
+def _login(credentials: str, scheme: str) -> tuple[str, str]:
     user, colon, password = credentials.partition(":")
     if not colon:
-        user, password = "", user
-    hosts = [_host(place, target.scheme, default_port) for place in places.split(",")]
-    return hosts, unquote(user), unquote(password), path
+        user, password = "", user  # redis://secret@host: a password alone
+    what = "the user or the password"
+    return _sendable(what, unquote(user), scheme), _sendable(what, unquote(password), scheme)
+
+
+def _sendable(what: str, text: str, scheme: str) -> str:
+    """Never shown: it may be a secret."""
+    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        raise ConfigError(f"{what} in the {scheme}:// URL has a zero byte or a lone surrogate")
+    return text
 
 
 def _host(place: str, scheme: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
@@ -87,7 +103,23 @@ def _host(place: str, scheme: str, default_port: int = DEFAULT_PORT) -> tuple[st
             f"the {scheme}:// URL needs a host, and a port between 1 and 65535 if any: "
             f"{scheme}://host:{default_port}; write @, / and : in a password as %40, %2F and %3A"
         )
-    return unquote(host), int(port) if port else default_port
+    host = unquote(host)
+    if not _is_name(host):
+        raise ConfigError(
+            f"the host in the {scheme}:// URL is no name that could be looked up: its parts have 1 to "
+            "63 characters each, between single dots, and no control characters"
+        )
+    return host, int(port) if port else default_port
+
+
+def _is_name(host: str) -> bool:
+    if host.isascii():
+        labels = host.removesuffix(".").split(".")
+        return host.isprintable() and all(0 < len(label) < 64 for label in labels)
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def database(value: object) -> int:

@@ -62,6 +62,7 @@ class Connection:
         "_feed",
         "_gets",
         "_greeting",
+        "_nonsense",
         "_now",
         "_push",
         "_receive",
@@ -77,13 +78,14 @@ class Connection:
     )
 
     def __init__(self, address: Address, clock: Clock, by: float) -> None:
-        from hiredis import PushNotification, Reader
+        from hiredis import ProtocolError, PushNotification, Reader
 
         self.address = address
         self._now = clock.now
         reader = Reader(notEnoughData=NOTHING)
         self._feed, self._gets = reader.feed, reader.gets
         self._push = PushNotification
+        self._nonsense: type[Exception] = ProtocolError
         self.channel = bulk(b"")
         self.channel_name = b""
         self.dead = False
@@ -202,7 +204,7 @@ class Connection:
             if reply is NOTHING or type(reply) is self._push:
                 reply = self._reply(by, reply)
             return reply
-        except OSError as error:
+        except (OSError, self._nonsense) as error:
             raise self._lost(error) from error
 
     def _greet(self, command: bytes, by: float) -> Any:
@@ -223,7 +225,7 @@ class Connection:
         """The answer behind the first one, where several commands were sent together."""
         try:
             return self._reply(by, NOTHING)
-        except OSError as error:
+        except (OSError, self._nonsense) as error:
             raise self._lost(error) from error
 
     def _reply(self, by: float, reply: Any) -> Any:
@@ -244,8 +246,10 @@ class Connection:
                     raise ConnectionResetError("the connection was closed")
                 self._feed(data)
 
-    def _lost(self, error: OSError) -> BackendUnavailable:
+    def _lost(self, error: Exception) -> BackendUnavailable:
         self.dead = True
+        if isinstance(error, self._nonsense):
+            return Lost(f"the server at {self.address} answered, but not as a Redis server does")
         if isinstance(error, BackendUnavailable):
             return error  # the greeting was refused
         if isinstance(error, BlockingIOError | TimeoutError):
@@ -266,11 +270,18 @@ class Connection:
 
     # Listening.
 
+    def _heard(self) -> Any:
+        try:
+            return self._gets()
+        except self._nonsense:
+            self.interrupt()  # nothing that follows could be understood
+            return NOTHING
+
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
         """Wait for this ticket's wake-up, for `interrupt`, or for the end of the connection."""
         while True:
             # What came together with an earlier answer is in the parser already.
-            while (reply := self._gets()) is not NOTHING:
+            while (reply := self._heard()) is not NOTHING:
                 if type(reply) is self._push and reply[0] == b"message":
                     owner, token = woken(reply[2])
                     if owner == ticket.owner:

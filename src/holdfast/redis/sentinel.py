@@ -34,8 +34,9 @@ def watched_of(target: Target, settings: dict[str, Any]) -> Watched:
     are the primary's, those of the sentinels are options."""
     hosts, user, password, path = hosts_of(target, DEFAULT_PORT)
     service, _, db = path.partition("/")
+    stray = "@" in service  # of a password with an unescaped slash
     service = unquote(service)
-    if not service:
+    if not service or stray:
         raise ConfigError(
             "a redis+sentinel:// URL ends in the name by which the sentinels know the primary: "
             "redis+sentinel://host1:26379,host2:26379/mymaster"

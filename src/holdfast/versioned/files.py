@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from ..fences.record import Record, sync_folder, write_all
-from .register import Conflict, Register, Steps, Versioned
+from .register import Conflict, Register, Steps, Versioned, data
 
 Path = str | os.PathLike[str]
 
@@ -24,7 +24,7 @@ class FileVersioned(Register):
         return Versioned(*found)
 
     def _put(self, key: Path, value: bytes | str, version: str | None) -> Steps[str]:
-        body = value.encode() if isinstance(value, str) else bytes(value)
+        body = data(value)
         new: str = yield lambda: _replace(os.path.realpath(key), body, version)
         return new
 
@@ -32,10 +32,10 @@ class FileVersioned(Register):
 def _read(path: str) -> tuple[bytes | None, str | None]:
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            body = file.read()
     except FileNotFoundError:
         return None, None
-    return data, sha256(data).hexdigest()
+    return body, sha256(body).hexdigest()
 
 
 def _replace(path: str, body: bytes, version: str | None) -> Any:

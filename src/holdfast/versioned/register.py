@@ -97,6 +97,15 @@ class Register:
         return run_async(steps) if self.asynchronous else run(steps)
 
 
+def data(value: object) -> bytes:
+    """What is to be written to a file or an object. Not `bytes(5)`, which is five zeros."""
+    if isinstance(value, str):
+        return value.encode()
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise ConfigError(f"the value must be bytes or str, not {type(value).__name__}")
+    return bytes(value)
+
+
 def run(steps: Steps[Result]) -> Result:
     try:
         request = next(steps)

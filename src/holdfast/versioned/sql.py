@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from ..errors import ConfigError
@@ -47,26 +48,33 @@ class SqlVersioned(Register):
             f"UPDATE {table} SET {value} = ?, {version} = {version} + 1 "
             f"WHERE {key} = ? AND {version} = ?"
         )
-        absent = sql.dialect.absent.replace("resource", key)
+        # How MySQL counts a row that was there already depends on how its client connected; so
+        # there we have it say so.
+        absent = "" if sql.dialect.name == "mysql" else sql.dialect.absent
         self._insert = sql.mark(
-            f"INSERT INTO {table} ({key}, {value}, {version}) VALUES (?, ?, 1){absent}"
+            f"INSERT INTO {table} ({key}, {value}, {version}) VALUES (?, ?, ?){absent}"
         )
 
     def _get(self, key: Any) -> Steps[Versioned]:
-        if in_transaction(self._link, self._connection):
-            raise ConfigError(
-                "this connection has a transaction under way; commit it first, since each verb of "
-                "SqlVersioned is a transaction of its own"
-            )
         answer = yield from self._alone(Ask(self._select, (key,), rows=True))
         return Versioned(*answer.rows[0]) if answer.rows else Versioned(None, None)
 
     def _put(self, key: Any, value: Any, version: Any) -> Steps[int]:
         if version is None:
-            answer = yield from self._alone(Ask(self._insert, (key, value)))
+            # Not from 1: a row that was deleted and made again must not be taken for the old one.
+            first = time.time_ns() // 1000
+            made = Conflict(f"{self._table} {key}", "somebody else has made it")
+            try:
+                answer = yield from self._alone(Ask(self._insert, (key, value, first)))
+            except Exception as error:
+                if type(error).__name__ != "IntegrityError":
+                    raise
+                if (yield from self._get(key)).version is None:
+                    raise
+                raise made from None
             if answer.changed != 1:
-                raise Conflict(f"{self._table} {key}", "somebody else has made it")
-            return 1
+                raise made
+            return first
         answer = yield from self._alone(Ask(self._replace, (value, key, version)))
         if answer.changed != 1:
             raise Conflict(f"{self._table} {key}", f"its version is not {version} any more")
@@ -75,6 +83,11 @@ class SqlVersioned(Register):
     def _alone(self, ask: Ask) -> Steps[Answer]:
         """In a transaction of its own."""
         connection, link = self._connection, self._link
+        if in_transaction(link, connection):
+            raise ConfigError(
+                "this connection has a transaction under way; commit it first, since each verb of "
+                "SqlVersioned is a transaction of its own"
+            )
         perform = execute_async if self.asynchronous else execute
         try:
             answer: Answer = yield lambda: perform(link, connection, ask)

@@ -176,7 +176,7 @@ async def test_release_hands_on_for_the_claim_window_and_wakes_that_waiter(fair_
         state = await store.backend.inspect("x", store.by())
         assert state.holders[0].owner == first.owner
         assert state.holders[0].token == told.token
-        assert 5.0 < state.holders[0].remaining <= 7.0
+        assert 4.0 < state.holders[0].remaining <= 7.0
         assert await store.backend.wait(second, store.clock.now() + 0.05) is None
         assert isinstance(await store.renew(first), Renewed)
         assert await store.remaining() > 25.0
@@ -221,9 +221,14 @@ async def test_leaving_the_queue_and_being_granted_at_once_hands_on(fair_url: st
 
 async def test_a_heartbeat_notices_an_expired_holder(url: str) -> None:
     async with bench(url) as store:
-        holder, waiter = store.ticket(ttl=0.05), store.ticket()
-        token = (await store.grant(holder)).token
-        assert isinstance(await store.ask(waiter), Queued)
+        ttl = 0.05
+        while True:
+            holder, waiter = store.ticket(ttl=ttl), store.ticket()
+            token = (await store.grant(holder)).token
+            if isinstance(await store.ask(waiter), Queued):
+                break
+            await store.release(waiter)  # too short: it was over before there was a queue
+            ttl *= 10
         outcome: object = None
 
         async def granted() -> bool:
@@ -329,4 +334,4 @@ async def test_a_waiter_gets_the_claim_window_that_it_counts_on(fair_url: str) -
         await hasty.grant(holder)
         assert isinstance(await patient.ask(waiter), Queued)
         await hasty.release(holder)
-        assert 6.0 < await patient.remaining() <= 8.0
+        assert 4.0 < await patient.remaining() <= 8.0

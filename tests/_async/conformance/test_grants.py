@@ -51,7 +51,7 @@ async def test_tokens_rise_from_grant_to_grant(url: str) -> None:
 
 async def test_tokens_rise_after_expiry(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        first = await locks.lock("x", ttl=0.05, renew=False).acquire()
+        first = await locks.lock("x", ttl=0.05, renew=False).acquire(timeout=10.0)
         second = await locks.lock("x").acquire(timeout=10.0)
         assert second.token > first.token
         assert not first.held
@@ -82,7 +82,7 @@ async def test_a_second_release_answers_false(url: str) -> None:
 
 async def test_with_enters_held_and_leaves_free(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        async with locks.lock("x", timeout=1.0) as lease:
+        async with locks.lock("x", timeout=10.0) as lease:
             assert lease.held
             assert (await locks.inspect("x")).held
         assert not (await locks.inspect("x")).held
@@ -177,7 +177,7 @@ async def test_force_release_takes_it_away_and_raises_the_token(url: str) -> Non
         lease = await locks.lock("x").acquire()
         assert await operator.force_release("x") is True
         assert (await operator.inspect("x")).token > lease.token
-        rival = await operator.lock("x").acquire(timeout=1.0)
+        rival = await operator.lock("x").acquire(timeout=10.0)
         assert rival.token > lease.token + 1
         with pytest.raises(holdfast.LeaseLost):
             await lease.renew()

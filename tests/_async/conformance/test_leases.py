@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -12,19 +13,24 @@ from worlds.aio import Job, eventually
 
 async def test_a_held_lease_is_renewed_by_itself(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        lease = await locks.lock("x", ttl=0.5).acquire()
+        lease = await locks.lock("x", ttl=2.4).acquire()
         renewals: list[holdfast.Event] = []
         locks.on_event(renewals.append)
-        await eventually(lambda: [e.kind for e in renewals].count("renewed") >= 4)
+        await eventually(lambda: [e.kind for e in renewals].count("renewed") >= 1)
         assert lease.held
         assert lease.state == "held"
+        session = await locks._session()
+        for _ in range(3):  # and again, without waiting until it is due
+            renewals.clear()
+            session.look_at([lease.owner])
+            await eventually(lambda: [e.kind for e in renewals].count("renewed") >= 1)
+        assert lease.held
         assert (await locks.inspect("x")).token == lease.token
 
 
 async def test_without_renewal_it_ends_by_itself(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        lease = await locks.lock("x", ttl=0.1, renew=False).acquire()
-        lease.ensure()
+        lease = await locks.lock("x", ttl=0.1, renew=False).acquire(timeout=10.0)
         await eventually(lambda: not lease.held)
         assert lease.state == "lost"
         with pytest.raises(holdfast.LeaseLost) as raised:
@@ -37,7 +43,7 @@ async def test_without_renewal_it_ends_by_itself(url: str) -> None:
 
 async def test_it_ends_for_us_before_it_ends_at_the_store(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        lease = await locks.lock("x", ttl=0.5, renew=False).acquire()
+        lease = await locks.lock("x", ttl=30.0, renew=False).acquire()
         state = await locks.inspect("x")
         # Asked later, the store still gives it longer than we count on.
         assert lease.remaining() < state.holders[0].remaining
@@ -72,7 +78,10 @@ async def test_ensure_can_ask_for_time_to_come(url: str) -> None:
 
 async def test_max_hold_ends_it_whatever_happens(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        lease = await locks.lock("x", ttl=0.2, max_hold=0.4).acquire()
+        lease = await locks.lock("x", ttl=30.0, max_hold=0.4).acquire(timeout=10.0)
+        with contextlib.suppress(holdfast.LeaseLost):
+            await lease.renew()  # in vain, or too late already
+        assert lease.remaining() <= 0.4
         assert await lease.wait_lost(timeout=10.0) is True
         with pytest.raises(holdfast.LeaseLost, match="max_hold"):
             lease.ensure()
@@ -81,7 +90,7 @@ async def test_max_hold_ends_it_whatever_happens(url: str) -> None:
 
 async def test_max_hold_frees_the_store_at_once(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        lease = await locks.lock("x", ttl=30.0, max_hold=0.2).acquire()
+        lease = await locks.lock("x", ttl=30.0, max_hold=0.2).acquire(timeout=10.0)
         assert lease.remaining() <= 0.2
         await lease.wait_lost(timeout=10.0)
 
@@ -93,7 +102,7 @@ async def test_max_hold_frees_the_store_at_once(url: str) -> None:
 
 async def test_on_lost_is_called_once(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        lease = await locks.lock("x", ttl=0.1, renew=False).acquire()
+        lease = await locks.lock("x", ttl=0.1, renew=False).acquire(timeout=10.0)
         calls: list[object] = []
         lease.on_lost(calls.append)
         await eventually(lambda: calls)
@@ -117,7 +126,7 @@ async def test_a_callback_that_fails_harms_nobody(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with holdfast.connect(url) as locks:
-        lease = await locks.lock("x", ttl=0.1, renew=False).acquire()
+        lease = await locks.lock("x", ttl=0.1, renew=False).acquire(timeout=10.0)
         calls: list[object] = []
 
         def bad(lost: object) -> None:
@@ -146,8 +155,9 @@ async def test_wait_lost(url: str) -> None:
 
 async def test_a_loss_is_noticed_by_the_keeper(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        lease = await locks.lock("x", ttl=0.6).acquire()
+        lease = await locks.lock("x").acquire()
         await locks.force_release("x")
+        (await locks._session()).look_at([lease.owner])  # rather than wait until it is due
         assert await lease.wait_lost(timeout=10.0) is True
         with pytest.raises(holdfast.LeaseLost, match="ended"):
             lease.ensure()
@@ -190,7 +200,7 @@ async def test_losing_the_lease_cancels_the_body(url: str) -> None:
 
         async def work() -> None:
             nonlocal reached
-            async with locks.lock("x", ttl=0.2, renew=False):
+            async with locks.lock("x", ttl=0.2, renew=False, timeout=10.0):
                 await asyncio.sleep(30.0)
                 reached = True
 

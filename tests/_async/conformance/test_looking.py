@@ -52,7 +52,7 @@ async def test_list_shows_every_lock_in_use_by_its_prefix(url: str) -> None:
 
 async def test_an_ended_lease_is_not_shown(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        await locks.lock("x", ttl=0.05, renew=False).acquire()
+        await locks.lock("x", ttl=0.05, renew=False).acquire(timeout=10.0)
 
         async def gone() -> bool:
             return not (await locks.inspect("x")).held and await locks.list() == []
@@ -74,7 +74,7 @@ async def test_events_tell_the_story_of_a_lease(url: str) -> None:
         await lease.release()
         second = await waiter.result()
         await second.release()
-        lost = await locks.lock("y", ttl=0.05, renew=False).acquire()
+        lost = await locks.lock("y", ttl=0.05, renew=False).acquire(timeout=10.0)
         await lost.wait_lost()
         await locks.force_release("z")
     told = [(event.kind, event.name) for event in events if event.kind != "renewed"]

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import aio as holdfast
-from holdfast._async import session
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from stores import redis_server
@@ -28,26 +27,37 @@ def proxy(server: RedisServer) -> Iterator[Proxy]:
     made.close()
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "IO_LIMIT", 0.3)
-
-
 async def test_the_lease_is_counted_from_the_sending(server: RedisServer, proxy: Proxy) -> None:
     async with holdfast.connect(proxy.url) as locks:
         await (await locks.lock("x").acquire()).release()
         proxy.delay = 0.2
-        lease = await locks.lock("x", ttl=1.0, renew=False).acquire()
-        assert lease.remaining() < 0.8
+        lease = await locks.lock("x", ttl=10.0, renew=False).acquire()
+        assert lease.held
+        assert lease.remaining() <= 9.8
+        proxy.delay = 0.0
+
+
+async def test_a_renewal_by_the_keeper_is_counted_from_the_sending(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with holdfast.connect(proxy.url) as locks:
+        lease = await locks.lock("x", ttl=60.0).acquire()
+        before = lease._deadline
+        proxy.delay = 1.0
+        assert locks._live is not None
+        locks._live.look_at([lease.owner])  # the keeper renews it now
+        await eventually(lambda: lease._deadline != before)
+        assert lease.remaining() < 60.0 - 0.6 - 0.5
         proxy.delay = 0.0
 
 
 async def test_a_grant_whose_answer_never_comes_leaves_no_ghost(
-    server: RedisServer, proxy: Proxy, impatient: None
+    server: RedisServer, proxy: Proxy
 ) -> None:
     async with holdfast.connect(server.url) as others, holdfast.connect(proxy.url) as locks:
         await (await locks.lock("x").acquire()).release()
         proxy.swallow = True
+        (await locks._session()).patience = 0.3
         with pytest.raises(holdfast.BackendUnavailable, match="in time"):
             await locks.lock("x").acquire()
         proxy.swallow = False
@@ -91,13 +101,15 @@ async def test_a_connection_reset_under_a_script_is_asked_again(
         assert (await locks.inspect("x")).holders == ()
 
 
+@pytest.mark.parametrize("permits", [1, 2])
 async def test_a_request_that_arrives_after_its_owner_has_left_is_refused(
-    server: RedisServer, proxy: Proxy
+    server: RedisServer, proxy: Proxy, permits: int
 ) -> None:
     async with holdfast.connect(proxy.url) as locks, holdfast.connect(server.url) as others:
         await (await locks.lock("x").acquire()).release()
         proxy.keep_once = True
-        lease = await locks.lock("x").acquire()  # asked again, on another connection
+        lock = locks.lock("x") if permits == 1 else locks.semaphore("x", permits=permits)
+        lease = await lock.acquire()  # asked again, on another connection
         assert await lease.release() is True
         proxy.let_go()
         assert not (await others.inspect("x")).held

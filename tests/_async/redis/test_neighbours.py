@@ -37,7 +37,7 @@ async def test_ours_holds_others_off_and_they_cannot_free_it(server: RedisServer
 
 
 async def test_theirs_holds_us_off_until_it_ends(server: RedisServer) -> None:
-    async with holdfast.connect(server.url, heartbeat=0.1) as locks:
+    async with holdfast.connect(server.url, heartbeat=0.5) as locks:
         assert server("SET", "holdfast:{x}", "theirs", "NX", "PX", 60_000) == b"OK"
         for lock in (locks.lock("x"), locks.semaphore("x", permits=2), locks.lock("x", fair=False)):
             assert await lock.try_acquire() is None
@@ -136,6 +136,9 @@ async def test_a_forced_release_is_audited(server: RedisServer) -> None:
         (record,) = server("LRANGE", "holdfast:audit", 0, -1)
         assert b"ops" in record
         assert record.endswith(b"released x")
+        server("RPUSH", "holdfast:audit", *["older"] * 1000)
+        await locks.force_release("x")
+        assert server("LLEN", "holdfast:audit") == 1000
 
 
 async def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,6 +163,14 @@ async def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch)
         "redis://[::1",
         "redis://host?tls_ca=x",
         "redis://host?nonsense=1",
+        "redis://a..b",
+        "redis://.",
+        f"redis://{'a' * 64}.example",
+        "redis://ho%00st",
+        "redis://ho\udcffst",
+        "redis://u:s3cret\udcff@host",
+        "redis://u:s3cret%00@host",
+        "redis+unix:///path/with%00zero",
     ],
 )
 async def test_a_bad_url_is_refused_without_showing_a_secret(url: str) -> None:
@@ -167,6 +178,23 @@ async def test_a_bad_url_is_refused_without_showing_a_secret(url: str) -> None:
         holdfast.connect(url)
     assert "s3" not in str(raised.value)
     assert "cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://u:s3,cret@127.0.0.1:6379/0",
+        "redis+unix://u:s3,cret@/path",
+        "redis+sentinel://u:s3,cret@h1,h2/name",
+        "redis+cluster://u:s3,cret@h1,h2",
+        "redlock://u:s3cret@h1,u:s3cret@h2,u:s3cret@h3",
+    ],
+)
+async def test_a_password_with_a_comma_is_not_shown_in_part(url: str) -> None:
+    locks = holdfast.connect(url)
+    assert "s3" not in repr(locks) + locks.url
+    assert "u:" not in repr(locks) + locks.url
+    assert "h2" in locks.url or "h2" not in url
 
 
 async def test_an_unreachable_server_is_said_to_be() -> None:

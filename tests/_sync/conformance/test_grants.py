@@ -53,7 +53,7 @@ def test_tokens_rise_from_grant_to_grant(url: str) -> None:
 
 def test_tokens_rise_after_expiry(url: str) -> None:
     with holdfast.connect(url) as locks:
-        first = locks.lock("x", ttl=0.05, renew=False).acquire()
+        first = locks.lock("x", ttl=0.05, renew=False).acquire(timeout=10.0)
         second = locks.lock("x").acquire(timeout=10.0)
         assert second.token > first.token
         assert not first.held
@@ -84,7 +84,7 @@ def test_a_second_release_answers_false(url: str) -> None:
 
 def test_with_enters_held_and_leaves_free(url: str) -> None:
     with holdfast.connect(url) as locks:
-        with locks.lock("x", timeout=1.0) as lease:
+        with locks.lock("x", timeout=10.0) as lease:
             assert lease.held
             assert locks.inspect("x").held
         assert not locks.inspect("x").held
@@ -179,7 +179,7 @@ def test_force_release_takes_it_away_and_raises_the_token(url: str) -> None:
         lease = locks.lock("x").acquire()
         assert operator.force_release("x") is True
         assert operator.inspect("x").token > lease.token
-        rival = operator.lock("x").acquire(timeout=1.0)
+        rival = operator.lock("x").acquire(timeout=10.0)
         assert rival.token > lease.token + 1
         with pytest.raises(holdfast.LeaseLost):
             lease.renew()

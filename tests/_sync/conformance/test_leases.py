@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 import holdfast
@@ -12,19 +14,24 @@ from worlds.threads import Job, eventually
 
 def test_a_held_lease_is_renewed_by_itself(url: str) -> None:
     with holdfast.connect(url) as locks:
-        lease = locks.lock("x", ttl=0.5).acquire()
+        lease = locks.lock("x", ttl=2.4).acquire()
         renewals: list[holdfast.Event] = []
         locks.on_event(renewals.append)
-        eventually(lambda: [e.kind for e in renewals].count("renewed") >= 4)
+        eventually(lambda: [e.kind for e in renewals].count("renewed") >= 1)
         assert lease.held
         assert lease.state == "held"
+        session = locks._session()
+        for _ in range(3):  # and again, without waiting until it is due
+            renewals.clear()
+            session.look_at([lease.owner])
+            eventually(lambda: [e.kind for e in renewals].count("renewed") >= 1)
+        assert lease.held
         assert locks.inspect("x").token == lease.token
 
 
 def test_without_renewal_it_ends_by_itself(url: str) -> None:
     with holdfast.connect(url) as locks:
-        lease = locks.lock("x", ttl=0.1, renew=False).acquire()
-        lease.ensure()
+        lease = locks.lock("x", ttl=0.1, renew=False).acquire(timeout=10.0)
         eventually(lambda: not lease.held)
         assert lease.state == "lost"
         with pytest.raises(holdfast.LeaseLost) as raised:
@@ -37,7 +44,7 @@ def test_without_renewal_it_ends_by_itself(url: str) -> None:
 
 def test_it_ends_for_us_before_it_ends_at_the_store(url: str) -> None:
     with holdfast.connect(url) as locks:
-        lease = locks.lock("x", ttl=0.5, renew=False).acquire()
+        lease = locks.lock("x", ttl=30.0, renew=False).acquire()
         state = locks.inspect("x")
         # Asked later, the store still gives it longer than we count on.
         assert lease.remaining() < state.holders[0].remaining
@@ -72,7 +79,10 @@ def test_ensure_can_ask_for_time_to_come(url: str) -> None:
 
 def test_max_hold_ends_it_whatever_happens(url: str) -> None:
     with holdfast.connect(url) as locks:
-        lease = locks.lock("x", ttl=0.2, max_hold=0.4).acquire()
+        lease = locks.lock("x", ttl=30.0, max_hold=0.4).acquire(timeout=10.0)
+        with contextlib.suppress(holdfast.LeaseLost):
+            lease.renew()  # in vain, or too late already
+        assert lease.remaining() <= 0.4
         assert lease.wait_lost(timeout=10.0) is True
         with pytest.raises(holdfast.LeaseLost, match="max_hold"):
             lease.ensure()
@@ -81,7 +91,7 @@ def test_max_hold_ends_it_whatever_happens(url: str) -> None:
 
 def test_max_hold_frees_the_store_at_once(url: str) -> None:
     with holdfast.connect(url) as locks:
-        lease = locks.lock("x", ttl=30.0, max_hold=0.2).acquire()
+        lease = locks.lock("x", ttl=30.0, max_hold=0.2).acquire(timeout=10.0)
         assert lease.remaining() <= 0.2
         lease.wait_lost(timeout=10.0)
 
@@ -93,7 +103,7 @@ def test_max_hold_frees_the_store_at_once(url: str) -> None:
 
 def test_on_lost_is_called_once(url: str) -> None:
     with holdfast.connect(url) as locks:
-        lease = locks.lock("x", ttl=0.1, renew=False).acquire()
+        lease = locks.lock("x", ttl=0.1, renew=False).acquire(timeout=10.0)
         calls: list[object] = []
         lease.on_lost(calls.append)
         eventually(lambda: calls)
@@ -115,7 +125,7 @@ def test_on_lost_is_not_called_for_a_release(url: str) -> None:
 
 def test_a_callback_that_fails_harms_nobody(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with holdfast.connect(url) as locks:
-        lease = locks.lock("x", ttl=0.1, renew=False).acquire()
+        lease = locks.lock("x", ttl=0.1, renew=False).acquire(timeout=10.0)
         calls: list[object] = []
 
         def bad(lost: object) -> None:
@@ -144,8 +154,9 @@ def test_wait_lost(url: str) -> None:
 
 def test_a_loss_is_noticed_by_the_keeper(url: str) -> None:
     with holdfast.connect(url) as locks:
-        lease = locks.lock("x", ttl=0.6).acquire()
+        lease = locks.lock("x").acquire()
         locks.force_release("x")
+        locks._session().look_at([lease.owner])  # rather than wait until it is due
         assert lease.wait_lost(timeout=10.0) is True
         with pytest.raises(holdfast.LeaseLost, match="ended"):
             lease.ensure()

@@ -54,7 +54,7 @@ def test_list_shows_every_lock_in_use_by_its_prefix(url: str) -> None:
 
 def test_an_ended_lease_is_not_shown(url: str) -> None:
     with holdfast.connect(url) as locks:
-        locks.lock("x", ttl=0.05, renew=False).acquire()
+        locks.lock("x", ttl=0.05, renew=False).acquire(timeout=10.0)
 
         def gone() -> bool:
             return not locks.inspect("x").held and locks.list() == []
@@ -76,7 +76,7 @@ def test_events_tell_the_story_of_a_lease(url: str) -> None:
         lease.release()
         second = waiter.result()
         second.release()
-        lost = locks.lock("y", ttl=0.05, renew=False).acquire()
+        lost = locks.lock("y", ttl=0.05, renew=False).acquire(timeout=10.0)
         lost.wait_lost()
         locks.force_release("z")
     told = [(event.kind, event.name) for event in events if event.kind != "renewed"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from worlds.threads import Job, eventually
+from worlds.threads import Job, eventually, pause
 
 
 class Line:
@@ -20,16 +20,18 @@ class Line:
         self.jobs: list[Job[None]] = []
 
     def join(self, who: str, lock: holdfast.Lock) -> None:
-        before = len(self.locks.inspect(self.name).waiters)
+        before = {one.owner for one in self.locks.inspect(self.name).waiters}
 
         def wait() -> None:
             with lock:
                 self.served.append(who)
 
         def joined() -> bool:
-            return len(self.locks.inspect(self.name).waiters) > before
+            present = {one.owner for one in self.locks.inspect(self.name).waiters}
+            return bool(present - before) or job.done()
 
-        self.jobs.append(Job(wait))
+        job = Job(wait)
+        self.jobs.append(job)
         eventually(joined)
 
     def finish(self) -> list[str]:
@@ -117,7 +119,7 @@ def test_a_waiter_that_left_is_not_handed_the_lock(url: str) -> None:
         line = Line(locks)
 
         def waits() -> bool:
-            return waiters(locks) == 1
+            return waiters(locks) == 1 or quitter.done()
 
         eventually(waits)
         line.join("stayer", locks.lock("x"))
@@ -148,13 +150,67 @@ def test_a_handed_over_lease_becomes_a_full_one(url: str) -> None:
 
 
 def test_an_expired_holder_makes_room_for_the_queue(fair_url: str) -> None:
-    with holdfast.connect(fair_url, heartbeat=0.05) as locks:
-        lease = locks.lock("x", ttl=0.3, renew=False).acquire()
+    with holdfast.connect(fair_url) as locks:
+        lease = locks.lock("x", ttl=0.3, renew=False).acquire(timeout=10.0)
         line = Line(locks)
         line.join("a", locks.lock("x"))
         line.join("b", locks.lock("x"))
         assert line.finish() == ["a", "b"]
         assert not lease.held
+
+
+def test_each_holder_of_a_semaphore_has_a_slot_of_its_own(fair_url: str) -> None:
+    """Where the store says so. Whoever comes next has the one that became free, and a higher token."""
+    with holdfast.connect(fair_url) as locks:
+        semaphore = locks.semaphore("pool", permits=3)
+        if not locks.guarantees.slots:
+            assert semaphore.acquire().slot is None
+            return
+        for turn in range(5):
+            leases = [semaphore.acquire() for _ in range(3)]
+            assert sorted(str(lease.slot) for lease in leases) == ["0", "1", "2"]
+            shown = {holder.owner: holder.slot for holder in locks.inspect("pool").holders}
+            assert shown == {lease.owner: lease.slot for lease in leases}
+            freed = leases.pop(turn % 3)
+            taking = Job(semaphore.acquire, 30.0)
+
+            def enrolled(job: Job[holdfast.Lease] = taking) -> bool:
+                return job.done() or waiters(locks, "pool") == 1
+
+            eventually(enrolled)
+            freed.release()  # which hands it over
+            next_one = taking.result()
+            assert next_one.slot == freed.slot
+            assert next_one.token > max(freed.token, *(lease.token for lease in leases))
+            next_one.renew()
+            for lease in [*leases, next_one]:
+                lease.release()
+        with locks.lock("mutex") as lease:
+            assert lease.slot is None
+
+
+def test_slots_under_a_crowd(fair_url: str) -> None:
+    with holdfast.connect(fair_url) as locks, holdfast.connect(fair_url) as others:
+        if not locks.guarantees.slots:
+            return
+        inside: dict[int | None, str] = {}
+        last: dict[int | None, int] = {}
+
+        def work(mine: holdfast.Locks, fair: bool) -> None:
+            semaphore = mine.semaphore("pool", permits=3, fair=fair)
+            for _ in range(10):
+                with semaphore as lease:
+                    assert inside.setdefault(lease.slot, lease.owner) == lease.owner
+                    assert last.get(lease.slot, 0) < lease.token  # for each slot they rise
+                    last[lease.slot] = lease.token
+                    pause(0.001)
+                    del inside[lease.slot]
+
+        sides = [(mine, fair) for mine in (locks, others) for fair in (True, True, False)]
+        jobs = [Job(work, mine, fair) for mine, fair in sides]
+        for job in jobs:
+            job.result()
+        assert sorted(map(str, last)) == ["0", "1", "2"]
 
 
 def test_a_semaphore_admits_as_many_as_it_has_permits(fair_url: str) -> None:
@@ -164,7 +220,7 @@ def test_a_semaphore_admits_as_many_as_it_has_permits(fair_url: str) -> None:
         assert len({lease.token for lease in leases}) == 3
         assert semaphore.try_acquire() is None
         leases[1].release()
-        fourth = semaphore.acquire(timeout=1.0)
+        fourth = semaphore.acquire(timeout=10.0)
         assert fourth.token > max(lease.token for lease in leases)
         state = locks.inspect("pool")
         assert len(state.holders) == 3
@@ -175,11 +231,11 @@ def test_readers_share_and_writers_do_not(fair_url: str) -> None:
     with holdfast.connect(fair_url) as locks:
         book = locks.rwlock("book")
         first = book.read().acquire()
-        second = book.read().acquire(timeout=1.0)
+        second = book.read().acquire(timeout=10.0)
         assert book.write().try_acquire() is None
         first.release()
         second.release()
-        writer = book.write().acquire(timeout=1.0)
+        writer = book.write().acquire(timeout=10.0)
         assert writer.token > max(first.token, second.token)
         assert book.read().try_acquire() is None
         assert book.write().try_acquire() is None
@@ -212,6 +268,8 @@ def test_readers_behind_a_writer_are_admitted_together(fair_url: str) -> None:
         writer.release()
         leases = [reader.result() for reader in readers]
         assert all(lease.held for lease in leases)
+        assert len({writer.token, *[lease.token for lease in leases]}) == 4
+        assert min(lease.token for lease in leases) > writer.token
         assert len(locks.inspect("x").holders) == 3
 
 
@@ -222,7 +280,7 @@ def test_a_waiting_writer_that_gives_up_lets_the_readers_in(fair_url: str) -> No
         writer = Job(book.write().try_acquire, 0.25)
 
         def one_waits() -> bool:
-            return waiters(locks) == 1
+            return waiters(locks) == 1 or writer.done()
 
         eventually(one_waits)
         reader = Job(book.read().acquire)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from holdfast._sync import session
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from stores import redis_server
@@ -30,26 +29,37 @@ def proxy(server: RedisServer) -> Iterator[Proxy]:
     made.close()
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "IO_LIMIT", 0.3)
-
-
 def test_the_lease_is_counted_from_the_sending(server: RedisServer, proxy: Proxy) -> None:
     with holdfast.connect(proxy.url) as locks:
         locks.lock("x").acquire().release()
         proxy.delay = 0.2
-        lease = locks.lock("x", ttl=1.0, renew=False).acquire()
-        assert lease.remaining() < 0.8
+        lease = locks.lock("x", ttl=10.0, renew=False).acquire()
+        assert lease.held
+        assert lease.remaining() <= 9.8
+        proxy.delay = 0.0
+
+
+def test_a_renewal_by_the_keeper_is_counted_from_the_sending(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    with holdfast.connect(proxy.url) as locks:
+        lease = locks.lock("x", ttl=60.0).acquire()
+        before = lease._deadline
+        proxy.delay = 1.0
+        assert locks._live is not None
+        locks._live.look_at([lease.owner])  # the keeper renews it now
+        eventually(lambda: lease._deadline != before)
+        assert lease.remaining() < 60.0 - 0.6 - 0.5
         proxy.delay = 0.0
 
 
 def test_a_grant_whose_answer_never_comes_leaves_no_ghost(
-    server: RedisServer, proxy: Proxy, impatient: None
+    server: RedisServer, proxy: Proxy
 ) -> None:
     with holdfast.connect(server.url) as others, holdfast.connect(proxy.url) as locks:
         locks.lock("x").acquire().release()
         proxy.swallow = True
+        locks._session().patience = 0.3
         with pytest.raises(holdfast.BackendUnavailable, match="in time"):
             locks.lock("x").acquire()
         proxy.swallow = False
@@ -93,13 +103,15 @@ def test_a_connection_reset_under_a_script_is_asked_again(
         assert locks.inspect("x").holders == ()
 
 
+@pytest.mark.parametrize("permits", [1, 2])
 def test_a_request_that_arrives_after_its_owner_has_left_is_refused(
-    server: RedisServer, proxy: Proxy
+    server: RedisServer, proxy: Proxy, permits: int
 ) -> None:
     with holdfast.connect(proxy.url) as locks, holdfast.connect(server.url) as others:
         locks.lock("x").acquire().release()
         proxy.keep_once = True
-        lease = locks.lock("x").acquire()  # asked again, on another connection
+        lock = locks.lock("x") if permits == 1 else locks.semaphore("x", permits=permits)
+        lease = lock.acquire()  # asked again, on another connection
         assert lease.release() is True
         proxy.let_go()
         assert not others.inspect("x").held

@@ -52,7 +52,7 @@ class MemoryBackend:
         self.heartbeat = heartbeat
         self.claim_window = claim_window
 
-    async def open(self) -> None:
+    async def open(self, by: float) -> None:
         pass
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:

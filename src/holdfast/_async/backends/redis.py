@@ -39,7 +39,6 @@ from ..contract import Backend, Ticket
 from .redis_calls import Calls, Link
 from .redis_replicated import replicated
 
-OPEN_LIMIT = 10.0
 SCAN_COUNT = b"1000"
 SHOWN_AT_ONCE = 100
 REMEMBERED = 100_000
@@ -113,8 +112,7 @@ class RedisBackend:
     def _link(self, address: Address, naming: Naming, finder: Finder | None) -> Link:
         return Wire(address, self.clock, naming.channels, finder)
 
-    async def open(self) -> None:
-        by = self.clock.now() + OPEN_LIMIT
+    async def open(self, by: float) -> None:
         try:
             await self._wire.open(by)
             await self._calls.load(by)

@@ -17,8 +17,8 @@ from ...redis.cluster import CLUSTER_OPTIONS, ClusterNaming, seeds_of
 from ...redis.keys import Naming
 from ...redis.protocol import MOVING, require_hiredis
 from ...urls import Target, merge_options
-from ..contract import Backend, Ticket
-from .redis import COMMON_OPTIONS, OPEN_LIMIT, RedisBackend, remember, rhythm
+from ..contract import OPEN_LIMIT, Backend, Ticket
+from .redis import COMMON_OPTIONS, RedisBackend, remember, rhythm
 from .redis_calls import Link
 from .redis_nodes import ENROL_LIMIT, Nodes
 from .redis_replicated import replicated
@@ -65,9 +65,9 @@ class ClusterBackend(RedisBackend):
         assert isinstance(link, Nodes)
         return await link.paired(command, then, by)
 
-    async def open(self) -> None:
+    async def open(self, by: float) -> None:
         try:
-            await self._nodes.open(self.clock.now() + OPEN_LIMIT)
+            await self._nodes.open(by)
         except BaseException:
             await finish(self._nodes.close, grace=OPEN_LIMIT)
             raise

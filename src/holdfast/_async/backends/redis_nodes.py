@@ -240,24 +240,33 @@ class Nodes:
             candidates.insert(0, self._named)
             self._named = None
         reason: LockError = BackendUnavailable("no time was left to ask the cluster")
-        for place in candidates:
-            limit = min(by, self._clock.now() + EACH)
-            node = self._node(place)
-            try:
-                (reply,) = await self._batch(node, [_MAP], limit)
-            except (BackendUnavailable, ConfigError) as error:
-                reason = error
-                continue
-            if isinstance(reply, Exception):
-                reason = refusal(reply, node.wire.address)
-                continue
-            slots = read_slots(reply, node.wire.address)
-            if any(slots):
-                self._stale = False
-                self._set(slots)
-                return
-            reason = BackendUnavailable(f"the server at {node.wire.address} serves no slots yet")
+        for patient in (False, True):  # at last with all the time there is: they may only be slow
+            for index, place in enumerate(candidates):
+                left = by - self._clock.now()
+                if left <= 0 or (patient and isinstance(reason, ConfigError)):
+                    raise reason
+                share = left / (len(candidates) - index) if patient else min(left, EACH)
+                failed = await self._learn_from(place, self._clock.now() + share)
+                if failed is None:
+                    return
+                reason = failed
         raise reason
+
+    async def _learn_from(self, place: Place, by: float) -> LockError | None:
+        """Why this one could not tell, or None if it did."""
+        node = self._node(place)
+        try:
+            (reply,) = await self._batch(node, [_MAP], by)
+        except (BackendUnavailable, ConfigError) as error:
+            return error
+        if isinstance(reply, Exception):
+            return refusal(reply, node.wire.address)
+        slots = read_slots(reply, node.wire.address)
+        if not any(slots):
+            return BackendUnavailable(f"the server at {node.wire.address} serves no slots yet")
+        self._stale = False
+        self._set(slots)
+        return None
 
     def _set(self, slots: list[Place | None]) -> None:
         self._slots = slots

@@ -68,8 +68,8 @@ class ReplicatedBackend:
     def heartbeat(self) -> float:
         return self._inner.heartbeat
 
-    async def open(self) -> None:
-        await self._inner.open()
+    async def open(self, by: float) -> None:
+        await self._inner.open(by)
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
         answer = await self._inner.acquire(ticket, by)

@@ -22,8 +22,8 @@ from ...redis.keys import Naming
 from ...redis.protocol import PASSING_OVER, Lost, pack, require_hiredis
 from ...redis.sentinel import SENTINEL_OPTIONS, Watched, read_place, watched_of
 from ...urls import Target, merge_options
-from ..contract import Backend
-from .redis import COMMON_OPTIONS, OPEN_LIMIT, RedisBackend, rhythm
+from ..contract import OPEN_LIMIT, Backend
+from .redis import COMMON_OPTIONS, RedisBackend, rhythm
 from .redis_replicated import replicated
 
 EACH = 0.5
@@ -73,9 +73,9 @@ class SentinelBackend(RedisBackend):
         self._closed = False
         self._routine: Routine | None = None
 
-    async def open(self) -> None:
+    async def open(self, by: float) -> None:
         try:
-            await super().open()
+            await super().open(by)
         except BaseException:
             await finish(self._sentinels.close, grace=OPEN_LIMIT)
             raise
@@ -144,42 +144,48 @@ class Sentinels:
 
     async def _ask(self, by: float) -> tuple[str, int]:
         """Until most of them agree, or all were asked."""
-        votes: dict[tuple[int, str, int], int] = {}
         reasons: list[Exception] = []
         strangers = 0
-        for sentinel in list(self._sentinels):
-            try:
-                place = read_place(await self._one(sentinel, by), sentinel)
-            except (BackendUnavailable, ConfigError) as error:
-                reasons.append(error)
-                self._put_last(sentinel)
-                continue
-            if place is None:
-                strangers += 1
-                continue
-            votes[place] = votes.get(place, 0) + 1
-            if votes[place] > len(self._sentinels) // 2:
+        for patient in (False, True):  # at last with all the time there is: they may only be slow
+            votes: dict[tuple[int, str, int], int] = {}
+            waiting = list(self._sentinels)
+            while waiting and (not patient or self._clock.now() < by):
+                share = 0.9 * (by - self._clock.now()) / len(waiting) if patient else EACH
+                sentinel = waiting.pop(0)
+                try:
+                    place = read_place(await self._one(sentinel, by, share), sentinel)
+                except (BackendUnavailable, ConfigError) as error:
+                    reasons.append(error)
+                    self._put_last(sentinel)
+                    continue
+                if place is None:
+                    strangers += 1
+                    continue
+                votes[place] = votes.get(place, 0) + 1
+                if votes[place] > len(self._sentinels) // 2:
+                    break
+            if votes:
+                _, host, port = max(votes)
+                return host, port
+            if strangers or isinstance(reasons[0], ConfigError):
                 break
-        if votes:
-            _, host, port = max(votes)
-            return host, port
         if strangers:
             raise ConfigError(
                 f"the sentinels know no primary called {self._service!r}: check the name in the URL, "
                 "redis+sentinel://host:26379/NAME"
             )
-        if reasons and isinstance(reasons[0], ConfigError):
+        if isinstance(reasons[0], ConfigError):
             raise reasons[0]
         names = ", ".join(map(str, self._sentinels))
         raise BackendUnavailable(f"no sentinel answers ({names}): {reasons[0]}")
 
-    async def _one(self, sentinel: Address, by: float) -> Sequence[Any]:
+    async def _one(self, sentinel: Address, by: float, share: float) -> Sequence[Any]:
         wire = self._wires.get(sentinel)
         if self._closed:
             raise BackendUnavailable("this connection is closed")
         if wire is None:
             wire = self._wires[sentinel] = Wire(sentinel, self._clock, b"")
-        limit = min(by, self._clock.now() + EACH)
+        limit = min(by, self._clock.now() + share)
         try:
             return await wire.batch(self._questions, limit)
         except Lost as error:

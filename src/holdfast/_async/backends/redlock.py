@@ -26,13 +26,12 @@ from ...redlock.members import Settings, settings_of
 from ...redlock.standing import Board
 from ...redlock.votes import Tally
 from ...urls import Target
-from ..contract import Backend, Ticket
+from ..contract import OPEN_LIMIT, Backend, Ticket
 from .redlock_bells import Bells, Waiter
 from .redlock_looking import Looking
 from .redlock_nodes import Nodes
 from .redlock_rounds import Hold, Rounds
 
-OPEN_LIMIT = 10.0
 LOOK = 0.01
 
 
@@ -67,9 +66,9 @@ class RedlockBackend:
         self._waiters: dict[str, Waiter] = {}
         self._mutex = Lock()
 
-    async def open(self) -> None:
+    async def open(self, by: float) -> None:
         try:
-            await self._nodes.open(self.clock.now() + OPEN_LIMIT)
+            await self._nodes.open(by)
         except BaseException:
             await finish(self.close, grace=OPEN_LIMIT)
             raise

@@ -21,7 +21,6 @@ from ...zookeeper.address import Address, address_of, require_kazoo
 from ...zookeeper.names import Entry, Naming, in_line, read
 from ..contract import Backend, Ticket
 
-OPEN_LIMIT = 10.0
 TICK = 2.0
 """Seconds: ZooKeeper's tickTime, unless it was configured otherwise."""
 SHOWN_AT_ONCE = 200
@@ -74,9 +73,9 @@ class ZooKeeperBackend:
     def look(self, look: Callable[[Iterable[str]], None]) -> None:
         self._store.look = look
 
-    async def open(self) -> None:
+    async def open(self, by: float) -> None:
         try:
-            await self._asked(self._store.open, by=self.clock.now() + OPEN_LIMIT)
+            await self._asked(self._store.open, by=by)
         except BaseException:
             await self.close()
             raise

@@ -54,7 +54,7 @@ class MemoryBackend:
         self.heartbeat = heartbeat
         self.claim_window = claim_window
 
-    def open(self) -> None:
+    def open(self, by: float) -> None:
         pass
 
     def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:

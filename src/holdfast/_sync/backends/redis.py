@@ -41,7 +41,6 @@ from ..contract import Backend, Ticket
 from .redis_calls import Calls, Link
 from .redis_replicated import replicated
 
-OPEN_LIMIT = 10.0
 SCAN_COUNT = b"1000"
 SHOWN_AT_ONCE = 100
 REMEMBERED = 100_000
@@ -115,8 +114,7 @@ class RedisBackend:
     def _link(self, address: Address, naming: Naming, finder: Finder | None) -> Link:
         return Wire(address, self.clock, naming.channels, finder)
 
-    def open(self) -> None:
-        by = self.clock.now() + OPEN_LIMIT
+    def open(self, by: float) -> None:
         try:
             self._wire.open(by)
             self._calls.load(by)

@@ -19,8 +19,8 @@ from ...redis.keys import Naming
 from ...redis.protocol import MOVING, require_hiredis
 from ...redis.threads import Finder
 from ...urls import Target, merge_options
-from ..contract import Backend, Ticket
-from .redis import COMMON_OPTIONS, OPEN_LIMIT, RedisBackend, remember, rhythm
+from ..contract import OPEN_LIMIT, Backend, Ticket
+from .redis import COMMON_OPTIONS, RedisBackend, remember, rhythm
 from .redis_calls import Link
 from .redis_nodes import ENROL_LIMIT, Nodes
 from .redis_replicated import replicated
@@ -67,9 +67,9 @@ class ClusterBackend(RedisBackend):
         assert isinstance(link, Nodes)
         return link.paired(command, then, by)
 
-    def open(self) -> None:
+    def open(self, by: float) -> None:
         try:
-            self._nodes.open(self.clock.now() + OPEN_LIMIT)
+            self._nodes.open(by)
         except BaseException:
             finish(self._nodes.close, grace=OPEN_LIMIT)
             raise

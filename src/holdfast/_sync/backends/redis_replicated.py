@@ -70,8 +70,8 @@ class ReplicatedBackend:
     def heartbeat(self) -> float:
         return self._inner.heartbeat
 
-    def open(self) -> None:
-        self._inner.open()
+    def open(self, by: float) -> None:
+        self._inner.open(by)
 
     def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
         answer = self._inner.acquire(ticket, by)

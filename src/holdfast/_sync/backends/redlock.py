@@ -28,13 +28,12 @@ from ...redlock.standing import Board
 from ...redlock.threads import Fan
 from ...redlock.votes import Tally
 from ...urls import Target
-from ..contract import Backend, Ticket
+from ..contract import OPEN_LIMIT, Backend, Ticket
 from .redlock_bells import Bells, Waiter
 from .redlock_looking import Looking
 from .redlock_nodes import Nodes
 from .redlock_rounds import Hold, Rounds
 
-OPEN_LIMIT = 10.0
 LOOK = 0.01
 
 
@@ -69,9 +68,9 @@ class RedlockBackend:
         self._waiters: dict[str, Waiter] = {}
         self._mutex = Lock()
 
-    def open(self) -> None:
+    def open(self, by: float) -> None:
         try:
-            self._nodes.open(self.clock.now() + OPEN_LIMIT)
+            self._nodes.open(by)
         except BaseException:
             finish(self.close, grace=OPEN_LIMIT)
             raise

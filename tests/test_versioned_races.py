@@ -1,0 +1,158 @@
+"""Compare-and-set where it is easily done wrong: lost replies, other ways to count, deletion."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import holdfast
+from holdfast.versioned import (
+    Conflict,
+    FileVersioned,
+    ObjectVersioned,
+    RedisVersioned,
+    SqlVersioned,
+)
+from servers.proxy import Proxy
+from stores import mariadb_server, postgres_server, redis_server
+
+
+def connections(folder: Path) -> dict[str, Any]:
+    """Ways to a database that count changed rows each in its own way."""
+    from pymysql.constants import CLIENT
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    def alchemy(url: str) -> Any:
+        return create_engine(url, poolclass=NullPool).connect()
+
+    return {
+        "mariadb": lambda: mariadb_server().connect(),
+        "mariadb-found-rows": lambda: mariadb_server().connect(client_flag=CLIENT.FOUND_ROWS),
+        "mariadb-alchemy": lambda: alchemy(
+            mariadb_server().url.replace("mysql:", "mysql+pymysql:")
+        ),
+        "postgres-alchemy": lambda: alchemy(
+            postgres_server().url.replace("postgresql:", "postgresql+psycopg:")
+        ),
+        "sqlite": lambda: sqlite3.connect(folder / "app.db"),
+        "sqlite-alchemy": lambda: alchemy(f"sqlite:///{folder}/app.db"),
+    }
+
+
+def run(connection: Any, sql: str) -> None:
+    if hasattr(connection, "exec_driver_sql"):
+        connection.exec_driver_sql(sql)
+    else:
+        connection.cursor().execute(sql)
+    connection.commit()
+
+
+@pytest.fixture(params=sorted(connections(Path())))
+def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    made = connections(tmp_path)[request.param]()
+    run(made, "DROP TABLE IF EXISTS counted")
+    run(
+        made,
+        "CREATE TABLE counted (id INTEGER PRIMARY KEY, value INTEGER NOT NULL, version BIGINT)",
+    )
+    yield made
+    made.close()
+
+
+def test_two_who_make_the_same_row(connection: Any) -> None:
+    rows = SqlVersioned(connection, "counted", key="id")
+    rows.put(1, 10, None)
+    with pytest.raises(Conflict, match="somebody else has made it"):
+        rows.put(1, 20, None)
+    assert rows.get(1).value == 10
+    assert rows.update(1, lambda value: value + 1).value == 11
+
+
+def test_what_the_database_refuses_is_no_conflict(connection: Any) -> None:
+    rows = SqlVersioned(connection, "counted", key="id")
+    with pytest.raises(Exception, match=r"(?i)null") as caught:
+        rows.put(1, None, None)
+    assert not isinstance(caught.value, Conflict)
+    assert rows.get(1) == (None, None)
+
+
+def test_a_row_that_was_deleted_and_made_again_is_another(connection: Any) -> None:
+    rows = SqlVersioned(connection, "counted", key="id")
+    rows.put(1, 10, None)
+    old = rows.get(1)
+    run(connection, "DELETE FROM counted")
+    rows.put(1, 99, None)
+    with pytest.raises(Conflict):
+        rows.put(1, old.value + 1, old.version)
+    assert rows.get(1).value == 99
+
+
+def test_a_put_commits_nothing_of_yours(connection: Any) -> None:
+    rows = SqlVersioned(connection, "counted", key="id")
+    sql = "INSERT INTO counted VALUES (7, 7, 7)"
+    if hasattr(connection, "exec_driver_sql"):
+        connection.exec_driver_sql(sql)
+    else:
+        connection.cursor().execute(sql)
+    with pytest.raises(holdfast.ConfigError, match="transaction under way"):
+        rows.put(1, 10, None)
+    connection.rollback()
+    assert rows.get(7) == (None, None)
+
+
+def test_a_reply_that_was_lost_does_not_count_twice() -> None:
+    """redis-py asks again by itself, and finds its own write: that is no conflict."""
+    server = redis_server()
+    server("FLUSHALL")
+    proxy = Proxy(server.port)
+    with redis.Redis(port=proxy.port) as client, redis.Redis(port=server.port) as direct:
+        counter, other = RedisVersioned(client), RedisVersioned(direct)
+        counter.update("x", lambda value: int(value or 0) + 1)
+        calls = 0
+
+        def change(value: Any) -> int:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                proxy.reset_once = True
+            return int(value) + 1
+
+        value, version = counter.update("x", change)
+        assert calls == 1
+        assert other.get("x") == (b"2", version)
+        assert value == 2
+    proxy.close()
+
+
+def test_a_key_that_was_deleted_and_made_again_is_another() -> None:
+    redis_server()("FLUSHALL")
+    with redis.Redis(port=redis_server().port) as client:
+        register = RedisVersioned(client)
+        register.put("x", "a", None)
+        old = register.get("x")
+        client.delete("x")
+        register.put("x", "b", None)
+        with pytest.raises(Conflict):
+            register.put("x", "late", old.version)
+        assert register.get("x").value == b"b"
+
+
+@pytest.mark.parametrize("value", [5, None, 1.5, [1, 2]])
+def test_what_is_no_data_is_refused(value: Any, tmp_path: Path) -> None:
+    """`bytes(5)` is five zeros, which nobody wants to find in his file."""
+    from obstore.store import MemoryStore
+
+    registers: list[tuple[Any, Any]] = [
+        (FileVersioned(), tmp_path / "x"),
+        (ObjectVersioned(MemoryStore()), "x"),
+    ]
+    for register, key in registers:
+        register.put(key, b"1", None)
+        with pytest.raises(holdfast.ConfigError, match="bytes or str"):
+            register.update(key, lambda data: value)
+        assert register.get(key).value == b"1"
