@@ -216,7 +216,16 @@ class Fan:
         if asking.left:
             await asking
 
-    def catch_up(self) -> None:
+    def ways(self) -> Sequence[object]:
+        """The connections on which commands travel now."""
+        return [link.connection for link in self._links]
+
+    def behind(self, ways: Sequence[object], index: int) -> bool:
+        """Whether what is sent to a node now arrives after what was sent when these were the ways."""
+        connection = self._links[index].connection
+        return connection is not None and connection is ways[index]
+
+    def catch_up(self, everywhere: bool = False) -> None:
         """Take in the answers that came too late to be waited for: here the loop does so."""
 
     def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:

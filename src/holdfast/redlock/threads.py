@@ -202,17 +202,29 @@ class Fan:
         finally:
             self._give(lane)
 
-    def catch_up(self) -> None:
-        """Take in the answers that came too late to be waited for."""
-        lane = self._take()
+    def ways(self) -> Sequence[object]:
+        return ()
+
+    def behind(self, ways: Sequence[object], index: int) -> bool:
+        """Never sure: each thread that asks has connections of its own."""
+        return False
+
+    def catch_up(self, everywhere: bool = False) -> None:
+        """Take in answers that came too late to be waited for: on the connections that are used next,
+        or on all that nobody is using."""
+        lanes = [self._take()]
+        while everywhere and self._idle:
+            lanes.append(self._take())
         try:
-            for index, line in enumerate(lane.lines):
-                if line is not None and line.asked:
-                    for who, reply in self._take_in(lane, index, line):
-                        if who is not None:
-                            who(index, reply)
+            for lane in lanes:
+                for index, line in enumerate(lane.lines):
+                    if line is not None and line.asked:
+                        for who, reply in self._take_in(lane, index, line):
+                            if who is not None:
+                                who(index, reply)
         finally:
-            self._give(lane)
+            for lane in reversed(lanes):
+                self._give(lane)
 
     def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
         """Send, and do not wait. Answers who could not be told."""

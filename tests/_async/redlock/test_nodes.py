@@ -325,3 +325,17 @@ async def test_phase_2_is_for_the_incarnation_that_answered_phase_1(nodes: Redlo
         backend._rounds._raise = late
         await locks.lock("x", ttl=MAX_TTL).try_acquire(1.0)
         assert stood[0] is False
+
+
+async def test_a_release_leaves_no_tombstone_behind(nodes: RedlockNodes) -> None:
+    """Though an acquisition returns before the last nodes have answered it."""
+    async with connect(nodes, node_timeout=5.0) as locks:
+
+        async def all_hold() -> bool:
+            return all(node("EXISTS", "holdfast:{x}") for node in nodes.nodes)
+
+        for _ in range(10):
+            lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+            await eventually(all_hold)  # and so they have answered
+            assert await lease.release() is True
+    assert [node("KEYS", "holdfast:{x}:x:*") for node in nodes.nodes] == [[]] * 5

@@ -128,6 +128,8 @@ class RedlockBackend:
     def _keep(
         self, claims: Sequence[Claim], held: list[int], outcomes: list[Outcome], by: float
     ) -> None:
+        # A node whose answer to the acquisition was not read yet would count as one without a hold.
+        self._fan.catch_up(everywhere=True)
         seats = self._board.seats
         holds = [self._holds.get(claims[i].owner) for i in held]
         tally = Tally(len(held), self._quorum, len(seats))
@@ -188,13 +190,15 @@ class RedlockBackend:
             return False
         self._fan.catch_up()
         # A request that is not answered yet may arrive after this one, unless on the same connection.
+        behind, ways = self._fan.behind, hold.ways
         begins, start, end = hold.begins, words.free, WAKING + hold.end
         plain, marked = start + UNMARKED + end, start + MARKED + end
         votes = self._board.votes
         commands: list[bytes | None] = []
         for index, vote in enumerate(votes):
             if vote:
-                commands.append(plain if index in begins else marked)
+                sure = index in begins or behind(ways, index)
+                commands.append(plain if sure else marked)
             else:
                 commands.append(None)
                 self._nodes.owe(index, marked, hold.ttl)

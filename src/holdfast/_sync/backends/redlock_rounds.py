@@ -34,15 +34,24 @@ SHORTEST_PAUSE = 0.002
 class Hold:
     """What one of our leases consists of: a hold on each of several nodes."""
 
-    __slots__ = ("begins", "end", "name", "round", "token", "ttl", "until")
+    __slots__ = ("begins", "end", "name", "round", "token", "ttl", "until", "ways")
 
     def __init__(
-        self, name: str, round_id: str, end: bytes, ballot: Ballot, ttl: float, until: float
+        self,
+        name: str,
+        round_id: str,
+        end: bytes,
+        ballot: Ballot,
+        ttl: float,
+        until: float,
+        ways: Sequence[object],
     ) -> None:
         self.name = name
         self.round = round_id
         self.end = end
         """The round's id, as a part of a command."""
+        self.ways = ways
+        """On which it was asked for."""
         self.begins = ballot.begins
         """Answers that came too late to be counted join here: they, too, hold others off."""
         self.token = ballot.token
@@ -95,6 +104,7 @@ class Rounds:
         votes = self._board.votes
         commands = [take + vote + end if vote else None for vote in votes]
         ballot.asked = len(commands) - commands.count(None)
+        ways = self._fan.ways()
         sent = clock.now()
         hold: Hold | None = None
         try:
@@ -105,7 +115,8 @@ class Rounds:
                     until = min(by, clock.now() + timeout)
                     self._raise(ballot, below, votes, words, end, until)
                 if ballot.stands() and not waiter.left:
-                    hold = Hold(ticket.name, round_id, end, ballot, ticket.ttl, sent + ticket.ttl)
+                    ttl = ticket.ttl
+                    hold = Hold(ticket.name, round_id, end, ballot, ttl, sent + ttl, ways)
         finally:
             if hold is not None:
                 self._keep(ticket.owner, hold)
