@@ -272,7 +272,7 @@ class Poller:
         self._watched: set[int] = set()
         self._rested = 0.0
 
-    def watch(self, fd: int, ready: Callable[[], None]) -> None:
+    def watch(self, fd: int, ready: Callable[[], object]) -> None:
         self._watched.add(fd)
         self._loop.add_reader(fd, ready)
 

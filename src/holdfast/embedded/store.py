@@ -146,15 +146,11 @@ class Store:
             # Our code has left the processor's caches, so the step takes several times as long as
             # else. Who waits for us may as well wake up meanwhile.
             self._presence.stir()
-        try:
-            if not (self._crowded and self._crowded.get(name, 0.0) > _clock.now()):
-                freed = release_alone(connection, name, owner)
-                if freed is not None or not idle:
-                    return freed
-            return self._hand_over(connection, name, owner)
-        finally:
-            if idle:
-                self._presence.calm()
+        if not (self._crowded and self._crowded.get(name, 0.0) > _clock.now()):
+            freed = release_alone(connection, name, owner)
+            if freed is not None or not idle:
+                return freed
+        return self._hand_over(connection, name, owner)
 
     def _hand_over(self, connection: sqlite3.Connection, name: str, owner: str) -> bool | None:
         wake = hand_over(connection, self._mint, name, owner)
