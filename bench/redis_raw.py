@@ -52,7 +52,7 @@ class RawMultiplexed(asyncio.BufferedProtocol):
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.reader = Reader(notEnoughData=NOTHING)
+        self.reader: Any = Reader(notEnoughData=NOTHING)
         self.pending: deque[asyncio.Future[Any]] = deque()
         self.unsent: list[bytes] = []
         self.transport: Any = None
