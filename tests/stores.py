@@ -9,8 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
+from servers.azure import AzureServer
 from servers.cluster import Cluster
 from servers.etcd import EtcdCluster
+from servers.gcs import GcsServer
 from servers.mariadb import MariaServer
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
@@ -62,6 +64,20 @@ def s3_server() -> S3Server:
     return server
 
 
+@cache
+def azure_server() -> AzureServer:
+    server = AzureServer()
+    atexit.register(server.stop)
+    return server
+
+
+@cache
+def gcs_server() -> GcsServer:
+    server = GcsServer()
+    atexit.register(server.stop)
+    return server
+
+
 @contextmanager
 def redis(folder: Path) -> Iterator[str]:
     server = redis_server()
@@ -87,6 +103,7 @@ def redlock(folder: Path) -> Iterator[str]:
 def redis_watch() -> Watch:
     watch = Watch()
     atexit.register(watch.stop)
+    watch.calm()  # nobody is to fail over because this machine stood still for a moment
     return watch
 
 

@@ -59,7 +59,7 @@ def threads() -> int:
 
 
 def fewer_threads(count: int) -> bool:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 20
     while threads() > count:
         if time.monotonic() > end:
             return False
@@ -80,7 +80,7 @@ def free(gate: Gate) -> bool:
 
 
 def soon_free(gate: Gate) -> bool:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 20
     while not free(gate):
         if time.monotonic() > end:
             return False

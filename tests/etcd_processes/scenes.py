@@ -102,7 +102,7 @@ def aio(url: str) -> None:
 
 def hold(url: str) -> None:
     """Until it is killed."""
-    lease = holdfast.connect(url).lock("x", ttl=1.0).acquire()
+    lease = holdfast.connect(url).lock("x", ttl=2.0).acquire(timeout=20.0)
     print(lease.token, flush=True)
     time.sleep(60.0)
 

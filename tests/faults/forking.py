@@ -95,7 +95,7 @@ async def still_held(lease: Any, stage: Stage) -> None:
 
 async def inherited(world: str, locks: Any, stage: Stage) -> None:
     """The lease is not the child's, whatever it does with it, and its end ends nothing."""
-    lease = await settle(locks.lock("x", ttl=1.5).acquire())
+    lease = await settle(locks.lock("x", ttl=3.0).acquire())
     lost: list[Any] = []
     lease.on_lost(lost.append)
 

@@ -21,7 +21,7 @@ STEP = "setattr(time, 'shift', {})"
 
 def test_the_wall_clock_steps(stage: Stage, world: str) -> None:
     one, two = stage.actor(world, WALL), stage.actor(world, WALL)
-    tokens = [one.acquire("held", ttl=1.0)["token"]]
+    tokens = [one.acquire("held", ttl=3.0)["token"]]
     one.ask("on_lost", key="held")
     steps = [(0, 0), (3600, 0), (3600, 3600), (-3600, 3600), (-3600, -3600), (0, 0)]
     for first, second in steps:
@@ -33,7 +33,7 @@ def test_the_wall_clock_steps(stage: Stage, world: str) -> None:
         assert two.attempt("held") is None
         one.ask("renew", key="held")
     assert tokens == sorted(set(tokens))
-    seen = [1.0]
+    seen = [3.0]
 
     def rose() -> bool:
         seen.append(one.ask("look", key="held")["remaining"])

@@ -112,7 +112,7 @@ def test_an_interrupt_inside_the_grant_is_not_swallowed(
 def test_a_renewal_that_overtook_the_release_is_no_loss(url: str) -> None:
     with holdfast.connect(url) as locks:
         lost: list[object] = []
-        lease = locks.lock("x", ttl=1.5).acquire()
+        lease = locks.lock("x").acquire()
         lease.on_lost(lost.append)
         session: Any = locks._session()
         renew, release = session.backend.renew, session.backend.release
@@ -132,6 +132,7 @@ def test_a_renewal_that_overtook_the_release_is_no_loss(url: str) -> None:
             return answer
 
         session.backend.renew, session.backend.release = slow_renew, slow_release
+        session.look_at([lease.owner])  # rather than wait until it is due
         assert sent.wait(20)  # the keeper is on its way to the store
         assert lease.release() is True
         assert lost == []
@@ -139,7 +140,7 @@ def test_a_renewal_that_overtook_the_release_is_no_loss(url: str) -> None:
 
 async def test_a_body_that_does_not_yield_past_its_max_hold(url: str) -> None:
     async with holdfast.aio.connect(url) as locks:
-        lease = await locks.lock("x", ttl=30.0, max_hold=0.1).acquire()
+        lease = await locks.lock("x", ttl=30.0, max_hold=0.1).acquire(timeout=10.0)
         time.sleep(0.15)
         assert not lease.held
         assert await lease.release() is False
@@ -150,7 +151,7 @@ async def test_no_cancellation_is_left_once_the_loss_was_handled(url: str) -> No
     async with holdfast.aio.connect(url) as locks:
 
         async def work() -> None:
-            async with locks.lock("x", ttl=0.1, renew=False) as lease:
+            async with locks.lock("x", ttl=0.1, renew=False, timeout=10.0) as lease:
                 time.sleep(0.15)
                 lease.ensure()
 
@@ -161,18 +162,23 @@ async def test_no_cancellation_is_left_once_the_loss_was_handled(url: str) -> No
 
 def test_a_callback_that_exits_ends_neither_the_keeper_nor_the_alarm(url: str) -> None:
     with holdfast.connect(url) as locks, holdfast.connect(url) as operator:
-        forced, kept = (locks.lock(name, ttl=0.6).acquire() for name in ("forced", "kept"))
+        forced, kept = (locks.lock(name).acquire() for name in ("forced", "kept"))
+        session = locks._session()
         forced.on_lost(lambda lease: sys.exit(1))
         renewals: list[holdfast.Event] = []
         operator.force_release("forced")
+        session.look_at([forced.owner])
         assert forced.wait_lost(timeout=20.0)
         locks.on_event(renewals.append)
-        eventually(lambda: [event.name for event in renewals].count("kept") >= 3)
+        for _ in range(3):
+            renewals.clear()
+            session.look_at([kept.owner])
+            eventually(lambda: "kept" in [event.name for event in renewals])
         assert kept.held
-        first = locks.lock("first", ttl=0.1, renew=False).acquire()
+        first = locks.lock("first", ttl=0.1, renew=False).acquire(timeout=10.0)
         first.on_lost(lambda lease: sys.exit(1))
         told: list[object] = []
-        locks.lock("second", ttl=0.2, renew=False).acquire().on_lost(told.append)
+        locks.lock("second", ttl=0.2, renew=False).acquire(timeout=10.0).on_lost(told.append)
         eventually(lambda: told)
 
 
@@ -189,9 +195,11 @@ def test_close_while_a_callback_uses_the_manager(url: str) -> None:
         except holdfast.LockError as error:
             refused.append(error)
 
-    locks.lock("x", ttl=0.5).acquire().on_lost(callback)
+    lease = locks.lock("x").acquire()
+    lease.on_lost(callback)
     with holdfast.connect(url) as operator:
         operator.force_release("x")
+    locks._session().look_at([lease.owner])
     assert inside.wait(20)
     thread = threading.Thread(target=locks.close, daemon=True)
     thread.start()

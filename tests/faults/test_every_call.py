@@ -19,7 +19,7 @@ from faults.actors import environment, until
 from faults.doomed import AT, KINDS
 
 Doom = Callable[[str, str, int], "Ending"]
-AT_ONCE = 2.0
+AT_ONCE = 3.5
 
 
 class Ending:

@@ -41,7 +41,7 @@ def test_while_an_attempt_that_found_it_busy_ends(
         assert not session.leases
         started = time.monotonic()
         locks.close()
-        assert time.monotonic() - started < 2.0, "close() waited for an attempt that had ended"
+        assert time.monotonic() - started < 4.5, "close() waited for an attempt that had ended"
 
 
 def test_while_an_attempt_that_timed_out_ends(
@@ -56,7 +56,7 @@ def test_while_an_attempt_that_timed_out_ends(
             locks.lock("x").try_acquire(timeout=0.3)
         assert not others.inspect("x").waiters, "a ghost waits"
         lease.release()
-        assert others.lock("x").try_acquire(timeout=1.0) is not None, "a ghost holds it"
+        assert others.lock("x").try_acquire(timeout=10.0) is not None, "a ghost holds it"
 
 
 @pytest.mark.parametrize("step", ["current", "_step_down"])
@@ -76,7 +76,7 @@ def test_on_the_way_to_and_from_the_lead(monkeypatch: pytest.MonkeyPatch, step: 
     with pytest.raises(KeyboardInterrupt):
         poller.attend(threads.Signal(clock), clock.now() + 0.01)
     os.write(write, b"x")
-    assert poller.attend(signal, clock.now() + 1.0), "nobody polls"
+    assert poller.attend(signal, clock.now() + 10.0), "nobody polls"
     poller.close()
     os.close(write)
 

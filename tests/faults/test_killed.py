@@ -14,7 +14,7 @@ from faults.actors import Stage, now
 
 SLOW: dict[str, Any] = {"heartbeat": 4.0}
 """So slow that nothing below can be the heartbeat's doing; a waiter's place lasts five seconds."""
-AT_ONCE = 2.0
+AT_ONCE = 3.5
 
 
 def test_a_killed_holder_is_followed_at_once(stage: Stage, world: str) -> None:
@@ -121,7 +121,7 @@ def test_one_who_was_handed_the_lock_is_killed(stage: Stage, world: str) -> None
 
 def test_one_who_was_handed_the_lock_is_killed_before_it_knew(stage: Stage, world: str) -> None:
     """Not even confirmed: then the claim window ends it, and a heartbeat finds that."""
-    quick: dict[str, Any] = {"heartbeat": 0.3, "claim_window": 0.6}
+    quick: dict[str, Any] = {"heartbeat": 0.4, "claim_window": 1.6}
     holder, doomed, waiter = (stage.actor(world, **quick) for _ in range(3))
     holder.acquire("x")
     doomed.queue("x")
@@ -134,7 +134,7 @@ def test_one_who_was_handed_the_lock_is_killed_before_it_knew(stage: Stage, worl
     token = holder.ask("inspect", name="x")["holders"][0]
     doomed.kill()
     grant = answer.get()
-    assert grant["at"] - released < 0.6 + 0.3 + AT_ONCE
+    assert grant["at"] - released < 1.6 + 0.4 + AT_ONCE
     assert grant["token"] > token
 
 

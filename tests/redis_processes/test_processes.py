@@ -19,7 +19,7 @@ from worlds.threads import Job, eventually
 
 WAITER = Path(__file__).parent / "waiter.py"
 WORLDS = ("aio", "threads")
-Start = Callable[[str], "subprocess.Popen[str]"]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def server() -> RedisServer:
 def start(server: RedisServer) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
-    def start(world: str) -> subprocess.Popen[str]:
+    def start(world: str, claim: float = 2.0) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, str(WAITER), server.url, "x", world],
+            [sys.executable, str(WAITER), server.url, "x", world, str(claim)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -61,7 +61,7 @@ def test_a_dead_waiter_is_passed_over_at_once(
 ) -> None:
     with holdfast.connect(server.url, heartbeat=30.0) as locks:
         lease = locks.lock("x").acquire()
-        dead = [start(world) for _ in range(2)]
+        dead = [start(world, 20.0) for _ in range(2)]
         waiting(locks, 2)
         living = Job(locks.lock("x").acquire)
         waiting(locks, 3)
@@ -73,7 +73,7 @@ def test_a_dead_waiter_is_passed_over_at_once(
         released = time.monotonic()
         lease.release()
         assert living.result().token > lease.token
-        assert time.monotonic() - released < 1.0  # less than a claim window, or a heartbeat
+        assert time.monotonic() - released < 10.0  # less than a claim window, or a heartbeat
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -91,7 +91,7 @@ def test_a_frozen_waiter_is_passed_over_after_its_claim(
         lease.release()
         granted = living.result()
         # Claim window 2 s and heartbeat 1 s, whatever the TTL.
-        assert time.monotonic() - released < 5.0
+        assert time.monotonic() - released < 15.0
         frozen.send_signal(signal.SIGCONT)
         # What it was told has ended: it does not believe it, and waits for its turn.
         waiting(locks, 1)

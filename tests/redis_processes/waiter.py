@@ -1,4 +1,4 @@
-"""A process that waits for a lock and says when it has it: `waiter.py URL NAME WORLD`."""
+"""A process that waits for a lock and says when it has it: `waiter.py URL NAME WORLD CLAIM`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import holdfast
 import holdfast.aio
 
 
-def blocking(url: str, name: str) -> None:
-    with holdfast.connect(url) as locks:
+def blocking(url: str, name: str, claim: float) -> None:
+    with holdfast.connect(url, claim_window=claim) as locks:
         print("ready", flush=True)
         lease = locks.lock(name).acquire()
         print(f"held {lease.token}", flush=True)
         sys.stdin.readline()
 
 
-async def asynchronous(url: str, name: str) -> None:
-    async with holdfast.aio.connect(url) as locks:
+async def asynchronous(url: str, name: str, claim: float) -> None:
+    async with holdfast.aio.connect(url, claim_window=claim) as locks:
         print("ready", flush=True)
         lease = await locks.lock(name).acquire()
         print(f"held {lease.token}", flush=True)
@@ -26,8 +26,8 @@ async def asynchronous(url: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    url, name, world = sys.argv[1:]
+    url, name, world, claim = sys.argv[1:]
     if world == "aio":
-        asyncio.run(asynchronous(url, name))
+        asyncio.run(asynchronous(url, name, float(claim)))
     else:
-        blocking(url, name)
+        blocking(url, name, float(claim))

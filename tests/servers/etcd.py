@@ -141,13 +141,15 @@ class EtcdCluster:
 
     def ctl(self, *words: str, member: Member | None = None) -> str:
         """What etcdctl answers."""
-        done = self._ask(member or self.members[0], *words)
+        done = self._ask(member or self.members[0], *words, limit=20)
         assert done.returncode == 0, done.stderr.decode(errors="replace")
         return done.stdout.decode(errors="replace")
 
-    def _ask(self, member: Member, *words: str) -> subprocess.CompletedProcess[bytes]:
-        command = ["etcdctl", f"--endpoints={member.client_url}", "--dial-timeout=1s"]
-        command += ["--command-timeout=2s", *self.ctl_options, *words]
+    def _ask(
+        self, member: Member, *words: str, limit: int = 2
+    ) -> subprocess.CompletedProcess[bytes]:
+        command = ["etcdctl", f"--endpoints={member.client_url}", f"--dial-timeout={limit / 2:g}s"]
+        command += [f"--command-timeout={limit}s", *self.ctl_options, *words]
         environment = {**os.environ, "ETCDCTL_API": "3"}
         return subprocess.run(command, capture_output=True, check=False, env=environment)
 
@@ -158,7 +160,7 @@ class EtcdCluster:
         if self._channel is None:
             self._channel = grpc.insecure_channel(f"127.0.0.1:{self.members[0].port}")
         # DeleteRange of everything: from the first key there can be, without an end.
-        self._channel.unary_unary("/etcdserverpb.KV/DeleteRange")(b"\n\1\0\x12\1\0", timeout=5.0)
+        self._channel.unary_unary("/etcdserverpb.KV/DeleteRange")(b"\n\1\0\x12\1\0", timeout=20.0)
 
     def leader(self, *among: Member) -> Member:
         """The member that leads now; of all, or of these."""

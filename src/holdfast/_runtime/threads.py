@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from _thread import allocate_lock
 from _thread import get_ident as current
 from collections.abc import Callable
@@ -29,6 +30,8 @@ __all__ = [
 
 Result = TypeVar("Result")
 
+AWAKE, REST = 1e-3, 0.05
+"""Seconds for which one stays awake for what is expected, and for which one does not do so again."""
 LONGEST_SLEEP = 1.0
 """A sleep stands still while the machine is suspended; the boot clock does not. So look."""
 
@@ -217,14 +220,16 @@ class Poller:
 
     def __init__(self, name: str) -> None:
         self._mutex = RLock()
-        self._watched: dict[int, Callable[[], None]] = {}
+        self._watched: dict[int, Callable[[], object]] = {}
         self._leading = False
         self._leader = 0
         self._followers: dict[Signal, None] = {}
         self._wake_read = self._wake_write = -1
+        self._look: Callable[[], bool] | None = None
+        self._rested = 0.0
         self._closed = False
 
-    def watch(self, fd: int, ready: Callable[[], None]) -> None:
+    def watch(self, fd: int, ready: Callable[[], object]) -> None:
         with self._mutex:
             if self._closed:
                 os.close(fd)
@@ -238,6 +243,14 @@ class Poller:
             if self._watched.pop(fd, None) is not None:
                 os.close(fd)
                 self._wake()
+
+    def expect(self, look: Callable[[], bool]) -> None:
+        """`look` will soon find something: stay awake for it, but not for long and not often.
+
+        Called by whoever leads, because a descriptor became readable.
+        """
+        if time.monotonic() >= self._rested:
+            self._look = look
 
     def attend(self, signal: Signal, until: float | None) -> bool:
         """Wait for the signal, and serve the descriptors meanwhile unless somebody does already."""
@@ -298,8 +311,18 @@ class Poller:
                         ready = self._watched.get(fd)
                     if ready is not None:
                         ready()
+                if self._look is not None:
+                    self._stay_awake()
         finally:
             signal.bell = None
+
+    def _stay_awake(self) -> None:
+        """To go to sleep and be woken takes longer than what is expected should take."""
+        look, self._look = self._look, None
+        until = time.monotonic() + AWAKE
+        self._rested = until + REST
+        while look is not None and not look() and time.monotonic() < until:
+            pass
 
     def _step_down(self, signal: Signal, led: bool) -> None:
         with self._mutex:

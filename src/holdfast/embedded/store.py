@@ -55,6 +55,9 @@ Args = TypeVarTuple("Args")
 TIDY_EVERY = 60.0
 PRESENCE_CHECKED_EVERY = 0.5
 CROWDED_FOR = 2.0
+IDLE = 0.005
+"""Seconds in which we did nothing, after which a release takes long enough to be announced. Where locks
+change hands all the time, nobody is idle for so long between a grant and its release."""
 REMEMBERED_CROWDS = 1000
 CROWDED_FOLDER = 64
 """Files of processes, above which whoever opens the store looks which of them are dead."""
@@ -86,6 +89,9 @@ class Store:
         self._seen_until = 0.0
         self._presence: Presence | None = None
         self._tethers: dict[str, Tether] = {}
+        self.active = 0.0
+        """When we did something last, or were handed something."""
+        self._idle = 0.0
         self._tidied = 0.0
         self._crowded: dict[str, float] = {}
         self._closed = False
@@ -125,15 +131,30 @@ class Store:
         return self._step(step, (), by)
 
     def release(self, name: str, owner: str, by: float) -> bool:
-        crowded = self._crowded and self._crowded.get(name, 0.0) > _clock.now()
-        if crowded:
-            released, _ = self._step(_release, (name, owner), by, self._hand_over)
-        else:
-            released, _ = self._step(_release, (name, owner), by, release_alone)
+        released, _ = self._step(_release, (name, owner), by, self._release_quickly)
         tether = self._tethers.pop(owner, None) if self._tethers else None
         if tether is not None:
             tether.close()
         return released
+
+    def _release_quickly(
+        self, connection: sqlite3.Connection, name: str, owner: str
+    ) -> bool | None:
+        assert self._presence is not None
+        idle = self._idle > IDLE
+        if idle:
+            # Our code has left the processor's caches, so the step takes several times as long as
+            # else. Who waits for us may as well wake up meanwhile.
+            self._presence.stir()
+        try:
+            if not (self._crowded and self._crowded.get(name, 0.0) > _clock.now()):
+                freed = release_alone(connection, name, owner)
+                if freed is not None or not idle:
+                    return freed
+            return self._hand_over(connection, name, owner)
+        finally:
+            if idle:
+                self._presence.calm()
 
     def _hand_over(self, connection: sqlite3.Connection, name: str, owner: str) -> bool | None:
         wake = hand_over(connection, self._mint, name, owner)
@@ -357,10 +378,12 @@ class Store:
                 raise BackendUnavailable(
                     f"the embedded store {self.path!r} cannot be reached: {error.strerror}"
                 ) from error
+            now = _clock.now()
+            self._idle, self.active = now - self.active, now
             if (
                 status.st_ino == self._inode
                 and status.st_dev == self._device
-                and (_clock.now() < self._seen_until or self._seen())
+                and (now < self._seen_until or self._seen())
             ):
                 if connection.in_transaction:
                     _roll_back(connection)  # left open by a step that was interrupted

@@ -240,6 +240,14 @@ def parse_lease(message: bytes) -> tuple[int, int]:
     return cast(int, parts.get(2, 0)), cast(int, parts.get(3, 0))
 
 
+def parse_term(message: bytes) -> int:
+    """In whose reign it was answered: that of the last that the member knew to be agreed on."""
+    for field, value in fields(message):
+        if field == 1:
+            return cast(int, dict(fields(cast(bytes, value))).get(4, 0))
+    return 0
+
+
 def parse_token(message: bytes) -> str:
     parts: dict[int, int | bytes] = dict(fields(message))
     return cast(bytes, parts.get(2, b"")).decode()

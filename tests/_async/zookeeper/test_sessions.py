@@ -122,14 +122,14 @@ async def test_the_whole_namespace_may_vanish(url: str, raw: Any) -> None:
     async with holdfast.connect(url) as locks:
         await (await locks.lock("x").acquire()).release()
         raw.delete(f"/{url.rpartition('/')[2]}", recursive=True)
-        lease = await locks.lock("x", ttl=1.0).acquire()
+        lease = await locks.lock("x", ttl=3.0).acquire()
         await lease.renew()
         assert lease.held
 
 
 async def test_ttls_are_rounded_to_what_a_session_can_give(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        assert (await locks.lock("a", ttl=0.2).acquire()).ttl == 1.0
+        assert (await locks.lock("a", ttl=0.2).acquire(timeout=10.0)).ttl == 1.0
         assert (await locks.lock("b", ttl=7.0).acquire()).ttl == 10.0
         assert (await locks.lock("c", ttl=30.0).acquire()).ttl == 30.0
         longest = (await locks.lock("d", ttl=3600.0).acquire()).ttl
@@ -137,7 +137,7 @@ async def test_ttls_are_rounded_to_what_a_session_can_give(url: str) -> None:
             longest == 98.333
         )  # the ensemble gives 120 s at the most, of which a part is kept back
         assert (await locks.lock("e", ttl=86400.0).acquire()).ttl == longest
-        assert (await locks.lock("f", ttl=0.2, renew=False).acquire()).ttl == 0.2
+        assert (await locks.lock("f", ttl=0.2, renew=False).acquire(timeout=10.0)).ttl == 0.2
         backend: Any = (await locks._session()).backend
         assert len(backend._store._links) == 4
 

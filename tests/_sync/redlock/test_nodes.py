@@ -53,13 +53,13 @@ def out(locks: holdfast.Locks) -> tuple[str, ...]:
 
 def test_a_dead_minority_costs_nothing(nodes: RedlockNodes) -> None:
     with connect(nodes) as locks:
-        first = locks.lock("x", ttl=1.0).acquire()
+        first = locks.lock("x", ttl=MAX_TTL).acquire()
         nodes.nodes[1].kill()
         nodes.nodes[3].kill()
         assert first.release() is True
         tokens = [first.token]
         for _ in range(20):
-            with locks.lock("x", ttl=1.0) as lease:
+            with locks.lock("x", ttl=MAX_TTL) as lease:
                 tokens.append(lease.token)
         assert tokens == sorted(set(tokens))
         said = out(locks)
@@ -69,12 +69,12 @@ def test_a_dead_minority_costs_nothing(nodes: RedlockNodes) -> None:
 
 def test_without_a_majority_it_says_which_nodes_are_out(nodes: RedlockNodes) -> None:
     with connect(nodes) as locks:
-        with locks.lock("x", ttl=1.0):
+        with locks.lock("x", ttl=MAX_TTL):
             pass
         for node in nodes.nodes[:3]:
             node.kill()
         with pytest.raises(holdfast.BackendUnavailable, match="3 are needed") as raised:
-            locks.lock("x", ttl=1.0).acquire()
+            locks.lock("x", ttl=MAX_TTL).acquire()
         for node in nodes.nodes[:3]:
             assert f"127.0.0.1:{node.port} is out since" in str(raised.value)
 
@@ -143,7 +143,7 @@ def test_a_restarted_node_votes_only_when_all_it_forgot_is_over(nodes: RedlockNo
             node.start()
 
         def both_out() -> bool:
-            with locks.lock("y", ttl=1.0):
+            with locks.lock("y", ttl=MAX_TTL):
                 pass
             said = out(locks)
             return ["it has restarted" in text and "s more" in text for text in said] == [True] * 2
@@ -151,7 +151,7 @@ def test_a_restarted_node_votes_only_when_all_it_forgot_is_over(nodes: RedlockNo
         eventually(both_out)
         # Two that forgot and one that did not are three of five, and yet no majority.
         with connect(nodes) as others:
-            assert others.lock("x", ttl=1.0).try_acquire() is None
+            assert others.lock("x", ttl=MAX_TTL).try_acquire() is None
         assert held.held
 
         def all_back() -> bool:
@@ -159,7 +159,7 @@ def test_a_restarted_node_votes_only_when_all_it_forgot_is_over(nodes: RedlockNo
 
         eventually(all_back)
         held.release()
-        again = locks.lock("x", ttl=1.0).acquire(timeout=5.0)
+        again = locks.lock("x", ttl=MAX_TTL).acquire(timeout=5.0)
         assert again.token > held.token
 
 
@@ -195,12 +195,13 @@ def test_tokens_rise_when_every_node_restarts_in_turn(nodes: RedlockNodes) -> No
 
 def test_a_renewed_lease_outlives_a_minority(nodes: RedlockNodes) -> None:
     with connect(nodes) as locks:
-        lease = locks.lock("x", ttl=0.6).acquire()
+        renewals: list[holdfast.Event] = []
+        lease = locks.lock("x", ttl=MAX_TTL).acquire()
         nodes.nodes[0].kill()
         nodes.nodes[2].pause()
-        ends = time.monotonic() + 1.5
-        while time.monotonic() < ends:
-            assert lease.wait_lost(timeout=0.1) is False
+        locks.on_event(renewals.append)
+        eventually(lambda: [event.kind for event in renewals].count("renewed") >= 2)
+        assert "lost" not in [event.kind for event in renewals]
         assert lease.held
         assert lease.release() is True
 
@@ -208,7 +209,7 @@ def test_a_renewed_lease_outlives_a_minority(nodes: RedlockNodes) -> None:
 def test_a_waiter_is_woken_when_its_node_is_gone(nodes: RedlockNodes) -> None:
     with connect(nodes, heartbeat=0.3) as locks:
         lease = locks.lock("x", ttl=MAX_TTL).acquire()
-        waiter = Job(locks.lock("x", ttl=1.0).acquire)
+        waiter = Job(locks.lock("x", ttl=MAX_TTL).acquire)
 
         def waits() -> bool:
             return len(locks.inspect("x").waiters) == 1
@@ -225,7 +226,7 @@ def test_a_waiter_is_woken_when_its_node_is_gone(nodes: RedlockNodes) -> None:
 def test_flushed_nodes_that_were_never_used_start_at_once(nodes: RedlockNodes) -> None:
     started = time.monotonic()
     with connect(nodes, max_ttl=30.0) as locks:
-        with locks.lock("x", ttl=1.0) as lease:
+        with locks.lock("x", ttl=MAX_TTL) as lease:
             assert abs(lease.token / 1e6 - time.time()) < 60.0
         assert out(locks) == ()
     assert time.monotonic() - started < 10.0
@@ -233,29 +234,29 @@ def test_flushed_nodes_that_were_never_used_start_at_once(nodes: RedlockNodes) -
 
 def test_fresh_nodes_may_be_told_to_wait(nodes: RedlockNodes) -> None:
     started = time.monotonic()
-    with connect(nodes, max_ttl=1.0, fresh="wait") as locks, locks.lock("x", ttl=0.5):
-        assert time.monotonic() - started > 1.0
+    with connect(nodes, max_ttl=1.6, fresh="wait") as locks, locks.lock("x", ttl=1.6):
+        assert time.monotonic() - started > 1.6
 
 
 def test_nodes_that_are_named_otherwise_are_refused(nodes: RedlockNodes) -> None:
-    with connect(nodes) as locks, locks.lock("x", ttl=1.0):
+    with connect(nodes) as locks, locks.lock("x", ttl=MAX_TTL):
         pass
     ports = [node.port for node in nodes.nodes]
     with pytest.raises(holdfast.ConfigError, match="name the same nodes"):
         with holdfast.connect(url_of(ports[:3]), max_ttl=MAX_TTL) as locks:
-            locks.lock("x", ttl=1.0).acquire()
+            locks.lock("x", ttl=MAX_TTL).acquire()
     with pytest.raises(holdfast.ConfigError, match="max_ttl"):
         with connect(nodes, max_ttl=7.0) as locks:
-            locks.lock("x", ttl=1.0).acquire()
+            locks.lock("x", ttl=MAX_TTL).acquire()
     with holdfast.connect(url_of(ports[::-1]), max_ttl=MAX_TTL) as locks:
-        locks.lock("x", ttl=1.0).acquire()
+        locks.lock("x", ttl=MAX_TTL).acquire()
 
 
 def test_a_ttl_above_the_longest_is_refused(nodes: RedlockNodes) -> None:
     with connect(nodes) as locks:
         with pytest.raises(holdfast.ConfigError, match="max_ttl"):
             locks.lock("x", ttl=MAX_TTL + 1).acquire()
-        lease = locks.lock("x", ttl=1.0).acquire()
+        lease = locks.lock("x", ttl=MAX_TTL).acquire()
         with pytest.raises(holdfast.ConfigError, match="max_ttl"):
             lease.renew(MAX_TTL + 1)
         assert lease.held
@@ -281,13 +282,13 @@ def test_who_comes_back_knows_the_lives_of_those_it_read(nodes: RedlockNodes) ->
     """Otherwise, of two that come back at the same time, old votes of one count beside the other."""
     node = nodes.nodes[0]
     with connect(nodes) as locks:
-        with locks.lock("x", ttl=1.0):
+        with locks.lock("x", ttl=MAX_TTL):
             pass
         node.kill()
         node.start()
 
         def back() -> bool:
-            with locks.lock("x", ttl=1.0):
+            with locks.lock("x", ttl=MAX_TTL):
                 pass
             return node("GET", MARKER) is not None
 
@@ -301,11 +302,11 @@ def test_who_comes_back_knows_the_lives_of_those_it_read(nodes: RedlockNodes) ->
 def test_phase_2_is_for_the_incarnation_that_answered_phase_1(nodes: RedlockNodes) -> None:
     """One that has come back since may have an old hold of ours again, from a snapshot."""
     with connect(nodes) as locks:
-        with locks.lock("x", ttl=1.0):
+        with locks.lock("x", ttl=MAX_TTL):
             pass
-        ahead = nodes.nodes[0]
-        stripe, value = ahead("HGETALL", "holdfast:redlock:counters")[:2]
-        ahead("HSET", "holdfast:redlock:counters", stripe, int(value) + 1000)
+        stripe, value = nodes.nodes[0]("HGETALL", "holdfast:redlock:counters")[:2]
+        for number, node in enumerate(nodes.nodes):  # whichever are counted, they are not in step
+            node("HSET", "holdfast:redlock:counters", stripe, int(value) + 1000 * number)
         backend: Any = locks._session().backend
         ask = backend._raise
         stood: list[bool] = []
@@ -322,5 +323,5 @@ def test_phase_2_is_for_the_incarnation_that_answered_phase_1(nodes: RedlockNode
             stood.append(ballot.stands())
 
         backend._raise = late
-        locks.lock("x", ttl=1.0).try_acquire(1.0)
+        locks.lock("x", ttl=MAX_TTL).try_acquire(1.0)
         assert stood[0] is False

@@ -35,11 +35,6 @@ def through(url: str, proxy: Proxy) -> str:
     return f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}"
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "IO_LIMIT", 0.3)
-
-
 def test_a_creation_whose_answer_was_lost_is_found_again(
     url: str, through: str, proxy: Proxy
 ) -> None:
@@ -116,11 +111,10 @@ def test_a_release_whose_answer_was_lost_frees_what_is_ours_alone(
         assert len(others.inspect("x").holders) == 1
 
 
-def test_an_attempt_that_was_given_up_leaves_no_ghost(
-    url: str, through: str, proxy: Proxy, impatient: None
-) -> None:
+def test_an_attempt_that_was_given_up_leaves_no_ghost(url: str, through: str, proxy: Proxy) -> None:
     with holdfast.connect(url) as others, holdfast.connect(through) as locks:
         locks.lock("x").acquire().release()
+        locks._session().patience = 0.3
         proxy.swallow = True  # it is created, and we do not hear of it
         with pytest.raises(holdfast.BackendUnavailable, match="in time"):
             locks.lock("x").acquire()
@@ -140,13 +134,15 @@ def test_an_attempt_that_was_given_up_leaves_no_ghost(
 
 
 def test_a_release_that_could_not_be_sent_is_sent_later(
-    url: str, through: str, proxy: Proxy, impatient: None
+    url: str, through: str, proxy: Proxy
 ) -> None:
     with holdfast.connect(url) as others, holdfast.connect(through) as locks:
         lease = locks.lock("x").acquire()
+        locks._session().patience = 0.3
         proxy.stalled = True
         with pytest.raises(holdfast.BackendUnavailable, match="in time"):
             lease.release()
+        locks._session().patience = session.IO_LIMIT
         proxy.stalled = False
         proxy.hang_up()
         assert others.lock("x").acquire(timeout=15.0).token > lease.token
@@ -181,15 +177,16 @@ def test_a_client_that_is_cut_off_is_told_before_its_rival_is_granted(url: str) 
     ensemble = zookeeper_ensemble()
     proxies = [Proxy(ensemble.nodes[number % 3].port) for number in range(crowd)]
     managers: list[holdfast.Locks] = []
-    lost: dict[str, float] = {}
-    granted: dict[str, float] = {}
+    leases: dict[str, holdfast.Lease] = {}
+    lost: set[str] = set()
+    granted: dict[str, bool] = {}
+    """By name: whether the holder held it still."""
     chroot = url.rpartition("/")[2]
     with holdfast.connect(url, tick=TICK) as others:
-        clock = others._session().clock
 
         def rival(name: str) -> None:
             others.lock(name).acquire()
-            granted[name] = clock.now()
+            granted[name] = leases[name].held
 
         try:
             for number, proxy in enumerate(proxies):
@@ -198,17 +195,18 @@ def test_a_client_that_is_cut_off_is_told_before_its_rival_is_granted(url: str) 
                 managers.append(locks)
                 lease = locks.lock(f"x{number}", ttl=2.0).acquire()
                 assert lease.ttl == 2.0
-                lease.on_lost(lambda lease: lost.__setitem__(lease.name, clock.now()))
+                lease.on_lost(lambda lease: lost.add(lease.name))
+                leases[lease.name] = lease
             rivals = [Job(rival, f"x{number}") for number in range(crowd)]
             eventually(lambda: not lost)
             for proxy in proxies:
                 proxy.stalled = True
             for job in rivals:
                 job.result()
+            eventually(lambda: len(lost) == crowd)
         finally:
             for proxy in proxies:
                 proxy.close()
             for locks in managers:
                 locks.close()
-        assert len(lost) == len(granted) == crowd
-        assert all(lost[name] < granted[name] for name in granted)
+        assert granted == dict.fromkeys(leases, False)
