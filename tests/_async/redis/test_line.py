@@ -206,7 +206,7 @@ async def test_a_waiter_is_woken_on_the_connection_that_replaced_another(
         holdfast.connect(server.url) as others,
         holdfast.connect(proxy.url, heartbeat=60.0) as locks,
     ):
-        lease = await others.lock("x").acquire()
+        lease = await others.lock("x", ttl=120.0).acquire()
         waiter = Job(locks.lock("x").acquire)
 
         def listeners() -> set[bytes]:
