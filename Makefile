@@ -35,6 +35,7 @@ demo:
 test:
 	@tools/need $(TEST_PROGRAMS)
 	@tools/setup dev
+	@tools/azurite
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check:
@@ -48,6 +49,8 @@ sim:
 	@tools/setup dev
 	@$(BIN)/python -m holdfast.sim --backend redlock --seeds 2000 --jobs 2 $(ARGS)
 	@$(BIN)/python -m holdfast.sim --backend redis --seeds 1000 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend etcd --seeds 400 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend zookeeper --seeds 150 --jobs 2 $(ARGS)
 
 sync:
 	@tools/setup dev

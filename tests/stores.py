@@ -9,8 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 
+from servers.azure import AzureServer
 from servers.cluster import Cluster
 from servers.etcd import EtcdCluster
+from servers.gcs import GcsServer
 from servers.mariadb import MariaServer
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
@@ -58,6 +60,20 @@ def mariadb_server() -> MariaServer:
 @cache
 def s3_server() -> S3Server:
     server = S3Server()
+    atexit.register(server.stop)
+    return server
+
+
+@cache
+def azure_server() -> AzureServer:
+    server = AzureServer()
+    atexit.register(server.stop)
+    return server
+
+
+@cache
+def gcs_server() -> GcsServer:
+    server = GcsServer()
     atexit.register(server.stop)
     return server
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,9 +21,17 @@ from holdfast.versioned import (
     RedisVersioned,
     SqlVersioned,
 )
-from stores import mariadb_server, postgres_server, redis_server, s3_server
+from stores import (
+    azure_server,
+    gcs_server,
+    mariadb_server,
+    postgres_server,
+    redis_server,
+    s3_server,
+)
 
-KINDS = ["file", "mariadb", "object", "postgres", "redis", "sqlite"]
+KINDS = ["azure", "file", "gcs", "mariadb", "postgres", "redis", "s3", "sqlite"]
+CLOUDS: dict[str, Callable[[], Any]] = {"azure": azure_server, "gcs": gcs_server, "s3": s3_server}
 
 
 class Stage:
@@ -35,8 +43,8 @@ class Stage:
         self.stack = ExitStack()
         self.key: Any = "x"
         self.store: Any = None
-        if kind == "object":
-            self.store = s3_server().bucket(f"b{os.urandom(8).hex()}")
+        if kind in CLOUDS:
+            self.store = CLOUDS[kind]().bucket(f"b{os.urandom(8).hex()}")
         elif kind == "file":
             self.key = folder / "x"
         elif kind == "redis":
@@ -63,7 +71,7 @@ class Stage:
     def register(self) -> Any:
         if self.kind == "file":
             return FileVersioned()
-        if self.kind == "object":
+        if self.kind in CLOUDS:
             return ObjectVersioned(self.store)
         if self.kind == "redis":
             import redis

@@ -7,6 +7,7 @@ with locks.lock("invoice:42", ttl=30.0, timeout=5.0) as lease:
     write(row, token=lease.token)
 """
 
+from ._sync.election import Election, Term
 from ._sync.lease import Lease
 from ._sync.lock import Lock, ReadWriteLock
 from ._sync.manager import Locks, connect
@@ -29,6 +30,7 @@ from .model import Label, LockState, Participant
 __all__ = [
     "BackendUnavailable",
     "ConfigError",
+    "Election",
     "Event",
     "GuaranteeError",
     "Guarantees",
@@ -45,6 +47,7 @@ __all__ = [
     "Participant",
     "ReadWriteLock",
     "StaleToken",
+    "Term",
     "__version__",
     "connect",
 ]

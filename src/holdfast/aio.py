@@ -7,6 +7,7 @@ async with holdfast.aio.connect("sqlite:///var/lib/app/locks.db") as locks:
         await write(row, token=lease.token)
 """
 
+from ._async.election import Election, Term
 from ._async.lease import Lease
 from ._async.lock import Lock, ReadWriteLock
 from ._async.manager import Locks, connect
@@ -29,6 +30,7 @@ from .model import Label, LockState, Participant
 __all__ = [
     "BackendUnavailable",
     "ConfigError",
+    "Election",
     "Event",
     "GuaranteeError",
     "Guarantees",
@@ -45,6 +47,7 @@ __all__ = [
     "Participant",
     "ReadWriteLock",
     "StaleToken",
+    "Term",
     "__version__",
     "connect",
 ]

@@ -5,7 +5,7 @@ Values only. `ledger` has the rules; each store that keeps its entries as rows i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import NamedTuple, Protocol
 
 from .model import Label
@@ -173,8 +173,8 @@ class Rows(Protocol):
         """A number above that of everybody who waits for this lock."""
         ...
 
-    def mint(self) -> int:
-        """A token above every token minted before."""
+    def mint(self, taken: Container[int] = (), permits: int = 1) -> int:
+        """A token above every token minted before; of a semaphore, in a slot that is not `taken`."""
         ...
 
     def add(self, entry: Entry) -> None: ...

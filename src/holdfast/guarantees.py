@@ -29,6 +29,8 @@ class Guarantees(NamedTuple):
     """Whether `fair=False` lets newcomers overtake; where not, that permission is ignored."""
     renew_ttl: bool = True
     """Whether `lease.renew(ttl)` can change the TTL."""
+    slots: bool = False
+    """Whether a semaphore's lease has a `slot` that no other holder has meanwhile, to be fenced by."""
 
 
 MEMORY = Guarantees(
@@ -41,6 +43,7 @@ MEMORY = Guarantees(
     fair=True,
     wakeup="a signal within the process",
     safe_for=("efficiency",),
+    slots=True,
 )
 
 SQLITE = Guarantees(
@@ -56,6 +59,7 @@ SQLITE = Guarantees(
     fair=True,
     wakeup="handed over by the release, with a datagram to the next waiter's process",
     safe_for=("efficiency", "correctness"),
+    slots=True,
 )
 
 REDIS = Guarantees(
@@ -73,6 +77,7 @@ REDIS = Guarantees(
     fair=True,
     wakeup="handed over by the release, with a message to the next waiter's connection",
     safe_for=("efficiency", "correctness"),
+    slots=True,
 )
 
 REDIS_SENTINEL = REDIS._replace(

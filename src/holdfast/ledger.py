@@ -8,7 +8,7 @@ What must stay true:
 
 - The holders' weights never add up to more than the capacity.
 - A row becomes a holder in one place only, `_settle` and `acquire` through `_grant`, and its token
-  is minted there, in the same transaction.
+  is minted there, in the same transaction. Of a semaphore's holders no two have the same slot.
 - Waiters are admitted in the order of their arrival; the first that does not fit stops the rest,
   so that a writer is not starved by readers. A waiter that `barge`s is only woken, never handed the
   lock; it takes it when it asks again. So may a newcomer that barges.
@@ -35,6 +35,7 @@ from .model import (
     Queued,
     Renewed,
     Waiting,
+    slot_of,
 )
 
 
@@ -84,7 +85,7 @@ class Ledger:
         fits = standing.used + ask.weight <= ask.capacity
         if fits and (standing.head is None or ask.barge):
             entry = self._entry(ask, process, address)
-            self._grant(entry, ask.ttl, confirmed=True)
+            self._grant(entry, ask.ttl, True, standing.holders)
             rows.add(entry)
             return Granted(entry.token, ask.ttl)
         if not ask.queue:
@@ -179,13 +180,13 @@ class Ledger:
             rows.drop(entry)
         for entry in admitted:
             if entry.owner == asking:
-                self._grant(entry, entry.ttl, confirmed=True)
+                self._grant(entry, entry.ttl, True, holders)
                 if head is not None:
                     # It will not be confirmed any more, which is when the next in line is told to
                     # look whom it waits for now.
                     self._wake(head, 0)
             else:
-                self._grant(entry, min(entry.claim, entry.ttl), confirmed=False)
+                self._grant(entry, min(entry.claim, entry.ttl), False, holders)
                 self._wake(entry, entry.token)
             rows.save(entry, was_waiting=True)
         return _Standing(holders, used, head)
@@ -200,7 +201,7 @@ class Ledger:
                 return Renewed(holder.token, holder.ttl)
         if entry.barge and standing.used + entry.weight <= entry.capacity:
             # Not the first in line, but allowed to overtake: the first was only woken.
-            self._grant(entry, entry.ttl, confirmed=True)
+            self._grant(entry, entry.ttl, True, standing.holders)
             rows.save(entry, was_waiting=True)
             return Renewed(entry.token, entry.ttl)
         if standing.head is not None and standing.head.owner == entry.owner:
@@ -248,8 +249,13 @@ class Ledger:
             ask.label,
         )
 
-    def _grant(self, entry: Entry, ttl: float, confirmed: bool) -> None:
-        entry.token = self._rows.mint()
+    def _grant(self, entry: Entry, ttl: float, confirmed: bool, others: Sequence[Entry]) -> None:
+        """`others` are the holders, and those who are about to be, as long as their token is 0."""
+        if entry.kind == "semaphore":
+            taken = {other.token % other.capacity for other in others if other.token}
+            entry.token = self._rows.mint(taken, entry.capacity)
+        else:
+            entry.token = self._rows.mint()
         entry.expires = self._rows.now() + ttl
         entry.confirmed = int(confirmed)
         entry.since = self._rows.wall()
@@ -283,6 +289,7 @@ def describe(name: str, entries: Iterable[Entry], now: float, last_token: int) -
                 entry.since,
                 max(0.0, entry.expires - now),
                 entry.weight,
+                slot_of(entry.token, entry.kind, entry.capacity),
             )
         )
     token = max((holder.token for holder in holders), default=last_token)

@@ -6,7 +6,7 @@ with the last of them. Its clock may be one that the test moves by hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from threading import Lock
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from .clock import BootClock, Clock
 from .entries import Ask, Claim, Entry
 from .errors import ConfigError
 from .ledger import Ledger
-from .model import Busy, Granted, LockState, Outcome, Queued
+from .model import Busy, Granted, LockState, Outcome, Queued, in_free_slot
 
 Result = TypeVar("Result")
 Tell = Callable[[Granted | None], None]
@@ -100,8 +100,9 @@ class MemoryStore:
         self._arrivals += 1
         return self._arrivals
 
-    def mint(self) -> int:
-        self._token = max(self._token + 1, int(self.wall() * 1_000_000))
+    def mint(self, taken: Container[int] = (), permits: int = 1) -> int:
+        above = max(self._token + 1, int(self.wall() * 1_000_000))
+        self._token = in_free_slot(above, taken, permits)
         return self._token
 
     def add(self, entry: Entry) -> None:

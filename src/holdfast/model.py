@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from typing import NamedTuple
 
 
@@ -29,6 +30,8 @@ class Participant(NamedTuple):
     remaining: float
     """Seconds until its lease, or its place in the queue, ends unless it is renewed."""
     weight: int = 1
+    slot: int | None = None
+    """Which of a semaphore's slots it holds, on a store that gives them."""
 
 
 class LockState(NamedTuple):
@@ -113,6 +116,22 @@ def lock_realm(store: str, namespace: str) -> str:
         namespace = quote(namespace, safe="")
     # The same Redis is the same, whether Sentinel led to it or not.
     return f"{store.partition('+')[0]}:{namespace}"
+
+
+def slot_of(token: int, kind: str, permits: int) -> int | None:
+    """Which slot a token is of; None if it is no semaphore's, or nobody's yet."""
+    return token % permits if token and kind == "semaphore" else None
+
+
+def in_free_slot(token: int, taken: Container[int], permits: int) -> int:
+    """The first number from `token` on whose slot none of the others holds.
+
+    The slot of a semaphore's holder is the remainder of its token: so it is granted in the same step,
+    and known wherever the token is.
+    """
+    while token % permits in taken:
+        token += 1
+    return token
 
 
 def new_owner() -> str:

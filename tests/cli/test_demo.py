@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import signal
 from functools import partial
+from pathlib import Path
 
 from cli.stage import Stage, eventually, is_stopped, lives
+from holdfast.cli.demo import short
+from stores import redis_server
 
 
 def test_without_a_fence_it_breaks_and_with_one_it_does_not(stage: Stage) -> None:
@@ -37,8 +40,10 @@ def test_a_terminal_that_knows_ascii_only(stage: Stage) -> None:
 
 
 def test_nobody_stays_behind_frozen(stage: Stage) -> None:
-    for how in (signal.SIGINT, signal.SIGKILL):
-        demo = stage.start("demo", "--ttl", "5s")
+    for how in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        folder = stage.folder / "tmp"
+        folder.mkdir(exist_ok=True)
+        demo = stage.start("demo", "--ttl", "5s", env=stage.environment(TMPDIR=str(folder)))
         assert demo.stdout is not None
         seen = ""
         while "FROZEN" not in seen:
@@ -53,6 +58,9 @@ def test_nobody_stays_behind_frozen(stage: Stage) -> None:
         demo.wait(20)
         for pid in pids:
             eventually(partial(gone, pid), f"the end of {pid}")
+        if how != signal.SIGKILL:
+            assert demo.returncode == 128 + how
+            assert list(folder.iterdir()) == []
 
 
 def gone(pid: int) -> bool:
@@ -64,3 +72,39 @@ def test_help_and_mistakes(stage: Stage) -> None:
     ended = stage.run("demo", "now")
     assert (ended.status, "options only" in ended.err) == (2, True)
     assert stage.run("demo", "--ttl", "soon").status == 2
+    ended = stage.run("demo", "--ttl", "0s")
+    assert (ended.status, ended.out) == (2, "")
+    assert "Traceback" not in ended.err
+
+
+def test_a_store_that_cannot_be_had(stage: Stage) -> None:
+    for url, status in (("redis://ada:hunter2@127.0.0.1:1", 69), ("nonsense://x", 2)):
+        ended = stage.run("demo", "--url", url)
+        assert ended.status == status
+        assert "Traceback" not in ended.err
+        assert "hunter2" not in ended.err
+        assert ended.err.startswith("holdfast: ")
+
+
+def test_the_password_of_a_store_is_not_in_the_list_of_processes(stage: Stage) -> None:
+    server = redis_server()
+    server("FLUSHALL")
+    url = server.url.replace("redis://", "redis://default:hunter2@")
+    demo = stage.start("demo", "--ttl", "5s", "--url", url)
+    assert demo.stdout is not None
+    seen = ""
+    while "FROZEN" not in seen and (line := demo.stdout.readline()):
+        seen += line
+    found = re.search(r"A is process (\d+), B is (\d+)", seen)
+    assert found is not None, demo.communicate()
+    for pid in found.groups():
+        assert b"hunter2" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    demo.send_signal(signal.SIGINT)
+    demo.wait(20)
+
+
+def test_tokens_of_one_demonstration_are_seen_to_rise() -> None:
+    """Also if their last eight digits begin anew meanwhile, as they do every hundred seconds."""
+    before, after = 1_794_722_399_999_000, 1_794_722_402_999_000
+    assert short(before) < short(after)
+    assert short(17) == "17"

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fences.http_sites import AsgiSite, WsgiSite
-from fences.object_sites import AsyncObjectSite, ObjectSite, StampedSite
-from fences.redis_sites import AsyncRedisSite, RedisSite
+from fences.object_sites import AsyncObjectSite, AzureSite, GcsSite, ObjectSite, StampedSite
+from fences.redis_sites import AsyncRedisSite, ClusterSite, RedisSite
 from fences.sites import FileSite, MemorySite, Site
 from fences.sql_sites import SQL_SITES
 
 SITES: dict[str, Callable[..., Site]] = {
     "asgi": AsgiSite,
+    "azure": AzureSite,
     "file": FileSite,
+    "gcs": GcsSite,
     "memory": MemorySite,
-    "object": ObjectSite,
-    "object-async": AsyncObjectSite,
-    "object-stamped": StampedSite,
+    "s3": ObjectSite,
+    "s3-async": AsyncObjectSite,
+    "s3-stamped": StampedSite,
     "redis": RedisSite,
     "redis-async": AsyncRedisSite,
+    "redis-cluster": ClusterSite,
     "wsgi": WsgiSite,
     **SQL_SITES,
 }

@@ -1,15 +1,17 @@
-"""An S3 that keeps conditions, by obstore: in both worlds, with and without a stamp."""
+"""S3, Azure and GCS, by obstore: in both worlds, with and without a stamp."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fences.sites import Site, die
 from holdfast.fences import ObjectFence, Token
-from stores import s3_server
+from stores import azure_server, gcs_server, s3_server
 
 _buckets: dict[str, Any] = {}
 
@@ -17,11 +19,12 @@ _buckets: dict[str, Any] = {}
 class ObjectSite(Site):
     prunes = False
     stamp = False
+    server: Callable[[], Any] = staticmethod(s3_server)
 
     def __init__(self, folder: Path, single_use: bool = False) -> None:
         super().__init__(folder, single_use)
         if str(folder) not in _buckets:
-            _buckets[str(folder)] = s3_server().bucket(f"b{os.urandom(8).hex()}")
+            _buckets[str(folder)] = self.server().bucket(f"b{os.urandom(8).hex()}")
         self.store = _buckets[str(folder)]
         self.fence = ObjectFence(self.store, stamp=self.stamp, single_use=single_use)
 
@@ -53,23 +56,14 @@ class ObjectSite(Site):
         self._verb("verify", "probes/")
 
     def crash(self, resource: str, value: str, token: int) -> None:
-        bucket = self.store.prefix or ""
         die(
-            "import os, signal\n"
-            "from obstore.store import S3Store\n"
+            "import os, pickle, signal\n"
             "from holdfast.fences import ObjectFence\n"
-            f"store = S3Store({_name(self.store)!r}, prefix={bucket!r}, endpoint={s3_server().url!r},"
-            " access_key_id='test', secret_access_key='test', region='us-east-1',"
-            " virtual_hosted_style_request=False, client_options={'allow_http': True})\n"
+            f"store = pickle.loads({pickle.dumps(self.store)!r})\n"
             "def die(*_): os.kill(os.getpid(), signal.SIGKILL)\n"
             "ObjectFence._try_put = die\n"
             f"ObjectFence(store).put({resource!r}, {value!r}, {token})\n"
         )
-
-
-def _name(store: Any) -> str:
-    name: str = store.config["bucket"]
-    return name
 
 
 class AsyncObjectSite(ObjectSite):
@@ -82,3 +76,11 @@ class AsyncObjectSite(ObjectSite):
 
 class StampedSite(ObjectSite):
     stamp = True
+
+
+class AzureSite(ObjectSite):
+    server = staticmethod(azure_server)
+
+
+class GcsSite(ObjectSite):
+    server = staticmethod(gcs_server)

@@ -92,6 +92,35 @@ def test_single_use(kind: str, tmp_path: Path) -> None:
         site.close()
 
 
+def test_single_use_is_one_use_among_many_at_once(kind: str, tmp_path: Path) -> None:
+    site = SITES[kind](tmp_path, single_use=True)
+    passed: list[str] = []
+    errors: list[BaseException] = []
+    together = threading.Barrier(6)
+
+    def writer(value: str) -> None:
+        try:
+            together.wait(60)
+            with suppress(holdfast.StaleToken):
+                site.write("x", value, 34)
+                passed.append(value)
+        except BaseException as error:
+            errors.append(error)
+
+    try:
+        site.write("x", "before", 33)
+        threads = [threading.Thread(target=writer, args=(f"w{n}",)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert not errors, errors[0]
+        assert passed == [site.read("x")]
+    finally:
+        site.close()
+
+
 def test_resources_do_not_know_of_each_other(site: Site) -> None:
     names = [f"row {n}" for n in range(20)] + ["Row 1", "row 1 ", "rów 1", "row%201", "{row}1"]
     for number, name in enumerate(names, 1):
@@ -202,12 +231,31 @@ def test_a_readers_token_is_compared_and_not_remembered(site: Site) -> None:
             site.write("x", "d", locks.rwlock("other").read().acquire())
 
 
-def test_a_semaphores_token_is_refused(site: Site) -> None:
+def test_a_semaphores_lease_stands_for_its_slot(site: Site) -> None:
     with holdfast.connect("memory://") as locks:
-        lease = locks.semaphore("s", permits=2).acquire()
-        with pytest.raises(holdfast.GuaranteeError, match="slot"):
-            site.write("x", "a", lease)
-        assert site.highest("x") == 0
+        pool = locks.semaphore("pool", permits=2)
+        low, high = pool.acquire(), pool.acquire()
+        site.write(f"x{high.slot}", "a", high)
+        site.write(f"x{low.slot}", "b", low)  # no higher one shuts it out: it is another slot's
+        with refused("other-lock", high.token):
+            site.write(f"x{high.slot}", "c", low)
+        high.release()
+        higher = pool.acquire()
+        assert higher.slot == high.slot
+        site.write(f"x{high.slot}", "d", higher)
+        with refused("stale", higher.token):
+            site.write(f"x{high.slot}", "e", high)
+        site.write(f"x{low.slot}", "f", low)
+        assert (site.read(f"x{high.slot}"), site.read(f"x{low.slot}")) == ("d", "f")
+        # However a lock is called, it is not a slot of another one.
+        with refused("other-lock", low.token):
+            site.write(f"x{low.slot}", "g", locks.lock(f"pool#{low.slot}").acquire())
+
+
+def test_a_semaphores_token_without_a_slot_is_refused(site: Site) -> None:
+    with pytest.raises(holdfast.GuaranteeError, match="slot"):
+        site.write("x", "a", Slotless(10))
+    assert site.highest("x") == 0
 
 
 def test_a_pruned_token_does_not_come_back(site: Site) -> None:
@@ -227,7 +275,7 @@ def test_a_pruned_token_does_not_come_back(site: Site) -> None:
             site.write("x", "b", old.token)
         again = site.again() if site.restarts else site
         with refused("stale", newer.token):
-            again.write("never seen", "b", old)
+            again.write("{x} never seen", "b", old)  # in the slot of x, if there are such
         site.write("x", "c", newer)  # it still holds
         assert (site.read("x"), site.highest("x")) == ("c", newer.token)
         if again is not site:
@@ -248,7 +296,7 @@ def test_a_pruned_mark_keeps_no_other_counter_out(site: Site) -> None:
         with refused("stale", 11):
             site.write("y", "c", Other(10))
         with refused("store-lost-memory", lease.token):
-            site.write("z", "a", 10)  # a bare number may be anybody's
+            site.write("{x}z", "a", 10)  # a bare number may be anybody's
         time.sleep(0.005)
         site.prune()
         with refused("stale", 11):
@@ -266,6 +314,14 @@ class Other:
 
     def __init__(self, token: int) -> None:
         self.token = token
+
+
+class Slotless(Other):
+    """A semaphore's, of a store that cannot say which slot it has."""
+
+    kind = "semaphore"
+    shared = True
+    slot = None
 
 
 def test_a_reset_is_the_way_out(site: Site) -> None:

@@ -69,12 +69,17 @@ def test_a_link_is_the_file_it_leads_to(tmp_path: Path) -> None:
     assert path.read_text() == "a"
 
 
-def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o640, 0o666])
+def test_a_file_keeps_its_mode(mode: int, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("was here before")
-    path.chmod(0o640)
-    FileFence().write(path, b"a", 5)
-    assert path.stat().st_mode & 0o777 == 0o640
+    path.chmod(mode)
+    before = os.umask(0o022)
+    try:
+        FileFence().write(path, b"a", 5)
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == mode
     assert path.read_bytes() == b"a"
 
 

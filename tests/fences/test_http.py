@@ -113,7 +113,8 @@ def test_a_token_may_be_left_out_where_that_is_allowed(interface: str) -> None:
 def test_who_passed_is_not_overtaken(interface: str) -> None:
     """33 is let in and is slow; 34 comes; 33 may not write after it."""
     app = App()
-    with serving(interface, app) as url:
+    fence = MemoryFence()
+    with serving(interface, app, fence=fence) as url:
         answers: dict[str, int] = {}
 
         def put(token: str) -> None:
@@ -126,7 +127,9 @@ def test_who_passed_is_not_overtaken(interface: str) -> None:
         assert app.entered.wait(20)
         late = threading.Thread(target=put, args=("34",))
         late.start()
-        late.join(0.1)
+        # Until it waits for its turn; or has come through, which it must not.
+        while late.is_alive() and not app.log and not fence._turns._queues.get("/slow"):
+            late.join(0.001)
         assert app.log == []
         app.go_on.set()
         slow.join(20)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 import time
 
@@ -99,3 +101,51 @@ def test_resets_are_kept() -> None:
     fence.reset("x", by="ada")
     ((_, who, what, mark),) = fence.resets
     assert (who, what, mark.highest) == ("ada", "x", 5)
+
+
+async def test_one_who_gives_up_waiting_does_not_end_anothers_turn() -> None:
+    fence = MemoryFence()
+    async with fence.hold("x", 1):
+        waiting = [asyncio.create_task(_enter(fence)) for _ in range(2)]
+        await asyncio.sleep(0)
+        waiting[1].cancel()
+        await asyncio.gather(waiting[1], return_exceptions=True)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting[0].done()
+    assert await waiting[0] == "entered"
+
+
+def test_a_thread_that_is_interrupted_while_it_waits_gives_up_its_place() -> None:
+    fence = MemoryFence()
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with fence.hold("x", 1):
+            inside.set()
+            go_on.wait(30)
+
+    def interrupt() -> None:
+        while not fence._turns._queues["x"]:
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    def raises(*_: object) -> None:
+        raise ZeroDivisionError
+
+    before = signal.signal(signal.SIGUSR1, raises)
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert inside.wait(20)
+        sender = threading.Thread(target=interrupt)
+        sender.start()
+        with pytest.raises(ZeroDivisionError), fence.hold("x", 1):
+            raise AssertionError("another has the turn")
+        sender.join(20)
+        assert not fence._turns._queues["x"]
+    finally:
+        go_on.set()
+        holder.join(20)
+        signal.signal(signal.SIGUSR1, before)
+    assert not fence._turns._queues

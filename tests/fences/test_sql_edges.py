@@ -15,6 +15,7 @@ import holdfast
 from fences.sql_sites import MariaSite, PostgresSite, SqlSite
 from holdfast.fences import SqlFence
 from holdfast.fences.sql import KNOWN_LIMIT
+from servers.proxy import Proxy
 from stores import mariadb_server, postgres_server
 
 SITES = {"sqlite": SqlSite, "postgres": PostgresSite, "mariadb": MariaSite}
@@ -229,6 +230,56 @@ def test_a_refusal_that_is_not_rolled_back_leaves_no_row_behind(site: SqlSite) -
         connection.commit()  # of what else was done
         with pytest.raises(holdfast.StaleToken):
             site.write("x", "late", old)
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+def test_a_connection_that_is_lost_at_the_commit_leaves_neither_or_both(
+    site: SqlSite, delivered: bool
+) -> None:
+    if type(site) is SqlSite:
+        return  # it has no connection that could be lost
+    site.write("x", "a", 33)
+    server: Any = mariadb_server() if isinstance(site, MariaSite) else postgres_server()
+    proxy = Proxy(server.port)
+    if isinstance(site, MariaSite):
+        connection = server.connect(port=proxy.port)
+    else:
+        import psycopg
+
+        connection = psycopg.connect(server.url.replace(str(server.port), str(proxy.port)))
+    site.fence.guard(connection, "x", 34)
+    site.execute(connection, site.upsert, (site.name("x"), "b"))
+    if delivered:
+        proxy.reset_once = True
+    else:
+        proxy.hang_up()
+    with pytest.raises(Exception, match=r"(?i)lost|closed|reset|terminat|gone away"):
+        connection.commit()
+    connection.close()
+    proxy.close()
+    # Whoever looks at the mark waits for the transaction to end, one way or the other.
+    assert (site.highest("x"), site.read("x")) == ((34, "b") if delivered else (33, "a"))
+    site.write("x", "c", 34)  # the same holder may try again in both cases
+
+
+def test_a_holder_frozen_between_guard_and_commit_is_ended_by_the_database(site: SqlSite) -> None:
+    """It keeps the next one waiting for so long; then its write is undone with its mark."""
+    if type(site) is SqlSite:
+        return  # who is frozen in SQLite has the file until he wakes
+    site.write("x", "a", 32)
+    frozen = site.connect()
+    setting = "SESSION idle_write_transaction_timeout = 1"
+    if isinstance(site, PostgresSite):
+        setting = "idle_in_transaction_session_timeout = 1000"
+    site.execute(frozen, f"SET {setting}")
+    frozen.commit()
+    site.fence.guard(frozen, "x", 33)
+    site.execute(frozen, site.upsert, (site.name("x"), "by the frozen one"))
+    site.write("x", "by the next", 34)
+    with pytest.raises(Exception, match=r"(?i)lost|closed|terminat|gone away|timeout"):
+        frozen.commit()
+    frozen.close()
+    assert (site.highest("x"), site.read("x")) == (34, "by the next")
 
 
 class Counted:

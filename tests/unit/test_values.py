@@ -126,5 +126,5 @@ def test_credentials_never_appear_in_an_error(url: str) -> None:
 
 
 def test_credentials_are_taken_out_of_every_host() -> None:
-    target = urls.Target("memory", "a:b@one:1,c:d@two:2/path@x", {})
-    assert str(target) == "memory://one:1,two:2/path@x"
+    target = urls.Target("redlock", "a:b@one:1,c:d@two:2/path@x", {})
+    assert str(target) == "redlock://one:1,two:2/path@x"

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-class _Unset:
+class Unset:
     def __repr__(self) -> str:
         return "the lock's own timeout"
 
 
-_UNSET = _Unset()
+UNSET = Unset()
 
 
 class Lock:
@@ -41,11 +41,14 @@ class Lock:
         "_max_hold",
         "_protects",
         "_renew",
+        "_text",
         "_timeout",
         "_ttl",
         "_weight",
         "name",
     )
+
+    lease_type = Lease
 
     def __init__(
         self,
@@ -53,14 +56,15 @@ class Lock:
         name: str,
         *,
         ttl: float,
-        timeout: float | None,
-        fair: bool | None,
-        renew: bool,
-        max_hold: float | None,
+        timeout: float | None = None,
+        fair: bool | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
         protects: object = None,
         kind: str = "lock",
         weight: int = 1,
         capacity: int = 1,
+        text: str | None = None,
     ) -> None:
         self.name = checks.lock_name(name)
         self._ttl = checks.ttl(ttl)
@@ -75,20 +79,22 @@ class Lock:
         self._kind = kind
         self._weight = weight
         self._capacity = capacity
+        self._text = text
+        """Shown in place of the connection's label: an election's value."""
         self._entered: dict[object, list[Lease]] = {}
 
     def __repr__(self) -> str:
         return f"<{self._kind} {self.name!r}>"
 
     async def acquire(
-        self, timeout: float | _Unset | None = _UNSET, *, owner: str | None = None
+        self, timeout: float | Unset | None = UNSET, *, owner: str | None = None
     ) -> Lease:
         """A lease that is held; raises `LockTimeout` if it was not granted within `timeout` seconds.
 
         None waits for ever, 0 tries once; without one the lock's own `timeout` counts. `owner` is
         for those who pass on somebody else's request: an id that was never used before.
         """
-        limit = self._timeout if isinstance(timeout, _Unset) else checks.timeout(timeout)
+        limit = self._timeout if isinstance(timeout, Unset) else checks.timeout(timeout)
         lease = await obtain(self, limit, owner)
         if lease is None:
             raise LockTimeout(
@@ -104,11 +110,12 @@ class Lock:
 
     def _attempt(self, session: Session, owner: str, queue: bool) -> Lease:
         """A new attempt, known to the session before anything is sent."""
+        label = session.label
         ticket = Ticket(
             self.name,
             owner,
             self._ttl,
-            session.label,
+            label if self._text is None else label._replace(text=self._text),
             self._weight,
             self._capacity,
             self._kind,
@@ -116,7 +123,7 @@ class Lock:
             self._barge,
             self._renew,
         )
-        lease = Lease(session, ticket, self._renew, self._max_hold)
+        lease = self.lease_type(session, ticket, self._renew, self._max_hold)
         if self._protects is not None:
             lease._protects = self._protects
         session.enrol(lease, owner)

@@ -17,6 +17,8 @@ from ..wheel import Wheel
 
 Result = TypeVar("Result")
 
+AWAKE, REST = 1e-3, 0.05
+"""Seconds for which one stays awake for what is expected, and for which one does not do so again."""
 LONGEST_SLEEP = 1.0
 """A timer of the loop stands still while the machine sleeps; the boot clock does not. So look."""
 
@@ -268,8 +270,9 @@ class Poller:
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._watched: set[int] = set()
+        self._rested = 0.0
 
-    def watch(self, fd: int, ready: Callable[[], None]) -> None:
+    def watch(self, fd: int, ready: Callable[[], object]) -> None:
         self._watched.add(fd)
         self._loop.add_reader(fd, ready)
 
@@ -279,6 +282,18 @@ class Poller:
             self._watched.discard(fd)
             self._loop.remove_reader(fd)
             os.close(fd)
+
+    def expect(self, look: Callable[[], bool]) -> None:
+        """`look` will soon find something: stay awake for it, but not for long and not often."""
+        now = self._loop.time()
+        if now >= self._rested:
+            self._rested = now + AWAKE + REST
+            self._stay_awake(look, now + AWAKE)
+
+    def _stay_awake(self, look: Callable[[], bool], until: float) -> None:
+        # A loop that has something to do does not sleep, and does all the rest as well.
+        if self._watched and not look() and self._loop.time() < until:
+            self._loop.call_soon(self._stay_awake, look, until)
 
     async def attend(self, signal: Signal, until: float | None) -> bool:
         """Wait for the signal; the loop serves the descriptors."""

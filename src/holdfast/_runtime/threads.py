@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from _thread import allocate_lock
 from _thread import get_ident as current
 from collections.abc import Callable
@@ -29,6 +30,8 @@ __all__ = [
 
 Result = TypeVar("Result")
 
+AWAKE, REST = 1e-3, 0.05
+"""Seconds for which one stays awake for what is expected, and for which one does not do so again."""
 LONGEST_SLEEP = 1.0
 """A sleep stands still while the machine is suspended; the boot clock does not. So look."""
 
@@ -47,11 +50,11 @@ class Signal:
 
     # A bare lock that is taken while nothing has happened: `set` lets it go, `wait` takes it again.
 
-    __slots__ = ("_clock", "_is_set", "_lock", "_mutex", "bell")
+    __slots__ = ("_clock", "_lock", "_mutex", "bell", "is_set")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._is_set = False
+        self.is_set = False
         self._lock = allocate_lock()
         self._lock.acquire()
         self._mutex = RLock()  # a signal's handler may come back here
@@ -59,7 +62,7 @@ class Signal:
         """Called by `set` instead, while the one who waits here waits for more than this."""
 
     def set(self) -> None:
-        self._is_set = True
+        self.is_set = True
         bell = self.bell
         if bell is None:
             self.nudge()
@@ -73,9 +76,16 @@ class Signal:
                 with suppress(RuntimeError):
                     self._lock.release()
 
+    def rehearse(self) -> None:
+        """Have ready what `set` and `take` need, in the processor's caches, without doing either."""
+        other = Signal(self._clock)
+        other.bell = self.bell
+        other.set()
+        other.take()
+
     def take(self) -> bool:
         """Whether it was set, which this takes back."""
-        was_set, self._is_set = self._is_set, False
+        was_set, self.is_set = self.is_set, False
         return was_set
 
     def wait(self, until: float | None) -> bool:
@@ -217,14 +227,16 @@ class Poller:
 
     def __init__(self, name: str) -> None:
         self._mutex = RLock()
-        self._watched: dict[int, Callable[[], None]] = {}
+        self._watched: dict[int, Callable[[], object]] = {}
         self._leading = False
         self._leader = 0
         self._followers: dict[Signal, None] = {}
         self._wake_read = self._wake_write = -1
+        self._look: Callable[[], bool] | None = None
+        self._rested = 0.0
         self._closed = False
 
-    def watch(self, fd: int, ready: Callable[[], None]) -> None:
+    def watch(self, fd: int, ready: Callable[[], object]) -> None:
         with self._mutex:
             if self._closed:
                 os.close(fd)
@@ -238,6 +250,14 @@ class Poller:
             if self._watched.pop(fd, None) is not None:
                 os.close(fd)
                 self._wake()
+
+    def expect(self, look: Callable[[], bool]) -> None:
+        """`look` will soon find something: stay awake for it, but not for long and not often.
+
+        Called by whoever leads, because a descriptor became readable.
+        """
+        if time.monotonic() >= self._rested:
+            self._look = look
 
     def attend(self, signal: Signal, until: float | None) -> bool:
         """Wait for the signal, and serve the descriptors meanwhile unless somebody does already."""
@@ -298,8 +318,19 @@ class Poller:
                         ready = self._watched.get(fd)
                     if ready is not None:
                         ready()
+                look, self._look = self._look, None
+                if look is not None and not signal.is_set:
+                    self._stay_awake(signal, look)
         finally:
             signal.bell = None
+
+    def _stay_awake(self, signal: Signal, look: Callable[[], bool]) -> None:
+        """To go to sleep and be woken would take longer than what is expected does."""
+        until = time.monotonic() + AWAKE
+        self._rested = until + REST
+        signal.rehearse()
+        while not (signal.is_set or look()) and time.monotonic() < until:
+            pass
 
     def _step_down(self, signal: Signal, led: bool) -> None:
         with self._mutex:
@@ -310,7 +341,9 @@ class Poller:
                     self._close_pipe()
             else:
                 self._followers.pop(signal, None)
-            heir = next(iter(self._followers), None) if not self._leading else None
+            heir = None
+            if self._followers and not self._leading:
+                heir = next(iter(self._followers))
         if heir is not None:
             heir.nudge()
 

@@ -15,7 +15,8 @@ or waits, in the step that would have enqueued it.
 **Rules.**
 
 1. *The grant is atomic and mints the token*: an integer above that of every grant of the lock that
-   ended before it and of every conflicting one, whatever expired, crashed or was cleaned up.
+   ended before it and of every conflicting one, whatever expired, crashed or was cleaned up. Where the
+   guarantees say `slots`, no two holders of a semaphore have the same remainder by its capacity.
 2. *Idempotent by owner.* The same ticket asked again (its answer was lost) gets the same answer: the
    grant it already has, never shortened, or its place in the queue. An owner is never used for a
    second attempt, so whatever is known of it belongs to this one; an owner in use for something
@@ -73,6 +74,7 @@ class Ticket:
         "queue",
         "renew",
         "ttl",
+        "until",
         "weight",
     )
 
@@ -100,6 +102,8 @@ class Ticket:
         self.barge = barge
         self.renew = renew
         """False: it is to end with its TTL, whatever else is kept alive beside it."""
+        self.until: float | None = None
+        """When the attempt will be given up, on the backend's clock; None: never."""
         self.grant: Granted | None = None
         self._told = False
         self._signal: Signal | None = None
@@ -171,7 +175,11 @@ class Backend(Protocol):
         ...
 
     def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
-        """Grant it; or enqueue it, if `ticket.queue`; or answer `Busy` and leave nothing behind."""
+        """Grant it; or enqueue it, if `ticket.queue`; or answer `Busy` and leave nothing behind.
+
+        A grant that is `handed` says that it was enqueued, and is not any more: another's release
+        came before this was answered.
+        """
         ...
 
     def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:

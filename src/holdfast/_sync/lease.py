@@ -18,7 +18,7 @@ from .._runtime.threads import Interrupt, Signal
 from ..entries import Claim
 from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockError
 from ..lifecycle import HELD, LOST
-from ..model import Gone, Renewed
+from ..model import Gone, Renewed, slot_of
 from .hold import HOLDING, Hold
 
 if TYPE_CHECKING:
@@ -55,8 +55,17 @@ class Lease(Hold):
         return self._ticket.weight < self._ticket.capacity
 
     @property
+    def slot(self) -> int | None:
+        """A semaphore's: from 0 to permits - 1, and no other holder's meanwhile. What each slot has to
+        itself can be fenced. None for other locks, and where the store cannot tell."""
+        ticket = self._ticket
+        slots = self._session.backend.guarantees.slots
+        return slot_of(self.token, ticket.kind, ticket.capacity) if slots else None
+
+    @property
     def lock_id(self) -> str:
         """Which lock this is, among those of all stores and namespaces: what a fence keeps."""
+        self._refuse_fork()  # a fence asks for it whenever a lease is shown
         return f"{self._session.realm}/{self._ticket.name}"
 
     @property
@@ -158,6 +167,8 @@ class Lease(Hold):
             (outcome,) = self._session.backend.renew([claim], self._session.by())
         except BackendUnavailable as error:
             raise self._unavailable("could not be renewed", error) from error
+        if self._refuted(outcome, sent):
+            raise self._loss()
         if isinstance(outcome, Renewed):
             sent = outcome.since or sent
             # A store may give more than was asked for, where it counts in whole seconds.
@@ -261,6 +272,10 @@ class Lease(Hold):
             if error is None or stopped_by_us:
                 raise self._loss() from None
             error.add_note(f"The lease on {self.name!r} had been lost meanwhile.")
+
+    def _give_all_back(self) -> bool:
+        """For close, however often it was taken."""
+        return self._release_quietly()
 
     def _release_quietly(self) -> bool:
         """For the end of `with` and for close: an unreachable store is told by an event only."""

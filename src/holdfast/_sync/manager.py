@@ -17,7 +17,9 @@ from ..events import Listener, Listeners
 from ..guarantees import Guarantees
 from ..model import LockState, lock_realm
 from .contract import OPEN_LIMIT, Backend
+from .election import Candidacy, Election
 from .lock import Lock, ReadWriteLock
+from .reentrant import ReentrantLock
 from .session import Session
 
 Opener = Callable[[], Backend]
@@ -142,6 +144,32 @@ class Locks:
         self._check_purpose(name, purpose, protects)
         return self._make(name, ttl, timeout, fair, renew, max_hold, protects)
 
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: float = 30.0,
+        timeout: float | None = None,
+        fair: bool | None = None,
+        renew: bool = True,
+        purpose: str = "efficiency",
+        protects: object = None,
+        max_hold: float | None = None,
+    ) -> Lock:
+        """A mutex that the task or thread which holds it may take again, and releases as often.
+
+        It is the same lease each time, with the same token. `lock(name)` is not part of that: it
+        waits until all are released.
+        """
+        self._check_purpose(name, purpose, protects)
+        return self._make(name, ttl, timeout, fair, renew, max_hold, protects, of=ReentrantLock)
+
+    def election(self, name: str, value: str | None = None, *, ttl: float = 30.0) -> Election:
+        """One leader at a time. `value` is shown to those who ask who leads."""
+        if value is not None:
+            checks.label(value)
+        return Election(self, Candidacy(self, name, ttl=ttl, text=value))
+
     def semaphore(
         self,
         name: str,
@@ -157,7 +185,8 @@ class Locks:
     ) -> Lock:
         """A lock that `permits` may hold at once. Their tokens are unique, not in any order.
 
-        So no fence can order their writes, and `purpose="correctness"` is refused.
+        So no fence can order all their writes. Those of one slot it can: give each `lease.slot` a
+        resource of its own, and `purpose="correctness"`. Refused where a store has no slots.
         """
         self._check_purpose(name, purpose, protects, shared=True)
         return self._make(
@@ -216,6 +245,7 @@ class Locks:
         max_hold: float | None,
         protects: object,
         *,
+        of: type[Lock] = Lock,
         kind: str = "lock",
         weight: int = 1,
         capacity: int = 1,
@@ -225,7 +255,7 @@ class Locks:
                 f"{name!r} was asked to be fair, which {self.guarantees.store} cannot promise",
                 name=name,
             )
-        return Lock(
+        return of(
             self,
             name,
             ttl=ttl,
@@ -243,7 +273,7 @@ class Locks:
         self, name: str, purpose: str, protects: object, shared: bool = False
     ) -> None:
         checks.flag("purpose", purpose, ("efficiency", "correctness"))
-        fence = getattr(protects, "__holdfast_fence__", False)
+        fence = getattr(protects, "__holdfast_fence__", False) and not isinstance(protects, type)
         if protects is not None and not fence:
             raise ConfigError(f"protects must be a fence, not {type(protects).__name__}", name=name)
         if purpose == "efficiency":
@@ -255,10 +285,11 @@ class Locks:
             missing.append("the URL of the store, said to connect() or in $HOLDFAST_URL")
         if protects is None:
             missing.append("protects=, the fence that rejects stale tokens at the resource")
-        if shared:
+        if shared and not self.guarantees.slots:
             missing.append(
                 "one holder at a time (a semaphore has several, and a fence that has seen the higher "
-                "token would shut out the lower one: make a lock for each slot)"
+                f"token would shut out the lower one; {self.guarantees.store} does not say which slot "
+                "a holder has, so make a lock for each slot)"
             )
         if missing:
             raise GuaranteeError(

@@ -55,6 +55,7 @@ class Session:
         "mutex",
         "patience",
         "realm",
+        "reentrant",
     )
 
     def __init__(self, backend: Backend, listeners: Listeners, label: str, realm: str = "") -> None:
@@ -75,6 +76,8 @@ class Session:
         self.leases: dict[str, Lease] = {}
         """By owner: those held, and those asked for."""
         self.burned: dict[str, None] = {}
+        self.reentrant: dict[tuple[str, object], Lease] = {}
+        """Those that may be taken again: by name, and by the task or thread that has it."""
         self.alarm = Alarm(self.clock)
         self.keeper = Keeper(self)
         self.debts = Debts(self)
@@ -172,7 +175,7 @@ class Session:
             if not lease.token:
                 self.clean_up(lease._ticket)
                 lease._ticket.tell()  # it finds the session closed
-            elif not lease._release_quietly() and limit is None:
+            elif not lease._give_all_back() and limit is None:
                 limit = self.by()
         self.patience = IO_LIMIT
         until = self.by()

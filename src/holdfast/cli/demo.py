@@ -12,6 +12,9 @@ import time
 from contextlib import suppress
 from typing import IO, Any
 
+from .. import checks
+from ..errors import ConfigError
+from . import statuses
 from .arguments import STORE_OPTIONS, HelpWanted, UsageError, sort
 from .durations import seconds
 from .report import say
@@ -40,10 +43,15 @@ def main(words: list[str]) -> int:
         given = sort(words, OPTIONS)
         if given.operands or given.command is not None:
             raise UsageError("demo takes options only")
-        ttl = seconds("--ttl", given.options.get("--ttl", "3s"))
+        ttl = checks.ttl(seconds("--ttl", given.options.get("--ttl", "3s")), "--ttl")
     except HelpWanted:
         sys.stdout.write(HELP)
         return 0
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _end)  # as Ctrl-C does: nothing stays behind
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         url = given.options.get("--url", f"sqlite://{folder}/locks.db")
         namespace = given.options.get("--namespace", f"demo-{os.getpid()}")
@@ -53,11 +61,19 @@ def main(words: list[str]) -> int:
             return 0
         except Failed as error:
             say(str(error))
-            return 1
+            return error.status
+
+
+def _end(number: int, _: object) -> None:
+    raise SystemExit(statuses.ended_by(number))
 
 
 class Failed(Exception):
     """Raised when a process of the demonstration did not do its part."""
+
+    def __init__(self, message: str, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Demo:
@@ -171,9 +187,9 @@ class Demo:
 
 
 def short(token: int) -> str:
-    """The digits in which two tokens of one minute differ; all of them are on no screen."""
+    """The digits in which two tokens of one demonstration differ; all of them are too many."""
     text = str(token)
-    return text if len(text) <= 9 else f"…{text[-8:]}"
+    return text if len(text) <= 11 else f"…{text[-10:]}"
 
 
 class Actor:
@@ -182,7 +198,9 @@ class Actor:
     def __init__(self, name: str, demo: Demo) -> None:
         self.name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.cli.demo_actor", demo.url, demo.namespace],
+            [sys.executable, "-m", "holdfast.cli.demo_actor", demo.namespace],
+            # Not among the arguments, which everybody sees: it may have a password.
+            env={**os.environ, "HOLDFAST_URL": demo.url},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -192,8 +210,9 @@ class Actor:
 
     def send(self, verb: str, **details: Any) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"verb": verb, **details}) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # its answer says why
+            self._process.stdin.write(json.dumps({"verb": verb, **details}) + "\n")
+            self._process.stdin.flush()
 
     def ready(self, timeout: float) -> bool:
         """Whether it answers within so many seconds."""
@@ -208,6 +227,8 @@ class Actor:
         if not line:
             raise Failed(f"process {self.name} did not answer")
         answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise Failed(answer["error"], answer["status"])
         return answer
 
     def ask(self, verb: str, **details: Any) -> dict[str, Any]:

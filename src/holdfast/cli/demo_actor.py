@@ -1,4 +1,4 @@
-"""One of the two processes of `holdfast demo`: `python -m holdfast.cli.demo_actor URL NAMESPACE`.
+"""One of the two processes of `holdfast demo`: `python -m holdfast.cli.demo_actor NAMESPACE`.
 
 It does what it is told, one line at a time, and answers each with a line. It never asks whether its
 lease is still held: most programs do not, and no program can between its last look and its write.
@@ -13,8 +13,9 @@ import sys
 from typing import Any
 
 from .. import Lease, connect
-from ..errors import StaleToken
+from ..errors import BackendUnavailable, ConfigError, LockError, StaleToken
 from ..fences import FileFence
+from . import statuses
 
 PR_SET_PDEATHSIG = 1
 
@@ -22,10 +23,21 @@ PR_SET_PDEATHSIG = 1
 def main() -> None:
     # Whoever froze us must not leave us frozen for ever: on Linux, die with him.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    url, namespace = sys.argv[1:]
+    try:
+        act(sys.argv[1])
+    except LockError as error:
+        status = 1
+        if isinstance(error, BackendUnavailable):
+            status = statuses.UNREACHABLE
+        elif isinstance(error, ConfigError):
+            status = statuses.USAGE
+        print(json.dumps({"error": str(error), "status": status}), flush=True)
+
+
+def act(namespace: str) -> None:
     fence = FileFence()
     lease: Lease | None = None
-    with connect(url, namespace=namespace) as locks:
+    with connect(namespace=namespace) as locks:
         for line in sys.stdin:
             order = json.loads(line)
             path = order.get("path", "")
@@ -38,7 +50,7 @@ def main() -> None:
                 with open(path, encoding="utf-8") as file:
                     answer = {"balance": int(file.read())}
             elif lease is None:
-                answer = {"error": "no lease"}
+                pass  # it is only asked whether it is there
             elif order["verb"] == "write":
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(str(order["balance"]))

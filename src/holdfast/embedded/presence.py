@@ -23,6 +23,8 @@ makes a daemon of it: `intact()` tells, and a holder asks it when it renews.
 `<name>.pipe` is a FIFO that the process holds open for writing, so that others can *wait* for its
 death by poll. It is a hint: it may be missing, and what decides is always `is_alive`. On Linux a
 dying process drops its record locks before its pipes hang up, so whoever is woken sees it dead.
+A byte in it is another hint, `stir`: those who watch are about to hear of us. Whoever comes first
+takes it away; where nobody watched, that is the next to begin.
 
 `<name>.tether` is the opposite of a presence, for `holdfast run`: an flock belongs to the open file
 and is inherited, so the command keeps it when `run` itself is killed. The entry is dead when both
@@ -41,6 +43,7 @@ from ..errors import BackendUnavailable
 from .marks import PROBE, TRY_SHARED, Tether, age, flocked, inode, open_pipe, place, unlink
 
 _OLD = 3600.0  # a draft of this age, in seconds, was left behind by a process that was killed
+_ALL = 4096  # bytes; there is hardly ever more than one
 _WATCH = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 # Re-entrant, because a signal handler that forks may interrupt the thread that is inside.
@@ -141,16 +144,20 @@ class Presence:
             fd = os.open(f"{self.directory}/{name}.pipe", _WATCH)
         except OSError:
             return None
-        try:
-            # poll does not report a hang-up to a reader that came after the last writer had left;
-            # read does tell: "nothing yet" with a writer, the end of file without.
-            os.read(fd, 1)
-        except BlockingIOError:
+        # poll does not report a hang-up to a reader that came after the last writer had left.
+        if stirred(fd):
             return fd
-        except OSError:
-            pass
         os.close(fd)
         return None
+
+    def stir(self) -> None:
+        """Tell those who watch this process that something is about to happen."""
+        # In a forked child the number may be another file's by now.
+        if self._pipe is not None and self._born == _generation:
+            try:
+                os.write(self._pipe, b"\0")
+            except OSError:
+                return  # it is full: nobody has watched us for a long time
 
     def tether(self) -> Tether:
         """A new tether, locked by its descriptor."""
@@ -213,6 +220,19 @@ class Presence:
                     os.close(self._pipe)
         except OSError:
             pass
+
+
+def stirred(fd: int) -> bool:
+    """What a watched descriptor says that is readable: its process lives, and stirs; or else has died.
+
+    Those who watch it together are woken together, and the first takes what was to be read.
+    """
+    try:
+        return bool(os.read(fd, _ALL))  # nothing at all is the end of the file
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 class _Cleaner:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from ..clock import BootClock
 from ..entries import Ask, Claim, Entry, Wake
-from ..model import Label
+from ..model import Label, in_free_slot
 from .presence import Presence
 
 HEADROOM = 60_000_000
@@ -53,12 +53,14 @@ _RELEASE_ALONE = (
 # last heartbeat on, and that may have come while we waited.
 _HAND_OVER = (
     "UPDATE OR REPLACE entry SET waiting = 0, seq = 0, confirmed = 0, "
-    "expires = boot_clock() + min(claim, ttl), "
-    "since = ?, token = handed(owner, process, address, before) "
-    "FROM (SELECT token AS before FROM entry "
-    "WHERE name = ? AND waiting = 0 AND seq = 0 AND owner = ? AND expires > ?) "
-    "WHERE name = ? AND waiting = 1 AND capacity = 1 AND barge = 0 AND seq = "
-    "(SELECT seq FROM entry WHERE name = ? AND waiting = 1 AND expires > ? ORDER BY seq LIMIT 1)"
+    "expires = boot_clock() + min(claim, ttl), since = ?, "
+    # No token, and so no change at all, if the holder's row is not there.
+    "token = handed(owner, process, address, (SELECT token FROM entry "
+    "WHERE name = ? AND waiting = 0 AND seq = 0 AND owner = ? AND expires > ?)) "
+    # By its whole key: SQLite then needs no table of its own for the rows that it will change.
+    "WHERE name = ? AND waiting = 1 AND seq = "
+    "(SELECT seq FROM entry WHERE name = ? AND waiting = 1 AND expires > ? ORDER BY seq LIMIT 1) "
+    "AND capacity = 1 AND barge = 0"
 )
 _HELD = (
     "SELECT token FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND confirmed = 1 "
@@ -108,7 +110,9 @@ class Mint:
         """What interrupted it."""
         return KeyboardInterrupt() if self.interrupt is None else self.interrupt
 
-    def _handed(self, owner: str, process: str, address: str, holder: int) -> int | None:
+    def _handed(self, owner: str, process: str, address: str, holder: int | None) -> int | None:
+        if holder is None:
+            return None
         # Above the holder's is above all of this lock's, so the counters need not be read.
         self.receiver = (owner, process, address)
         return self._fresh(holder, self._base, self._ceiling)
@@ -184,7 +188,7 @@ def hand_over(connection: sqlite3.Connection, mint: Mint, name: str, owner: str)
     try:
         done = connection.execute(_HAND_OVER, (time.time(), name, owner, now, name, name, now))
     except sqlite3.IntegrityError:
-        return None  # there was no fresh token
+        return None  # there was no fresh token, or no holder
     except sqlite3.OperationalError as error:
         raise _interrupted(mint, error) from None
     if done.rowcount != 1 or mint.token is None:
@@ -261,8 +265,9 @@ class SqliteRows:
         (number,) = self._execute(_ARRIVAL, (name,)).fetchone()
         return number
 
-    def mint(self) -> int:
-        token = max(self._last + 1, self._base + boot_microseconds())
+    def mint(self, taken: Container[int] = (), permits: int = 1) -> int:
+        above = max(self._last + 1, self._base + boot_microseconds())
+        token = in_free_slot(above, taken, permits)
         if token >= self._ceiling:
             if not self._durable:
                 raise CeilingReached

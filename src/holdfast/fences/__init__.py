@@ -12,7 +12,7 @@ a token is taken the lease itself may be given, and brings the identity of its l
 
 from .fence import BoundFence, Fence
 from .file import FileFence
-from .http import fenced, fencing_headers, raise_for_stale, verify_fenced
+from .http import HttpFence, fenced, fencing_headers, raise_for_stale, verify_fenced
 from .memory import MemoryFence
 from .middleware import FencingMiddleware
 from .objects import ObjectFence
@@ -25,6 +25,7 @@ __all__ = [
     "Fence",
     "FencingMiddleware",
     "FileFence",
+    "HttpFence",
     "MemoryFence",
     "ObjectFence",
     "RedisFence",

@@ -13,6 +13,7 @@ fence is not stopped by it.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ from .rules import Mark, Shown, Token
 
 SUFFIX = ".fence"
 FLOORS = ".holdfast-floors.fence"
+OWN = re.compile(r"\..*\.fence(-a|-b|\.new)?", re.DOTALL)
 FIRST_LOOK, LAST_LOOK = 0.001, 0.05
 """In asyncio nobody tells us when another process lets go: look again after so many seconds."""
 
@@ -42,15 +44,14 @@ class FileFence(Fence):
             raise ConfigError(f"data must be bytes or str, not {type(data).__name__}")
         contents = data.encode() if isinstance(data, str) else bytes(data)
         given = rules.shown(token)
+        if os.path.isdir(path or os.curdir):
+            raise ConfigError(f"{str(path)!r} is a folder, and cannot be written as a file")
         with self._inside(path) as memory:
             memory.check(given)
             fresh = memory.stage(contents)
-            try:
-                memory.commit(given, os.path.basename(fresh))
-            except BaseException:
-                with suppress(FileNotFoundError):
-                    os.unlink(fresh)
-                raise
+            # If this fails, nobody knows whether it has taken place: what was staged stays, and is
+            # put in place by the next who comes if it has, and written over if not.
+            memory.commit(given, os.path.basename(fresh))
             os.rename(fresh, memory.path)
             sync_folder(memory.path)
 
@@ -87,8 +88,7 @@ class FileFence(Fence):
             was = memory.mark
             entry = {"at": time.time(), "by": by, "token": was.highest, "lock": was.lock}
             memory.resets.append(entry)
-            memory.mark = Mark(to)
-            memory.save()
+            memory.reset(Mark(to))
             return was.highest
 
     def prune(self, folder: Path, older_than: float) -> int:
@@ -106,14 +106,18 @@ class FileFence(Fence):
             try:
                 for name in os.listdir(folder):
                     path = os.path.join(folder, name)
-                    if not name.endswith(SUFFIX) or name == FLOORS:
+                    if not (name.startswith(".") and name.endswith(SUFFIX)) or name == FLOORS:
                         continue
-                    if os.stat(path).st_mtime > limit:
-                        continue
+                    try:
+                        if os.stat(path).st_mtime > limit:
+                            continue
+                    except FileNotFoundError:
+                        continue  # it was empty, and its writer took it along
                     record = Record.locked(path, wait=False)
                     if record is not None:  # else somebody is writing right now
                         old.append(record)
-                marks = [_Memory(record, {}).mark for record in old]
+                # Each also finishes what a killed writer had committed.
+                marks = [_Memory(record, {}, _path_of(record.path)).mark for record in old]
                 floors_record.replace(rules.raised(_floors(floors_record), marks))
                 for record in old:
                     record.remove()
@@ -163,7 +167,8 @@ class FileFence(Fence):
 
     def _floors_for(self, record: Record) -> Any:
         """Only what has no memory yet needs to know what was forgotten."""
-        if record.read():
+        state = record.read()
+        if state and not state.get("unknown"):
             return {}
         path = os.path.join(os.path.dirname(record.path), FLOORS)
         # Whoever prunes has it to himself: we see his floors, or our memory is not among the pruned.
@@ -186,7 +191,9 @@ class _Memory:
         state = record.read()
         self.mark = Mark(state.get("token", 0), state.get("lock", ""))
         self.resets: list[Any] = state.get("resets", [])
-        self._new = not state
+        self._empty = not state
+        self._new = self._empty or state.get("unknown", False)
+        """Nothing but readers has passed: what was forgotten of it still counts."""
         self._pending: str = state.get("pending", "")
         """The name under which the last write was staged; gone, unless its writer was killed."""
         if path and self._pending:
@@ -198,8 +205,6 @@ class _Memory:
             self.mark = rules.unknown(self._floors, given)
         refused = rules.refusal(self.path, self.mark, given, self._single_use)
         if refused is not None:
-            if self._new:
-                self._record.remove()  # an empty memory helps nobody
             raise refused
 
     def stage(self, contents: bytes) -> str:
@@ -229,22 +234,26 @@ class _Memory:
         mark = rules.after(self.mark, given)
         if staged is not None:
             self._pending = staged
-        elif mark == self.mark and not self._new:
+        elif given.reader or (mark == self.mark and not self._new):
             return  # nothing to remember
-        self.mark = mark
-        self.save()
+        if not given.reader:
+            self.mark, self._new = mark, False
+        self._save()
 
-    def save(self) -> None:
-        self._record.replace(
-            {
-                "token": self.mark.highest,
-                "lock": self.mark.lock,
-                "pending": self._pending,
-                "resets": self.resets,
-            }
-        )
+    def reset(self, mark: Mark) -> None:
+        self.mark, self._new = mark, False
+        self._save()
+
+    def _save(self) -> None:
+        mark = Mark() if self._new else self.mark  # a reader's floor is not that of all
+        state = {"token": mark.highest, "lock": mark.lock, "pending": self._pending}
+        self._record.replace({**state, "resets": self.resets, "unknown": self._new})
+        self._empty = False
 
     def close(self) -> None:
+        if self._empty:  # it helps nobody
+            with suppress(FileNotFoundError):
+                self._record.remove()
         self._record.close()
 
 
@@ -299,7 +308,15 @@ class Held:
 
 def _memory_of(path: Path) -> str:
     folder, name = os.path.split(os.path.realpath(path))
-    return os.path.join(folder, f".{name}{SUFFIX}")
+    memory = f".{name}{SUFFIX}"
+    if memory == FLOORS or OWN.fullmatch(name):
+        raise ConfigError(f"{name!r} is one of the fence's own files, where it remembers tokens")
+    return os.path.join(folder, memory)
+
+
+def _path_of(memory: str) -> str:
+    folder, name = os.path.split(memory)
+    return os.path.join(folder, name[1 : -len(SUFFIX)])
 
 
 def _floors(record: Record) -> dict[str, int]:

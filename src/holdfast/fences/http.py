@@ -13,18 +13,19 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from .. import checks
 from ..errors import ConfigError, StaleToken
 from . import rules
-from .fence import not_installed
+from .fence import Fence, not_installed
 from .rules import Token
 
 TOKEN, LOCK, COMPARE = "Fencing-Token", "Fencing-Lock", "Fencing-Compare"
 HIGHEST, REASON, PROBE = "Fencing-Highest", "Fencing-Reason", "Fencing-Probe"
+SHOWN = (TOKEN, LOCK, COMPARE)
 CONFLICT = 409
 MAX_LOCK = 4096
 
@@ -61,17 +62,26 @@ def fencing_headers(token: Token) -> dict[str, str]:
 
 
 def read_headers(headers: Mapping[str, str]) -> Presented | None:
-    """What a request shows; None if nothing. The mapping's names are in lower case."""
+    """What a request shows; None if nothing. The mapping's names are in lower case.
+
+    One that came several times has all its values, with commas between, and is refused.
+    """
     text = headers.get(TOKEN.lower())
     if text is None:
         return None
     text = text.strip()
     if not (text.isascii() and text.isdigit()) or len(text) > 19:
         raise ConfigError(f"{TOKEN} must be a whole number, not {text[:40]!r}")
-    lock = unquote(headers.get(LOCK.lower(), "").strip())
+    quoted = headers.get(LOCK.lower(), "").strip()
+    lock = unquote(quoted)
     if lock:
         checks.printable(LOCK, lock, MAX_LOCK)
-    presented = Presented(int(text), lock, headers.get(COMPARE.lower(), "").strip() == "?1")
+    if "," in quoted:
+        raise ConfigError(f"{LOCK} must come once, with a comma as %2C, not {quoted[:40]!r}")
+    compare = headers.get(COMPARE.lower(), "").strip()
+    if compare not in ("", "?0", "?1"):
+        raise ConfigError(f"{COMPARE} must be ?1 or ?0, not {compare[:40]!r}")
+    presented = Presented(int(text), lock, compare == "?1")
     rules.shown(presented)
     return presented
 
@@ -93,8 +103,14 @@ def raise_for_stale(response: Any) -> None:
     except Exception:  # streamed and not read, or not what we sent
         detail = f"{reason}; the highest token that it has seen is {highest}"
     raise StaleToken(
-        str(request.url), shown, highest, name=name, reason=reason, detail=detail
+        _plain(str(request.url)), shown, highest, name=name, reason=reason, detail=detail
     ) from None
+
+
+def _plain(url: str) -> str:
+    """Without user, password and query, which may be secret; a fence goes by the path anyway."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 @contextmanager
@@ -112,12 +128,37 @@ def fenced(client: Client, token: Token) -> Iterator[Client]:
         restore()
 
 
+class HttpFence(Fence):
+    """The fence of an HTTP service, as its clients have it: what `protects=` takes.
+
+    `with lease.guard(client):` is `with fenced(client, lease):`. The tokens are remembered, and
+    refused, by the `FencingMiddleware` of the service: `verify` asks whether there is one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def guard(self, client: Client, token: Token) -> AbstractContextManager[Client]:
+        """While inside, every request of this client shows the lease: see `fenced`."""
+        return fenced(client, token)
+
+    def headers(self, token: Token) -> dict[str, str]:
+        """For single requests, and for clients that `guard` does not know: see `fencing_headers`."""
+        return fencing_headers(token)
+
+    def verify(self, client: Any, url: str) -> Any:
+        """Ask whether there is a fence at this URL: see `verify_fenced`."""
+        return verify_fenced(client, url)
+
+
 def _hook(client: Any, headers: dict[str, str]) -> Callable[[], None]:
     if hasattr(client, "event_hooks"):  # httpx
         before = client.event_hooks
         waits = inspect.iscoroutinefunction(getattr(type(client), "request", None))
 
         def add(request: Any) -> None:
+            for name in SHOWN:  # of a lease further out
+                request.headers.pop(name, None)
             request.headers.update(headers)
 
         async def add_async(request: Any) -> None:
@@ -144,7 +185,7 @@ def _hook(client: Any, headers: dict[str, str]) -> Callable[[], None]:
 
         return restore
     if hasattr(client, "hooks") and hasattr(client, "headers"):  # requests
-        had = {name: client.headers.get(name) for name in headers}
+        had = {name: client.headers.pop(name, None) for name in SHOWN}
         client.headers.update(headers)
 
         def look(response: Any, *_: Any, **__: Any) -> None:
@@ -188,5 +229,5 @@ def verify_fenced(client: Any, url: str) -> Any:
 def _answered(response: Any, nonce: str, url: str) -> None:
     if response.headers.get(PROBE) != nonce:
         raise not_installed(
-            url, f"no FencingMiddleware answered, but status {response.status_code}"
+            _plain(url), f"no FencingMiddleware answered, but status {response.status_code}"
         )

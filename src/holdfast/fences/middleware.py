@@ -58,6 +58,8 @@ class FencingMiddleware:
     ) -> None:
         if fence is not None and (folder is not None or single_use or not hasattr(fence, "hold")):
             raise ConfigError("give a MemoryFence, or a folder, to remember tokens in")
+        if folder is not None and not os.path.isdir(folder):
+            raise ConfigError(f"there is no such folder to remember tokens in: {str(folder)!r}")
         self.app = app
         self.fence = fence or MemoryFence(single_use=single_use)
         self._folder = None if folder is None else os.path.realpath(folder)
@@ -92,6 +94,8 @@ class FencingMiddleware:
 
     def _name(self, path: str, request: Any) -> str:
         name = path if self._resource is None else self._resource(request)
+        if not isinstance(name, str):
+            raise ConfigError(f"resource must answer a str, not {type(name).__name__}")
         try:
             return rules.resource_name(name)
         except ConfigError:
@@ -125,7 +129,11 @@ class _Asgi(FencingMiddleware):
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
+        headers: dict[str, str] = {}
+        for name, value in scope["headers"]:
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+            # What comes twice is put together, as WSGI's servers do, and then found to be wrong.
+            headers[key] = f"{headers[key]},{text}" if key in headers else text
         shown = self._judge(scope["method"], headers)
         if shown is None:
             await self.app(scope, receive, send)
@@ -167,7 +175,7 @@ class _Wsgi(FencingMiddleware):
         if isinstance(shown, tuple):
             return _start(start_response, shown)
         path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-        resource = self._name(path.encode("latin-1").decode(errors="replace"), environ)
+        resource = self._name(path.encode("latin-1").decode(errors="surrogateescape"), environ)
         hold = self._hold(resource, shown)
         try:
             hold.__enter__()

@@ -5,11 +5,11 @@ same request as the data. A put reads them, judges, and writes on the condition 
 still the one that was read; if it is not, all of it is done again. So there is no moment between check
 and write, and there are no marks of their own to prune: a mark lives as long as its object.
 
-**Bytes that come back.** GCS and Azure give every write a version of its own. On S3 the version (the
-ETag) is the hash of the bytes: if the same bytes are written again, a writer that was frozen inside
-its put could not tell. So bytes that the object has held lately are refused there. Where they may
-well repeat, use `stamp=True`: the object then begins with a line of its own, different each time, which
-`get` takes off.
+**Bytes that come back.** GCS and Azure give every write a version of its own (on GCS the generation;
+its ETag is a hash too, but nothing depends on it). On S3 the version (the ETag) is the hash of the
+bytes: if the same bytes are written again, a writer that was frozen inside its put could not tell. So
+bytes that the object has held lately are refused there. Where they may well repeat, use `stamp=True`:
+the object then begins with a line of its own, different each time, which `get` takes off.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from .rules import Mark, Shown, Token
 # Azure takes no hyphens in these names, S3 no capitals.
 TOKEN, LOCK, SEEN = "holdfasttoken", "holdfastlock", "holdfastseen"
 STAMP = b"holdfast-stamp "
+STAMPED = re.compile(STAMP + b"[0-9a-f]{24}\n")
 REMEMBERED = 16
 SHORT = 12
 HASH = re.compile("[0-9a-f]{32}")
@@ -82,6 +83,7 @@ class ObjectFence(Fence):
             raise ConfigError(f"stamp must be True or False, not {stamp!r:.80}")
         try:
             import obstore
+            import obstore.store
         except ImportError:
             raise ConfigError(
                 "ObjectFence needs the library obstore: pip install 'holdfast[objects]'"
@@ -89,6 +91,7 @@ class ObjectFence(Fence):
         self._obstore = obstore
         self._store = store
         self._stamp = stamp
+        self._generations = isinstance(store, obstore.store.GCSStore)
 
     def put(
         self, key: str, data: bytes | str, token: Token, *, attributes: dict[str, str] | None = None
@@ -217,14 +220,14 @@ class ObjectFence(Fence):
         else:  # written by somebody without a fence
             hashed = HASH.fullmatch(etag) is not None
             hashes = (etag[:SHORT],) if hashed else ()
+        hashed = hashed and not self._generations
         return Seen(version, Mark(token, lock), hashes, hashed, attributes)
 
     def _get(self, key: str) -> Steps[bytes]:
         data = yield Call("get", (key,))
         body = bytes(data)
-        if body.startswith(STAMP):
-            body = body.partition(b"\n")[2]
-        return body
+        stamp = STAMPED.match(body)
+        return body[stamp.end() :] if stamp else body
 
     def _reset(self, key: str, by: str, to: int) -> Steps[int]:
         while True:

@@ -21,6 +21,7 @@ class Record:
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._held = [descriptor]
+        self._process = os.getpid()
 
     @classmethod
     def locked(cls, path: str, *, shared: bool = False, wait: bool = True) -> Record | None:
@@ -78,8 +79,14 @@ class Record:
         os.unlink(self.path)
 
     def close(self) -> None:
+        ours = self._process == os.getpid()
         while self._held:
-            os.close(self._held.pop(0))
+            descriptor = self._held.pop(0)
+            if ours:
+                # A child that was forked meanwhile has it open, and would keep the lock with it. In
+                # such a child itself it must stay locked: it is its parent's.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
 
     def __enter__(self) -> Record:
         return self

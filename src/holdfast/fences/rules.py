@@ -5,7 +5,8 @@
 - A resource belongs to the first lock that shows its name (by giving the lease, not the bare
   number); tokens of another lock do not compare with its own and are refused, whatever their size.
 - A reader's lease is compared, and not remembered: readers hold at the same time, in no order.
-- A semaphore's lease is refused: holder 11 would write and shut out holder 10, who holds as well.
+- A semaphore's lease stands for its slot, which is a lock of its own here; one that has no slot is
+  refused: holder 11 would write and shut out holder 10, who holds as well.
 - What was pruned leaves a *floor* behind. A resource that nothing is known of counts as one that has
   seen the floor, so forgetting never lets an old token back in. Floors are kept apart by *realm*
   (store and namespace), since 10^15 from one store says nothing about 10^4 from another. A bare
@@ -98,7 +99,9 @@ def shown(token: Token) -> Shown:
                 token=token.token,
             )
         else:
-            lock = f"{lock}#{slot}"
+            # Not behind the name, which may have any ending. So each slot has floors of its own, too.
+            place, slash, name = lock.partition("/")
+            lock = f"{place}#{slot}{slash}{name}"
     return Shown(_number(token.token), lock, reader, token.name, token.owner)
 
 

@@ -245,6 +245,8 @@ def open_at_driver(link: Link, connection: Any) -> bool:
     if link.asynchronous:
         connection = connection.sync_connection
     raw = connection.connection.driver_connection
+    if driver == "pymysql" and not raw.get_autocommit():
+        return True  # of a SELECT it does not hear that it has begun one
     return in_transaction(link._replace(driver=driver, alchemy=False), raw)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
 Wake = Callable[[], object]
+"""Answers False if there is nobody to be woken any more."""
 
 
 class Turns:
@@ -40,25 +41,26 @@ class Turns:
         """Wait for the turn, in an event loop."""
         from asyncio import get_running_loop
 
-        loop = get_running_loop()
-        turn = loop.create_future()
-        wake = _waker(loop, turn)
-        if self._enrol(resource, wake):
+        waiter = _Waiter(get_running_loop())
+        if self._enrol(resource, waiter.wake):
             return
         try:
-            await turn
+            await waiter.turn
         except BaseException:
-            self._withdraw(resource, wake)
+            if not waiter.passed_over:
+                self._withdraw(resource, waiter.wake)
             raise
 
     def end(self, resource: str) -> None:
-        with self._mutex:
-            queue = self._queues[resource]
-            wake = queue.popleft() if queue else None
-            if wake is None:
-                del self._queues[resource]
-        if wake is not None:
-            wake()
+        while True:
+            with self._mutex:
+                queue = self._queues[resource]
+                if not queue:
+                    del self._queues[resource]
+                    return
+                wake = queue.popleft()
+            if wake() is not False:
+                return
 
     def _enrol(self, resource: str, wake: Wake) -> bool:
         with self._mutex:
@@ -79,9 +81,22 @@ class Turns:
         self.end(resource)
 
 
-def _waker(loop: AbstractEventLoop, turn: Future[None]) -> Wake:
-    def give() -> None:
-        if not turn.done():
-            turn.set_result(None)
+class _Waiter:
+    """One who waits in an event loop."""
 
-    return lambda: loop.call_soon_threadsafe(give)
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self.turn: Future[None] = loop.create_future()
+        self.passed_over = False
+        """The turn went to the next, since our loop was closed."""
+
+    def wake(self) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(self._give)
+        except RuntimeError:
+            self.passed_over = True
+        return not self.passed_over
+
+    def _give(self) -> None:
+        if not self.turn.done():
+            self.turn.set_result(None)

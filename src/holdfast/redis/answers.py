@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import Any
 
-from ..model import Label, LockState, Participant
+from ..model import Label, LockState, Participant, slot_of
 
 SEPARATOR = "\x1f"
 _OURS = (b"hf0\x1f", b"hf1\x1f", b"hf2\x1f")
@@ -88,5 +88,6 @@ def _participant(
         int(since) / 1_000_000,
         max(0, ms) / 1000,
         int(fields[0]),
+        slot_of(token, fields[2], int(fields[1])),
     )
     return who, fields[2], int(fields[1])

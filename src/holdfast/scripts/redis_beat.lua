@@ -16,11 +16,10 @@ local mine = waiter_key(owner)
 local known = call('GET', mine)
 local waiter = known and read(known)
 if not waiter then return -1 end
-if waiter.since == '' then
-  call('SET', mine, began(waiter, mine) .. known, 'PX', waiter.patience)
-else
-  call('PEXPIRE', mine, waiter.patience)
-end
+local since = waiter.since == '' and began(waiter, mine)
+-- This first: a server that is out of memory lets a script go on that has changed something already.
+call('PEXPIRE', mine, waiter.patience)
+if since then call('SET', mine, since .. known, 'PX', waiter.patience) end
 call('PEXPIRE', Q, FOREVER + waiter.patience)
 if not v or shared() then settle(owner) end
 token = extend(owner, 0)

@@ -128,9 +128,22 @@ local function room(request)
   return (not v or shared()) and usage + request.weight <= request.capacity
 end
 
+-- Of a semaphore's holders no two have the same slot, which is the remainder of the token.
+local function into_slot(token, permits)
+  local taken, found = {}, token
+  for _, text in ipairs(call('HVALS', H)) do
+    local other = match(text, '^(%d+)\031')
+    if other then taken[math.fmod(tonumber(other), permits)] = true end
+  end
+  while taken[math.fmod(found, permits)] do found = found + 1 end
+  if found ~= token then call('SET', C, fmt('%.0f', found)) end
+  return found
+end
+
 -- The one place where somebody becomes a holder.
 local function take(owner, request, ms)
   local token = mint()
+  if request.kind == 'semaphore' and v then token = into_slot(token, request.capacity) end
   local since = token ~= micros() and fmt('%.0f', micros()) or ''
   local text = fmt('%.0f', token) .. '\031' .. since .. '\031' .. request.request
   if request.capacity == 1 then
@@ -162,6 +175,7 @@ local function extend(owner, ms)
     if text then
       local ends = millis() + ms + 1
       if ends > tonumber(call('ZSCORE', E, owner)) then
+        call('PEXPIREAT', K, ends) -- first, see redis_beat.lua; `cover` makes it right
         call('ZADD', E, ends, owner)
         cover()
       end

@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from .runs import Sums, simulate, some
 from .world import Maker, Plan
 
-BACKENDS = ("redis", "redlock", "zookeeper")
+BACKENDS = ("redis", "redlock", "etcd", "zookeeper")
 MOST_FOR_A_VARIANT = 600
 """Seeds in which a variant that is known to be bad has to be caught."""
 SHOWN = 5

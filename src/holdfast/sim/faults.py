@@ -78,17 +78,7 @@ class Faults:
             if self._random.random() < 0.6:  # in one direction only
                 ways = ways[: len(clients)] if self._random.random() < 0.5 else ways[len(clients) :]
             length = self._random.choice((0.05, 0.5, 2.0, 6.0)) * self._random.random()
-            self._later(at, self._cut_ways, ways, length)
-
-    def _cut_ways(self, ways: list[tuple[str, str]], length: float) -> None:
-        for one, other in ways:
-            self._tell(one, "cannot reach %s for %.3f s", other, length)
-            self._world.network.cut(one, other)
-        self._later(length, self._mend_ways, ways)
-
-    def _mend_ways(self, ways: list[tuple[str, str]]) -> None:
-        for one, other in ways:
-            self._world.network.mend(one, other)
+            self._later(at, world.cut, ways, length)
 
     def _pause(self) -> None:
         """At an await: after so many callbacks of that client."""

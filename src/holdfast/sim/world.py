@@ -172,6 +172,17 @@ class World:
             self.story.tell(process.name, "goes on")
             process.resume()
 
+    def cut(self, ways: Sequence[tuple[str, str]], length: float) -> None:
+        """Nothing gets from the one to the other of each."""
+        for one, other in ways:
+            self.story.tell(one, "cannot reach %s for %.3f s", other, length)
+            self.network.cut(one, other)
+        self.loop.after(length, self.director, self._mend, ways)
+
+    def _mend(self, ways: Sequence[tuple[str, str]]) -> None:
+        for one, other in ways:
+            self.network.mend(one, other)
+
     def crash(self, server: Any, memory: str, length: float) -> None:
         if server.up and not self._healed and self.plan.may_crash(self.servers, server):
             self.story.tell(server.process.name, "crashes, for %.3f s", length)

@@ -1,4 +1,5 @@
-"""An object on S3, GCS, Azure or the like: the version is its ETag, the condition is the store's own.
+"""An object on S3, GCS, Azure or the like: the version is its ETag, on GCS its generation, and the
+condition is the store's own.
 
 On S3 an ETag is the hash of the bytes. That does no harm here: a change that was computed from the
 same bytes is the same change.
@@ -6,14 +7,26 @@ same bytes is the same change.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ConfigError
 from .register import Conflict, Register, Steps, Versioned, data
 
 
+class ObjectVersion(NamedTuple):
+    """What a store calls a version: which of the two its condition is on, is its own affair."""
+
+    e_tag: str | None
+    version: str | None
+
+
 class ObjectVersioned(Register):
-    """Objects of a store of obstore's. In asyncio: `ObjectVersioned(store, asynchronous=True)`."""
+    """Objects of a store of obstore's. In asyncio: `ObjectVersioned(store, asynchronous=True)`.
+
+    obstore asks a server again that answers 5xx. If that server had written nevertheless, the change
+    is computed again from its own result: make the store with `retry_config={"max_retries": 0}` where
+    that must not be.
+    """
 
     def __init__(self, store: Any, *, asynchronous: bool = False) -> None:
         try:
@@ -34,13 +47,16 @@ class ObjectVersioned(Register):
         except FileNotFoundError:
             return Versioned(None, None)
         body = yield found.bytes_async if self.asynchronous else found.bytes
-        return Versioned(bytes(body), found.meta["e_tag"])
+        return Versioned(bytes(body), _version(found.meta))
 
-    def _put(self, key: str, value: bytes | str, version: str | None) -> Steps[str]:
+    def _put(
+        self, key: str, value: bytes | str, version: ObjectVersion | None
+    ) -> Steps[ObjectVersion]:
         obstore = self._obstore
         put = obstore.put_async if self.asynchronous else obstore.put
         body = data(value)
-        mode: Any = "create" if version is None else {"e_tag": version}
+        known = {} if version is None else version._asdict()
+        mode: Any = {name: of for name, of in known.items() if of is not None} or "create"
         try:
             written = yield lambda: put(self._store, key, body, mode=mode, use_multipart=False)
         except Exception as error:
@@ -51,5 +67,8 @@ class ObjectVersioned(Register):
             ):
                 raise Conflict(key, "it is not the object that was read any more") from None
             raise
-        etag: str = written["e_tag"]
-        return etag
+        return _version(written)
+
+
+def _version(told: Any) -> ObjectVersion:
+    return ObjectVersion(told.get("e_tag"), told.get("version"))

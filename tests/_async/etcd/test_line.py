@@ -11,6 +11,9 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async.backends import etcd_leases
+from holdfast.entries import Claim
+from holdfast.etcd.messages import Event, KeyValue
+from holdfast.model import GONE, Renewed
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from stores import etcd_cluster
@@ -195,16 +198,94 @@ async def test_a_waiter_whose_entry_is_gone_is_not_granted(cluster: EtcdCluster)
         assert [one.owner for one in (await others.inspect("x")).holders] == [granted.owner]
 
 
-async def test_a_holder_hears_at_once_that_its_lease_was_revoked(cluster: EtcdCluster) -> None:
+@pytest.mark.parametrize("renewed", [False, True])
+async def test_a_holder_hears_at_once_that_its_lease_was_revoked(
+    cluster: EtcdCluster, renewed: bool
+) -> None:
     async with holdfast.connect(cluster.url) as locks:
         lease = await locks.lock("x", ttl=60.0).acquire()
-        await lease.renew()
+        if renewed:
+            await lease.renew()
         revoke(cluster, "granted")
         assert await lease.wait_lost(timeout=5.0) is True
         assert lease.state == "lost"
         assert not lease.held
         # And the next one is not put on the dead lease.
         assert (await locks.lock("x", ttl=60.0).acquire(timeout=5.0)).token > lease.token
+
+
+async def test_a_holder_to_whom_it_was_handed_hears_at_once_of_a_forced_release(
+    cluster: EtcdCluster,
+) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = await others.lock("x", ttl=60.0).acquire()
+        waiter = Job(locks.lock("x", ttl=60.0).acquire)
+        await waits(others)
+        await lease.release()
+        heir = await waiter.result()
+        assert await others.force_release("x") is True
+        assert await heir.wait_lost(timeout=10.0) is True
+
+
+async def test_an_old_bell_grants_nothing(cluster: EtcdCluster) -> None:
+    """It rang for an entry of the same attempt that has ended since. (Found by the simulator.)"""
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        backend: Any = (await locks._session()).backend
+        roll = backend._roll
+        (attempt,) = roll._attempts.values()
+        await eventually(lambda: attempt.created > 0)
+
+        def rings(revision: int) -> None:
+            value = attempt.owner.encode() + b"\t" + attempt.key
+            roll._rung([Event(False, KeyValue(b"bell", value, revision, revision, 0))])
+
+        rings(attempt.created - 1)
+        assert not attempt.token
+        # The same while it is not known yet what came of the request.
+        created, attempt.created = attempt.created, 0
+        rings(created - 1)
+        assert not attempt.token
+        attempt.created = created
+        roll.answer_bell(attempt)
+        assert not attempt.token
+        assert not waiter.done()
+        await lease.release()
+        assert (await waiter.result()).token > lease.token
+
+
+async def test_what_was_given_up_is_not_renewed_and_what_was_renewed_is_not_given_up(
+    cluster: EtcdCluster,
+) -> None:
+    """Both may be under way at once, for one that nobody had renewed. (Found by the simulator.)"""
+    async with holdfast.connect(cluster.url) as locks:
+        lease = await locks.lock("x", ttl=60.0).acquire()
+        backend: Any = (await locks._session()).backend
+        (attempt,) = backend._roll._attempts.values()
+        asked = backend._leases.keep
+
+        async def is_just_paid(*args: Any) -> bool:
+            """Somebody else finds that its time is over while it is being renewed."""
+            attempt.until = 0.0
+            assert backend._leases._give_up(attempt)
+            kept: bool = await asked(*args)
+            return kept
+
+        backend._leases.keep = is_just_paid
+        assert await backend.renew([Claim("x", lease.owner, 60.0)], soon(backend)) == [GONE]
+        backend._leases.keep = asked
+        attempt.owed = False
+        attempt.until = 0.0
+        (renewed,) = await backend.renew([Claim("x", lease.owner, 60.0)], soon(backend))
+        assert isinstance(renewed, Renewed)
+        assert not backend._leases._give_up(attempt)
+
+
+def soon(backend: Any) -> float:
+    by: float = backend.clock.now() + 10.0
+    return by
 
 
 async def test_a_crowd_in_one_manager_loses_nothing(

@@ -37,6 +37,20 @@ async def test_the_lease_is_counted_from_the_sending(server: RedisServer, proxy:
         proxy.delay = 0.0
 
 
+async def test_a_renewal_by_the_keeper_is_counted_from_the_sending(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with holdfast.connect(proxy.url) as locks:
+        lease = await locks.lock("x", ttl=60.0).acquire()
+        before = lease._deadline
+        proxy.delay = 1.0
+        assert locks._live is not None
+        locks._live.look_at([lease.owner])  # the keeper renews it now
+        await eventually(lambda: lease._deadline != before)
+        assert lease.remaining() < 60.0 - 0.6 - 0.5
+        proxy.delay = 0.0
+
+
 async def test_a_grant_whose_answer_never_comes_leaves_no_ghost(
     server: RedisServer, proxy: Proxy
 ) -> None:
@@ -53,6 +67,25 @@ async def test_a_grant_whose_answer_never_comes_leaves_no_ghost(
 
         await eventually(free)
         assert await others.lock("x").try_acquire() is not None
+
+
+async def test_a_connection_that_has_fallen_silent_is_replaced(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with holdfast.connect(proxy.url) as locks:
+        await (await locks.lock("x").acquire()).release()
+        proxy.mute()
+        (await locks._session()).patience = 0.3
+        with pytest.raises(holdfast.BackendUnavailable):
+            await locks.lock("x").acquire()
+
+        async def granted() -> bool:
+            try:
+                return await locks.lock("x").try_acquire() is not None
+            except holdfast.BackendUnavailable:
+                return False
+
+        await eventually(granted)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5])
@@ -87,13 +120,15 @@ async def test_a_connection_reset_under_a_script_is_asked_again(
         assert (await locks.inspect("x")).holders == ()
 
 
+@pytest.mark.parametrize("permits", [1, 2])
 async def test_a_request_that_arrives_after_its_owner_has_left_is_refused(
-    server: RedisServer, proxy: Proxy
+    server: RedisServer, proxy: Proxy, permits: int
 ) -> None:
     async with holdfast.connect(proxy.url) as locks, holdfast.connect(server.url) as others:
         await (await locks.lock("x").acquire()).release()
         proxy.keep_once = True
-        lease = await locks.lock("x").acquire()  # asked again, on another connection
+        lock = locks.lock("x") if permits == 1 else locks.semaphore("x", permits=permits)
+        lease = await lock.acquire()  # asked again, on another connection
         assert await lease.release() is True
         proxy.let_go()
         assert not (await others.inspect("x")).held
@@ -109,6 +144,35 @@ async def test_a_try_that_arrives_after_it_was_answered_busy_is_refused(
         proxy.keep_once = True
         assert await locks.lock("x").try_acquire() is None  # asked again, on another connection
         assert await held.release() is True
+        proxy.let_go()
+        assert not (await others.inspect("x")).held
+
+
+async def test_a_request_that_arrives_after_its_place_was_lost_is_refused(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with (
+        holdfast.connect(server.url) as others,
+        holdfast.connect(proxy.url, heartbeat=0.2) as locks,
+    ):
+        await (await locks.lock("x").acquire()).release()
+        held = await others.lock("x", ttl=60.0).acquire()
+        proxy.keep_once = True
+        waiter = Job(locks.lock("x", ttl=60.0).acquire)  # asked again, on another connection
+
+        async def place() -> str:
+            return "".join([one.owner for one in (await others.inspect("x")).waiters])
+
+        await eventually(place)
+        first = await place()
+        server("DEL", "holdfast:{x}:q", f"holdfast:{{x}}:q:{first}")
+
+        async def another() -> bool:
+            return await place() not in ("", first)
+
+        await eventually(another)
+        assert await held.release() is True
+        assert await (await waiter.result()).release() is True
         proxy.let_go()
         assert not (await others.inspect("x")).held
 

@@ -136,6 +136,9 @@ async def test_a_forced_release_is_audited(server: RedisServer) -> None:
         (record,) = server("LRANGE", "holdfast:audit", 0, -1)
         assert b"ops" in record
         assert record.endswith(b"released x")
+        server("RPUSH", "holdfast:audit", *["older"] * 1000)
+        await locks.force_release("x")
+        assert server("LLEN", "holdfast:audit") == 1000
 
 
 async def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,44 @@ async def test_a_release_after_a_restart_without_data_says_that_it_had_ended(
         assert await lease.release() is False
 
 
+@pytest.mark.parametrize("by", ["itself", "the keeper"])
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_holder_whose_grant_was_forgotten_is_told_at_its_next_renewal(
+    server: RedisServer, again: bool, by: str
+) -> None:
+    """A restart from a snapshot in which it was still waiting."""
+    async with (
+        holdfast.connect(server.url) as others,
+        holdfast.connect(server.url, heartbeat=30.0) as locks,
+    ):
+        first = await others.lock("x", ttl=90.0).acquire()
+        waiter = Job(locks.lock("x", ttl=90.0).acquire)
+        await waits(others)
+        server("SAVE")
+        await first.release()
+        lease = await waiter.result()
+        await lease.renew()
+        server.kill()
+        server.start()
+        if again:  # as if it had its turn there, too: that would be another grant
+            assert server("DEL", "holdfast:{x}") == 1
+        if by == "itself":
+            with pytest.raises(holdfast.LeaseLost):
+                await lease.renew()
+            assert not lease.held
+        else:
+            assert locks._live is not None
+            locks._live.look_at([lease.owner])
+            await eventually(lambda: not lease.held)
+
+        async def left() -> bool:
+            state = await others.inspect("x")
+            owners = [one.owner for one in (*state.holders, *state.waiters)]
+            return lease.owner not in owners
+
+        await eventually(left)
+
+
 async def test_waiters_outlive_a_restart_without_data(server: RedisServer) -> None:
     async with holdfast.connect(server.url, heartbeat=0.1) as locks:
         lease = await locks.lock("x").acquire()
@@ -236,6 +274,28 @@ async def test_a_release_out_of_memory_still_hands_on(server: RedisServer) -> No
         server("CONFIG", "SET", "maxmemory", "0")
 
 
+async def test_out_of_memory_those_who_share_a_lock_and_those_who_wait_stay(
+    server: RedisServer,
+) -> None:
+    async with holdfast.connect(server.url) as locks:
+        leases = [
+            await locks.semaphore("semaphore", permits=2).acquire(),
+            await locks.rwlock("rwlock").read().acquire(),
+        ]
+        await locks.lock("x", ttl=60.0).acquire()
+        waiter = Job(locks.lock("x").acquire, 30.0)
+        await waits(locks)
+        (seat,) = server("KEYS", "holdfast:{x}:q:*")
+        server("CONFIG", "SET", "maxmemory", "1")
+        for lease in leases:
+            await lease.renew()
+        assert server("PEXPIRE", seat, 2500) == 1
+        await eventually(lambda: server("PTTL", seat) > 2500)  # its heartbeat has been taken
+        server("CONFIG", "SET", "maxmemory", "0")
+        assert await locks.force_release("x") is True
+        assert (await waiter.result()).held
+
+
 async def test_tokens_rise_across_flushall(server: RedisServer) -> None:
     async with holdfast.connect(server.url) as locks:
         lease = await locks.lock("x").acquire()
@@ -243,6 +303,25 @@ async def test_tokens_rise_across_flushall(server: RedisServer) -> None:
         with pytest.raises(holdfast.LeaseLost):
             await lease.renew()
         assert (await locks.lock("x").acquire()).token > lease.token
+
+
+async def test_tokens_rise_without_a_stored_one_early_in_a_second(server: RedisServer) -> None:
+    """When the microseconds have fewer digits."""
+    async with holdfast.connect(server.url) as locks:
+        tokens = []
+        lease = await locks.lock("x").acquire()
+        tokens.append(lease.token)
+        waiter = Job(locks.lock("x").acquire)
+        await waits(locks)
+        (counter,) = server("KEYS", "holdfast:token:*")
+        await eventually(lambda: int(server("TIME")[1]) < 50_000)
+        server("DEL", counter)
+        await lease.release()
+        tokens.append((await waiter.result()).token)
+        await (await waiter.result()).release()
+        server("DEL", counter)
+        tokens.append((await locks.lock("x").acquire()).token)
+        assert tokens == sorted(set(tokens))
 
 
 async def test_tokens_rise_while_the_stored_one_is_ahead_of_the_clock(server: RedisServer) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast
-from worlds.threads import Job, eventually
+from worlds.threads import Job, eventually, pause
 
 
 class Line:
@@ -159,6 +159,60 @@ def test_an_expired_holder_makes_room_for_the_queue(fair_url: str) -> None:
         assert not lease.held
 
 
+def test_each_holder_of_a_semaphore_has_a_slot_of_its_own(fair_url: str) -> None:
+    """Where the store says so. Whoever comes next has the one that became free, and a higher token."""
+    with holdfast.connect(fair_url) as locks:
+        semaphore = locks.semaphore("pool", permits=3)
+        if not locks.guarantees.slots:
+            assert semaphore.acquire().slot is None
+            return
+        for turn in range(5):
+            leases = [semaphore.acquire() for _ in range(3)]
+            assert sorted(str(lease.slot) for lease in leases) == ["0", "1", "2"]
+            shown = {holder.owner: holder.slot for holder in locks.inspect("pool").holders}
+            assert shown == {lease.owner: lease.slot for lease in leases}
+            freed = leases.pop(turn % 3)
+            taking = Job(semaphore.acquire, 30.0)
+
+            def enrolled(job: Job[holdfast.Lease] = taking) -> bool:
+                return job.done() or waiters(locks, "pool") == 1
+
+            eventually(enrolled)
+            freed.release()  # which hands it over
+            next_one = taking.result()
+            assert next_one.slot == freed.slot
+            assert next_one.token > max(freed.token, *(lease.token for lease in leases))
+            next_one.renew()
+            for lease in [*leases, next_one]:
+                lease.release()
+        with locks.lock("mutex") as lease:
+            assert lease.slot is None
+
+
+def test_slots_under_a_crowd(fair_url: str) -> None:
+    with holdfast.connect(fair_url) as locks, holdfast.connect(fair_url) as others:
+        if not locks.guarantees.slots:
+            return
+        inside: dict[int | None, str] = {}
+        last: dict[int | None, int] = {}
+
+        def work(mine: holdfast.Locks, fair: bool) -> None:
+            semaphore = mine.semaphore("pool", permits=3, fair=fair)
+            for _ in range(10):
+                with semaphore as lease:
+                    assert inside.setdefault(lease.slot, lease.owner) == lease.owner
+                    assert last.get(lease.slot, 0) < lease.token  # for each slot they rise
+                    last[lease.slot] = lease.token
+                    pause(0.001)
+                    del inside[lease.slot]
+
+        sides = [(mine, fair) for mine in (locks, others) for fair in (True, True, False)]
+        jobs = [Job(work, mine, fair) for mine, fair in sides]
+        for job in jobs:
+            job.result()
+        assert sorted(map(str, last)) == ["0", "1", "2"]
+
+
 def test_a_semaphore_admits_as_many_as_it_has_permits(fair_url: str) -> None:
     with holdfast.connect(fair_url) as locks:
         semaphore = locks.semaphore("pool", permits=3)
@@ -214,6 +268,8 @@ def test_readers_behind_a_writer_are_admitted_together(fair_url: str) -> None:
         writer.release()
         leases = [reader.result() for reader in readers]
         assert all(lease.held for lease in leases)
+        assert len({writer.token, *[lease.token for lease in leases]}) == 4
+        assert min(lease.token for lease in leases) > writer.token
         assert len(locks.inspect("x").holders) == 3
 
 

@@ -13,6 +13,9 @@ import pytest
 
 import holdfast
 from holdfast._sync.backends import etcd_leases
+from holdfast.entries import Claim
+from holdfast.etcd.messages import Event, KeyValue
+from holdfast.model import GONE, Renewed
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from stores import etcd_cluster
@@ -197,16 +200,94 @@ def test_a_waiter_whose_entry_is_gone_is_not_granted(cluster: EtcdCluster) -> No
         assert [one.owner for one in others.inspect("x").holders] == [granted.owner]
 
 
-def test_a_holder_hears_at_once_that_its_lease_was_revoked(cluster: EtcdCluster) -> None:
+@pytest.mark.parametrize("renewed", [False, True])
+def test_a_holder_hears_at_once_that_its_lease_was_revoked(
+    cluster: EtcdCluster, renewed: bool
+) -> None:
     with holdfast.connect(cluster.url) as locks:
         lease = locks.lock("x", ttl=60.0).acquire()
-        lease.renew()
+        if renewed:
+            lease.renew()
         revoke(cluster, "granted")
         assert lease.wait_lost(timeout=5.0) is True
         assert lease.state == "lost"
         assert not lease.held
         # And the next one is not put on the dead lease.
         assert locks.lock("x", ttl=60.0).acquire(timeout=5.0).token > lease.token
+
+
+def test_a_holder_to_whom_it_was_handed_hears_at_once_of_a_forced_release(
+    cluster: EtcdCluster,
+) -> None:
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = others.lock("x", ttl=60.0).acquire()
+        waiter = Job(locks.lock("x", ttl=60.0).acquire)
+        waits(others)
+        lease.release()
+        heir = waiter.result()
+        assert others.force_release("x") is True
+        assert heir.wait_lost(timeout=10.0) is True
+
+
+def test_an_old_bell_grants_nothing(cluster: EtcdCluster) -> None:
+    """It rang for an entry of the same attempt that has ended since. (Found by the simulator.)"""
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        waits(others)
+        backend: Any = locks._session().backend
+        roll = backend._roll
+        (attempt,) = roll._attempts.values()
+        eventually(lambda: attempt.created > 0)
+
+        def rings(revision: int) -> None:
+            value = attempt.owner.encode() + b"\t" + attempt.key
+            roll._rung([Event(False, KeyValue(b"bell", value, revision, revision, 0))])
+
+        rings(attempt.created - 1)
+        assert not attempt.token
+        # The same while it is not known yet what came of the request.
+        created, attempt.created = attempt.created, 0
+        rings(created - 1)
+        assert not attempt.token
+        attempt.created = created
+        roll.answer_bell(attempt)
+        assert not attempt.token
+        assert not waiter.done()
+        lease.release()
+        assert waiter.result().token > lease.token
+
+
+def test_what_was_given_up_is_not_renewed_and_what_was_renewed_is_not_given_up(
+    cluster: EtcdCluster,
+) -> None:
+    """Both may be under way at once, for one that nobody had renewed. (Found by the simulator.)"""
+    with holdfast.connect(cluster.url) as locks:
+        lease = locks.lock("x", ttl=60.0).acquire()
+        backend: Any = locks._session().backend
+        (attempt,) = backend._roll._attempts.values()
+        asked = backend._leases.keep
+
+        def is_just_paid(*args: Any) -> bool:
+            """Somebody else finds that its time is over while it is being renewed."""
+            attempt.until = 0.0
+            assert backend._leases._give_up(attempt)
+            kept: bool = asked(*args)
+            return kept
+
+        backend._leases.keep = is_just_paid
+        assert backend.renew([Claim("x", lease.owner, 60.0)], soon(backend)) == [GONE]
+        backend._leases.keep = asked
+        attempt.owed = False
+        attempt.until = 0.0
+        (renewed,) = backend.renew([Claim("x", lease.owner, 60.0)], soon(backend))
+        assert isinstance(renewed, Renewed)
+        assert not backend._leases._give_up(attempt)
+
+
+def soon(backend: Any) -> float:
+    by: float = backend.clock.now() + 10.0
+    return by
 
 
 def test_a_crowd_in_one_manager_loses_nothing(

@@ -100,6 +100,44 @@ def test_a_release_after_a_restart_without_data_says_that_it_had_ended(
         assert lease.release() is False
 
 
+@pytest.mark.parametrize("by", ["itself", "the keeper"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_holder_whose_grant_was_forgotten_is_told_at_its_next_renewal(
+    server: RedisServer, again: bool, by: str
+) -> None:
+    """A restart from a snapshot in which it was still waiting."""
+    with (
+        holdfast.connect(server.url) as others,
+        holdfast.connect(server.url, heartbeat=30.0) as locks,
+    ):
+        first = others.lock("x", ttl=90.0).acquire()
+        waiter = Job(locks.lock("x", ttl=90.0).acquire)
+        waits(others)
+        server("SAVE")
+        first.release()
+        lease = waiter.result()
+        lease.renew()
+        server.kill()
+        server.start()
+        if again:  # as if it had its turn there, too: that would be another grant
+            assert server("DEL", "holdfast:{x}") == 1
+        if by == "itself":
+            with pytest.raises(holdfast.LeaseLost):
+                lease.renew()
+            assert not lease.held
+        else:
+            assert locks._live is not None
+            locks._live.look_at([lease.owner])
+            eventually(lambda: not lease.held)
+
+        def left() -> bool:
+            state = others.inspect("x")
+            owners = [one.owner for one in (*state.holders, *state.waiters)]
+            return lease.owner not in owners
+
+        eventually(left)
+
+
 def test_waiters_outlive_a_restart_without_data(server: RedisServer) -> None:
     with holdfast.connect(server.url, heartbeat=0.1) as locks:
         lease = locks.lock("x").acquire()
@@ -238,6 +276,28 @@ def test_a_release_out_of_memory_still_hands_on(server: RedisServer) -> None:
         server("CONFIG", "SET", "maxmemory", "0")
 
 
+def test_out_of_memory_those_who_share_a_lock_and_those_who_wait_stay(
+    server: RedisServer,
+) -> None:
+    with holdfast.connect(server.url) as locks:
+        leases = [
+            locks.semaphore("semaphore", permits=2).acquire(),
+            locks.rwlock("rwlock").read().acquire(),
+        ]
+        locks.lock("x", ttl=60.0).acquire()
+        waiter = Job(locks.lock("x").acquire, 30.0)
+        waits(locks)
+        (seat,) = server("KEYS", "holdfast:{x}:q:*")
+        server("CONFIG", "SET", "maxmemory", "1")
+        for lease in leases:
+            lease.renew()
+        assert server("PEXPIRE", seat, 2500) == 1
+        eventually(lambda: server("PTTL", seat) > 2500)  # its heartbeat has been taken
+        server("CONFIG", "SET", "maxmemory", "0")
+        assert locks.force_release("x") is True
+        assert waiter.result().held
+
+
 def test_tokens_rise_across_flushall(server: RedisServer) -> None:
     with holdfast.connect(server.url) as locks:
         lease = locks.lock("x").acquire()
@@ -245,6 +305,25 @@ def test_tokens_rise_across_flushall(server: RedisServer) -> None:
         with pytest.raises(holdfast.LeaseLost):
             lease.renew()
         assert locks.lock("x").acquire().token > lease.token
+
+
+def test_tokens_rise_without_a_stored_one_early_in_a_second(server: RedisServer) -> None:
+    """When the microseconds have fewer digits."""
+    with holdfast.connect(server.url) as locks:
+        tokens = []
+        lease = locks.lock("x").acquire()
+        tokens.append(lease.token)
+        waiter = Job(locks.lock("x").acquire)
+        waits(locks)
+        (counter,) = server("KEYS", "holdfast:token:*")
+        eventually(lambda: int(server("TIME")[1]) < 50_000)
+        server("DEL", counter)
+        lease.release()
+        tokens.append(waiter.result().token)
+        waiter.result().release()
+        server("DEL", counter)
+        tokens.append(locks.lock("x").acquire().token)
+        assert tokens == sorted(set(tokens))
 
 
 def test_tokens_rise_while_the_stored_one_is_ahead_of_the_clock(server: RedisServer) -> None:

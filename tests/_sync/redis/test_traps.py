@@ -117,6 +117,22 @@ def test_nobody_polls(server: RedisServer) -> None:
         assert scripts_run(server) <= before + 8
 
 
+def test_nobody_polls_a_lock_that_a_stranger_took_for_ever(server: RedisServer) -> None:
+    with holdfast.connect(server.url, heartbeat=30.0) as locks:
+        server("SET", "holdfast:{x}", "theirs")
+        waiter = Job(locks.lock("x", ttl=90.0).acquire)
+
+        def waits() -> bool:
+            return len(locks.inspect("x").waiters) == 1
+
+        eventually(waits)
+        before = scripts_run(server)
+        pause(0.4)
+        assert scripts_run(server) == before
+        assert locks.force_release("x") is True
+        assert waiter.result().held
+
+
 def test_many_leases_are_renewed_by_a_few_commands(server: RedisServer) -> None:
     with holdfast.connect(server.url) as locks:
         leases = [locks.lock(f"n{number}", ttl=3.0).acquire() for number in range(250)]

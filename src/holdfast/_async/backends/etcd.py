@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ... import checks, guarantees
-from ...clock import BootClock
+from ...clock import system_clock
 from ...entries import HEARTBEAT, Claim
 from ...errors import BackendUnavailable, ConfigError
 from ...etcd import messages
@@ -101,12 +101,12 @@ class EtcdBackend:
         self._address = address
         self._naming = naming
         self._base = token_base
-        self.clock = BootClock()
+        self.clock = system_clock()
         self.heartbeat = heartbeat
         self.claim_window = claim_window
         self._wire = Wire(address)
         self._calls = Calls(self._wire, address, self.clock)
-        self._leases = Leases(self._calls, self.clock, self._pay)
+        self._leases = Leases(self._calls, self.clock, self._pay, naming.root)
         self._watches = Watches(self._wire, self.clock)
         self._roll = Roll(
             self._calls, self.clock, naming, self._leases, self._watches, token_base, claim_window
@@ -161,7 +161,7 @@ class EtcdBackend:
                 outcomes[number] = GONE
             else:
                 (held if attempt.token else waiting).append((number, attempt, claim))
-        for lease in {attempt.lease for _, attempt, _ in (*held, *waiting)}:
+        for lease in dict.fromkeys(attempt.lease for _, attempt, _ in (*held, *waiting)):
             if lease is not None:
                 await self._leases.keep(lease, by, lease.ttl / FRESH)
         self._watches.follow()
@@ -227,6 +227,7 @@ class EtcdBackend:
     async def close(self) -> None:
         if self._wire.closed:
             return
+        self._roll.guard.close()
         await self._watches.close()
         try:
             await self._leases.revoke_all(self.clock.now() + CLOSE_LIMIT)
@@ -273,7 +274,8 @@ class EtcdBackend:
         if lease is None or lease.dead:
             return GONE
         if self._roll.watched(attempt) and now < attempt.looked + LOOK_AGAIN:
-            attempt.until = lease.sent + lease.ttl
+            if not self._leases.extend(attempt, lease.sent + lease.ttl):
+                return GONE
             return Waiting(lease.ttl / 3, lease.sent)
         if attempt.name not in looks:
             line = attempt.line
@@ -291,7 +293,8 @@ class EtcdBackend:
             return await self._asking.take(attempt, by)
         self._roll.watch_blocker(attempt, standings, blocker(places, mine), revision + 1)
         attempt.looked = now
-        attempt.until = lease.sent + lease.ttl
+        if not self._leases.extend(attempt, lease.sent + lease.ttl):
+            return GONE
         return Waiting(ask_again(standings, lease), lease.sent)
 
     async def _over(self, attempt: Attempt, by: float) -> None:

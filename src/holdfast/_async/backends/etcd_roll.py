@@ -14,8 +14,9 @@ from ...etcd.keys import Naming, Standing, rung
 from ...etcd.messages import Event, KeyValue
 from ...lineup import ALL
 from ...model import Granted
-from .etcd_attempt import Attempt, Line
+from .etcd_attempt import NOT_RUNG, Attempt, Line
 from .etcd_calls import Calls
+from .etcd_guard import Guard
 from .etcd_leases import HOLD, Lease, Leases
 from .etcd_watch import Watch, Watches
 
@@ -48,6 +49,7 @@ class Roll:
         self.base = token_base
         self.claim_window = claim_window
         self.look: Callable[[Iterable[str]], None] | None = None
+        self.guard = Guard(clock, self.watch_own)
         self._session = os.urandom(8).hex()
         self._mutex = RLock()
         self._attempts: dict[tuple[str, str], Attempt] = {}
@@ -100,6 +102,7 @@ class Roll:
         blocker, attempt.blocker = attempt.blocker, None
         if blocker is not None:
             self.watches.drop(blocker)
+        self.guard.drop(attempt)
         self.leases.leave(attempt)
         with self._mutex:
             if self._attempts.get((attempt.name, attempt.owner)) is attempt:
@@ -176,7 +179,8 @@ class Roll:
         attempt.token = self.base + revision
         attempt.answered = self.clock.now()
         self.leases.join(attempt, lease)
-        attempt.until = lease.sent + lease.ttl
+        self.leases.extend(attempt, lease.sent + lease.ttl)
+        self.guard.add(attempt)
         return Granted(attempt.token, lease.ttl, since=lease.sent)
 
     def recognise(self, attempt: Attempt, standing: Standing) -> None:
@@ -188,6 +192,7 @@ class Roll:
         attempt.changed = kv.changed
         if standing.place.granted and not attempt.token:
             attempt.token = standing.token(self.base)
+            self.guard.add(attempt)
         if attempt.lease is None or attempt.lease.id != kv.lease:
             self._hang(attempt, standing)
 
@@ -238,13 +243,26 @@ class Roll:
                 continue
             owner, key, behind = rung(event.key.value)
             attempt = self._by_key.get(key)
-            if attempt is None or attempt.owner != owner or attempt.token or attempt.owed:
-                continue
-            attempt.behind = behind
-            attempt.changed = event.key.changed
-            attempt.token = self.base + event.key.changed
-            if attempt.ticket is not None:
-                attempt.ticket.tell(Granted(attempt.token, attempt.ticket.ttl, handed=True))
+            if attempt is not None and attempt.owner == owner:
+                attempt.rung = event.key.changed, behind
+                if attempt.created:
+                    self.answer_bell(attempt)
+
+    def answer_bell(self, attempt: Attempt) -> None:
+        """Take what it said, if it was about the entry that is there now.
+
+        While it was not known what came of a request, the entry of an earlier try may have been
+        granted the lock, ended with its lease, and been made anew.
+        """
+        (revision, behind), attempt.rung = attempt.rung, NOT_RUNG
+        if revision <= attempt.created or attempt.token or attempt.owed:
+            return
+        attempt.behind = behind
+        attempt.changed = revision
+        attempt.token = self.base + revision
+        self.guard.add(attempt)
+        if attempt.ticket is not None:
+            attempt.ticket.tell(Granted(attempt.token, attempt.ticket.ttl, handed=True))
 
     def watch_own(self, line: Line, revision: int) -> None:
         """Watch our keys in this line from that revision on: a holder is told if one is taken away."""

@@ -58,6 +58,7 @@ class Asking:
             if isinstance(inner, Transaction) and inner.succeeded and wait is not None:
                 attempt.created = attempt.changed = answer.revision
                 self._leases.join(attempt, wait)
+                roll.answer_bell(attempt)
                 line = roll.line_of(messages.held_keys(inner.results))
                 return self._in_line(attempt, wait, queue, line, by)
             others = roll.line_of(messages.held_keys(answer.results))
@@ -166,7 +167,7 @@ class Asking:
                 continue
             if answer.succeeded:
                 grant = self._roll.granted(attempt, hold, answer.revision)
-                return Renewed(grant.token, grant.ttl, grant.since)
+                return GONE if attempt.owed else Renewed(grant.token, grant.ttl, grant.since)
             line = self._roll.line_of(messages.held_keys(answer.results))
             mine = position(line, attempt)
             if mine is None:
@@ -189,7 +190,8 @@ class Asking:
             return self._move(attempt, by)
         if lease.asked == asked:
             ttl = lease.ttl
-        attempt.until = max(attempt.until, lease.sent + ttl)
+        if not self._leases.extend(attempt, max(attempt.until, lease.sent + ttl)):
+            return GONE
         return Renewed(attempt.token, ttl, lease.sent)
 
     def _move(self, attempt: Attempt, by: float) -> Outcome:
@@ -210,7 +212,8 @@ class Asking:
                 return GONE
             attempt.changed = answer.revision
             self._leases.join(attempt, lease)
-            attempt.until = lease.sent + lease.ttl
+            if not self._leases.extend(attempt, lease.sent + lease.ttl):
+                return GONE
             return Renewed(attempt.token, lease.ttl, lease.sent)
 
 

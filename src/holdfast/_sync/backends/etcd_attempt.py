@@ -20,6 +20,9 @@ ALL_READ = 1000
 """Up to this capacity a look at the line reads no more than could ever be admitted."""
 
 
+NOT_RUNG: tuple[int, list[bytes]] = 0, []
+
+
 class Line:
     """The line of one lock, as one kind of it asks."""
 
@@ -99,6 +102,7 @@ class Attempt:
         "owed",
         "owner",
         "renew",
+        "rung",
         "since",
         "slot",
         "ticket",
@@ -141,6 +145,8 @@ class Attempt:
         """Somebody is just about to tell it."""
         self.behind: list[bytes] = []
         """Who stood behind it when it was granted the lock, as the bell said."""
+        self.rung = NOT_RUNG
+        """At which revision the bell rang for it, and who stood behind, until that is made use of."""
         self.blocker: Watch | None = None
         """Of what it waits for."""
         self.looked = 0.0

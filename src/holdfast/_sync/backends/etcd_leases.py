@@ -7,6 +7,12 @@ hangs on it or when something new is put on it; the deadline of all of that coun
 the last answered keep-alive, since to put a key on a lease renews nothing. A keep-alive is one
 call; etcd has a stream for it, and answers a stream of one message just as well.
 
+**A keep-alive proves nothing by itself.** The leader counts leases in its memory and asks nobody; one
+that was deposed while its disk or the whole of it stood still goes on answering, while its successor
+lets the lease run out. So each is followed by a read that a majority has to confirm. If both answers
+are of the same term, the one who kept the lease alive still led after that, and whoever leads later
+starts to count the lease anew. If not, it is kept alive once more. (Found by the simulator.)
+
 What may end while the lease lives on has to be ended by us: an attempt that nobody has renewed until
 its own time was over, or whose release could not be sent. Those are *owed* to the store, and paid
 before a lease is kept alive again.
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
 HOLD, QUEUE, OWN, GRAVES, FOREIGN = "hold", "queue", "own", "graves", "foreign"
 STALE = 4
 """One kept alive longer ago than its TTL divided by this is so again before anything is put on it."""
-QUEUE_STALE = 0.25
+QUEUE_STALE = 0.5
 FRESH = 12
 """What was kept alive within this part of its TTL is not again when the engine renews."""
 LONGEST = 9_000_000_000
@@ -58,7 +64,7 @@ class Lease:
         """When the last answered request was sent that renewed it."""
         self.dead = False
         self.keeping = Mutex()
-        self.attempts: set[Attempt] = set()
+        self.attempts: dict[Attempt, None] = {}
 
     @property
     def lasting(self) -> float:
@@ -77,10 +83,17 @@ class Lease:
 
 
 class Leases:
-    def __init__(self, calls: Calls, clock: Clock, pay: Callable[[Attempt, float], None]) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        clock: Clock,
+        pay: Callable[[Attempt, float], None],
+        readable: bytes,
+    ) -> None:
         self._calls = calls
         self._clock = clock
         self._pay = pay
+        self._proof = messages.range_of(readable)
         self._shared: dict[tuple[str, int], Lease] = {}
         self._idle: dict[int, list[Lease]] = {}
         self._all: dict[int, Lease] = {}
@@ -129,7 +142,7 @@ class Leases:
             self._owed.pop(attempt, None)
             if lease is None:
                 return
-            lease.attempts.discard(attempt)
+            lease.attempts.pop(attempt, None)
             if lease.kind == OWN and not lease.dead and not attempt.doubtful:
                 idle = self._idle.setdefault(lease.asked, [])
                 if len(idle) < IDLE_OWN:
@@ -156,7 +169,7 @@ class Leases:
         with self._mutex:
             if attempt.lease is not lease and not attempt.owed:
                 self.leave(attempt)
-                lease.attempts.add(attempt)
+                lease.attempts[attempt] = None
                 attempt.lease = lease
 
     def named(self, lease_id: int, ttl: float) -> Lease:
@@ -179,11 +192,14 @@ class Leases:
             if lease.sent >= arrived and not lease.dead:
                 return True  # somebody else's, sent after we had come
             self._settle(lease, by)
-            sent = self._clock.now()
-            if lease.over(sent):
-                return False
             request = messages.lease_id(lease.id)
-            answer = self._calls.call(messages.LEASE_KEEP_ALIVE, request, by)
+            while True:
+                sent = self._clock.now()
+                if lease.over(sent):
+                    return False
+                answer = self._calls.call(messages.LEASE_KEEP_ALIVE, request, by)
+                if self._led_by(messages.parse_term(answer), by):
+                    break
             _, ttl = messages.parse_lease(answer)
             if ttl <= 0:
                 self.end(lease)
@@ -192,19 +208,37 @@ class Leases:
             lease.sent = sent
             return True
 
+    def _led_by(self, term: int, by: float) -> bool:
+        """Whether the leader of that term still leads."""
+        answer = self._calls.call(messages.RANGE, self._proof, by)
+        return messages.parse_term(answer) == term
+
     def _settle(self, lease: Lease, by: float) -> None:
         """End what would go on living with the lease, though nobody holds it any more."""
         if lease.kind == GRAVES:
             return  # which is what paying needs
-        now = self._clock.now()
         with self._mutex:
-            overdue = [one for one in lease.attempts if one.until <= now and not one.owed]
-            due = [*self._owed, *overdue]
+            due = [*self._owed, *lease.attempts]
         for attempt in due:
-            try:
-                self._pay(attempt, by)
-            except LockError:
-                return  # next time; there is an end to what one call may take
+            if attempt in self._owed or self._give_up(attempt):
+                try:
+                    self._pay(attempt, by)
+                except LockError:
+                    return  # next time; there is an end to what one call may take
+
+    def extend(self, attempt: Attempt, until: float) -> bool:
+        """It lasts until then; False if it was given up meanwhile, and nobody has it any more."""
+        with self._mutex:
+            if not attempt.owed:
+                attempt.until = until
+            return not attempt.owed
+
+    def _give_up(self, attempt: Attempt) -> bool:
+        """One that nobody has renewed in time. Either this or `extend` has the last word."""
+        with self._mutex:
+            over = not attempt.owed and attempt.until <= self._clock.now()
+            attempt.owed = attempt.owed or over
+            return over
 
     def end(self, lease: Lease) -> None:
         """It is gone at the store, and with it every key on it."""

@@ -4,7 +4,7 @@
 
 Its calls block for some ten microseconds, or as long as the disk takes; so asyncio makes them on a
 thread of its own. A waiter is woken by a datagram; the first in line also watches the holder's
-process, to ask again the moment it dies.
+process, to ask again the moment it dies, and to be awake when it releases.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..._runtime.threads import Poller, Worker
 from ...clock import BootClock
 from ...embedded import place
 from ...embedded.mailbox import Mailbox
+from ...embedded.presence import stirred
 from ...embedded.store import Store
 from ...entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, SEPARATOR, Ask, Claim, Entry
 from ...model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
@@ -135,8 +136,9 @@ class SqliteBackend:
         return self._worker.call(self._store.tether, self._prefix + name, owner, by)
 
     def close(self) -> None:
+        with self._mutex:
+            self._watches.clear()
         self._poller.close()
-        self._watches.clear()
         if self._mailbox is not None:
             self._mailbox.close()
         self._worker.call(self._store.close)
@@ -155,17 +157,22 @@ class SqliteBackend:
                 self._store.address = mailbox.address
                 self._mailbox = mailbox
 
-    def _mail(self) -> None:
+    def _mail(self) -> bool:
+        """Whether there was any."""
+        found = False
         if self._mailbox is not None:
             # One at a time: whoever polls comes back while there are more.
             for message in self._mailbox.receive(1):
+                found = True
                 owner, _, number = message.decode("ascii", "replace").partition(" ")
                 ticket = self._tickets.get(owner)
                 if ticket is not None and number.isdecimal():
                     token = int(number)
                     if token:
                         self._tickets.pop(owner, None)
+                        self._store.active = self.clock.now()
                     ticket.tell(Granted(token, ticket.ttl, True) if token else None)
+        return found
 
     def _watch(self, blockers: Mapping[str, Sequence[Entry]]) -> None:
         """Have each of these waiters ask again when a holder that it waits for has died."""
@@ -189,12 +196,22 @@ class SqliteBackend:
                 fd = self._store.watch(process)
                 if fd is not None:
                     watched[process] = fd
-                    self._poller.watch(fd, self._died(owner, ticket))
+                    self._poller.watch(fd, self._news(owner, ticket, process, fd))
 
-    def _died(self, owner: str, ticket: Ticket) -> Callable[[], None]:
+    def _news(self, owner: str, ticket: Ticket, process: str, fd: int) -> Callable[[], None]:
         def ready() -> None:
-            self._unwatch(owner)
-            ticket.tell()
+            with self._mutex:  # under which it is still open, or not there any more
+                if self._watches.get(owner, {}).get(process) != fd:
+                    return
+                stirs = stirred(fd)
+            if stirs:
+                # It releases something, perhaps what we wait for: a hint, like every wake-up. While
+                # it does, fetch the code that a grant will run into the processor's caches.
+                Ticket("", "", ticket.ttl, ticket.label).tell(Granted(0, ticket.ttl, True))
+                self._poller.expect(self._mail)
+            else:
+                self._unwatch(owner)
+                ticket.tell()
 
         return ready
 

@@ -1,0 +1,128 @@
+"""The rules as pure code: when a store has lost its memory, floors, readers at a single-use fence."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import holdfast
+from fences.sites import Site
+from holdfast.fences import MemoryFence, rules
+from holdfast.fences.rules import Mark, Shown
+
+T = 1_800_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("token", "highest", "lost"),
+    [
+        (T - rules.MONTH, T, False),
+        (T - rules.MONTH - 1, T, True),
+        (17, T, True),  # from a time to a counter: another store
+        (1, 100, False),  # a young counter, and an old holder
+        (1, 10_001, False),
+        (1, 10_002, True),  # begun again
+        (624, 20_000, True),
+        (1250, 20_000, False),  # late, but of the same counter
+        (5_000, 20_000, False),
+    ],
+)
+def test_when_a_store_has_lost_its_memory(token: int, highest: int, lost: bool) -> None:
+    refused = rules.refusal("x", Mark(highest), Shown(token), False)
+    assert refused is not None
+    assert refused.reason == ("store-lost-memory" if lost else "stale")
+    assert ("lost its memory" in str(refused)) is lost
+
+
+def test_readers_may_look_twice_at_a_single_use_fence() -> None:
+    given = Shown(34, "redis:a/b", reader=True)
+    assert rules.refusal("x", Mark(34, "redis:a/b"), given, True) is None
+    assert rules.refusal("x", Mark(35, "redis:a/b"), given, True) is not None
+
+
+@pytest.mark.parametrize(
+    ("lock", "least"), [("", 100), ("redis:a/x", 100), ("etcd:a/x", 7), ("zookeeper:a/x", 5)]
+)
+def test_what_counts_for_a_resource_that_was_forgotten(lock: str, least: int) -> None:
+    floors = rules.raised({"redis:a": 40}, [Mark(100, "redis:a/x"), Mark(50, "redis:a/y")])
+    floors = rules.raised(floors, [Mark(7, "etcd:a/x"), Mark(5)])
+    assert rules.unknown(floors, Shown(1, lock)) == Mark(least)
+    assert rules.unknown({}, Shown(1, lock)) == Mark()
+
+
+def test_a_memory_that_is_only_compared_with_stays_as_it_is() -> None:
+    fence = MemoryFence()
+    fence.guard("x", 34)
+    assert fence.prune(1e-9) == 1
+    assert fence.prune(1e-9) == 0
+    assert fence.highest("x") == 0
+
+
+def test_an_old_floor_does_not_fall(site: Site) -> None:
+    """What is pruned later with a lower token does not lower it."""
+    if not site.prunes:
+        return  # it has nothing to forget
+    for resource, token in (("x", 34), ("y", 50)):
+        site.write(resource, "a", token)
+    time.sleep(0.005)
+    assert site.prune() == 2
+    site.reset("z", to=10)
+    time.sleep(0.005)
+    assert site.prune() == 1
+    for resource in ("x", "y", "z", "new"):
+        with pytest.raises(Exception, match="50"):
+            site.write(resource, "late", 49)
+
+
+class Of:
+    """A lease of one store or another."""
+
+    name = "a"
+    owner = "o"
+
+    def __init__(self, store: str, token: int, reader: bool = False) -> None:
+        self.lock_id = f"{store}:holdfast/a"
+        self.token = token
+        self.shared = reader
+        self.kind = "rwlock" if reader else "lock"
+
+
+def test_a_reader_leaves_no_floor_of_its_own_behind(site: Site) -> None:
+    """A floor of 5 in one store's tokens is none for another's, whose floor is 100."""
+    if not site.prunes:
+        return  # it has nothing to forget
+    site.write("x", "a", Of("redis", 100))
+    site.write("other", "a", Of("etcd", 5))
+    time.sleep(0.005)
+    assert site.prune() == 2
+    site.write("x", "b", Of("etcd", 6, reader=True))
+    with pytest.raises(holdfast.StaleToken):
+        site.write("x", "late", Of("redis", 50))
+    site.write("x", "c", Of("redis", 101))
+    assert site.highest("x") == 101
+
+
+def test_what_a_bare_number_left_behind_counts_for_every_store(site: Site) -> None:
+    if not site.prunes:
+        return  # it has nothing to forget
+    site.write("x", "a", 100)
+    time.sleep(0.005)
+    assert site.prune() == 1
+    for resource in ("x", "y"):
+        with pytest.raises(holdfast.StaleToken):
+            site.write(resource, "late", Of("etcd", 50))
+    site.write("x", "b", Of("etcd", 100))
+
+
+def test_a_resource_keeps_its_lock_whatever_bare_numbers_come(site: Site) -> None:
+    site.write("x", "a", Of("redis", 10))
+    site.write("x", "b", 11)  # a bare number is taken at its word, and changes no owner
+    with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):
+        site.write("x", "c", Of("etcd", 12))
+    site.write("y", "a", 10)
+    site.write("y", "b", Of("redis", 10))  # the same holder, who now says who he is
+    with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):
+        site.write("y", "c", Of("etcd", 12))
+    site.write("y", "d", Of("redis", 11))
+    assert (site.highest("x"), site.highest("y")) == (11, 11)
