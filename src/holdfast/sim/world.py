@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from .. import aio, clock
 from ..errors import LockError
+from ..redis import aio as redis_aio
 from .checker import Checker, Grant
 from .faults import Faults
 from .loop import PROCESS, Process, Stuck, VirtualLoop
@@ -20,6 +21,8 @@ from .story import Story
 
 MOST_STEPS = 60_000
 LONGEST = 300.0
+SMALL_CHUNK = 4096
+"""Bytes that a connection reads at once. To clear larger buffers for each of so many takes its time."""
 EXPECTED = (LockError, TimeoutError)
 """What an acquisition may end with, while there are faults."""
 
@@ -108,12 +111,13 @@ class World:
         self._healed = False
 
     def run(self) -> Result:
-        source, urandom = clock.source, os.urandom
+        source, urandom, chunk = clock.source, os.urandom, redis_aio.CHUNK
         log = logging.getLogger("holdfast")
         log.addFilter(self._logged)
         clock.source = lambda: PROCESS.get().clock
         # Owner ids and the lengths of pauses come from here: a run must be the same each time.
         os.urandom = Random(~self.seed).randbytes
+        redis_aio.CHUNK = SMALL_CHUNK
         try:
             self.loop.on_stop = self._on_stop
             main = self.director.spawn(self._main())
@@ -127,7 +131,7 @@ class World:
                 self.checker.broken(f"a callback failed: {failure!r}")
             self.checker.judge()
         finally:
-            clock.source, os.urandom = source, urandom
+            clock.source, os.urandom, redis_aio.CHUNK = source, urandom, chunk
             log.removeFilter(self._logged)
             self.loop.close()
         return Result(self.seed, self.checker, self.story, self.loop)
