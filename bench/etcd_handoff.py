@@ -1,7 +1,8 @@
-"""One lock and many processes on etcd, beside etcd's own Lock call, which the best peer uses."""
+"""One lock and many processes on etcd, beside other libraries, and etcd's own Lock call by hand."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -12,10 +13,12 @@ from typing import Any
 
 import holdfast
 
+from .etcd_peers import PEERS
 from .etcd_server import Raw, server
-from .measure import Child, Row, Setting, jain, ratio, say
+from .measure import Child, Row, Setting, compare, jain, ratio, say
 
-KINDS = ("peer", "holdfast")
+RAW, OURS = "etcd's Lock call by hand", "holdfast"
+KINDS = (*PEERS, RAW, OURS)
 TARGET = 1.5
 
 
@@ -44,24 +47,40 @@ def figure(setting: Setting) -> list[Row]:
                     counts = [child.receive() for child in crews[kind]]
                     rates[kind].append(sum(counts) / seconds)
                     shares[kind] = [a + b for a, b in zip(shares[kind], counts, strict=True)]
-        found = ratio(rates["holdfast"], rates["peer"])
-        fair = jain(shares["holdfast"])
-        judged = processes == 32
-        rows.append(
-            Row(
-                f"{processes} processes (rate)",
-                f"{median(rates['holdfast']):,.0f}/s, Jain {fair:.3f}",
-                f"etcd's Lock call {median(rates['peer']):,.0f}/s",
-                found,
-                f"≥ {TARGET:g}" if judged else "",
-                found >= TARGET if judged else None,
-                {"rates": rates, "shares": shares},
-            )
-        )
+        rows += _rows(processes, rates, shares)
     return rows
 
 
-def _peer(port: int) -> Callable[[], None]:
+def _rows(processes: int, rates: dict[str, list[float]], shares: dict[str, list[int]]) -> list[Row]:
+    ours = f"{median(rates[OURS]):,.0f}/s, Jain {jain(shares[OURS]):.3f}"
+    best = max(PEERS, key=lambda peer: median(rates[peer]))
+    found = ratio(rates[OURS], rates[best])
+    judged = processes == 32
+    first = Row(
+        f"{processes} processes (rate)",
+        ours,
+        f"{best} {median(rates[best]):,.0f}/s, Jain {jain(shares[best]):.3f}",
+        found,
+        f"≥ {TARGET:g}" if judged else "",
+        found >= TARGET if judged else None,
+        {"rates": rates, "shares": shares},
+    )
+    others = [kind for kind in (*PEERS, RAW) if kind != best]
+    return [
+        first,
+        *(
+            compare(
+                "  beside",
+                ours,
+                f"{kind} {median(rates[kind]):,.0f}/s, Jain {jain(shares[kind]):.3f}",
+                ratio(rates[OURS], rates[kind]),
+            )
+            for kind in others
+        ),
+    ]
+
+
+def _raw(port: int) -> Callable[[], None]:
     raw = Raw(port)
     return lambda: raw.give(raw.take(b"bench"))
 
@@ -75,18 +94,44 @@ def _holdfast(port: int) -> Callable[[], None]:
     return turn
 
 
-def _serve(turn: Callable[[], None]) -> None:
-    turn()
+def _serve(turns: Callable[[float], int]) -> None:
+    turns(0.0)
     say("ready")
     for line in sys.stdin:
-        end = time.monotonic() + float(line)
+        say(turns(float(line)))
+
+
+def _blocking(turn: Callable[[], None]) -> Callable[[float], int]:
+    def turns(seconds: float) -> int:
+        end = time.monotonic() + seconds
         count = 0
-        while time.monotonic() < end:
+        while count == 0 or time.monotonic() < end:
             turn()
             count += 1
-        say(count)
+        return count
+
+    return turns
+
+
+def _asyncio(kind: str, port: int) -> Callable[[float], int]:
+    runner = asyncio.Runner()
+    turn = runner.run(PEERS[kind](port, b"bench-" + kind.encode()))
+
+    async def turns(seconds: float) -> int:
+        end = time.monotonic() + seconds
+        count = 0
+        while count == 0 or time.monotonic() < end:
+            await turn()
+            count += 1
+        return count
+
+    return lambda seconds: runner.run(turns(seconds))
 
 
 if __name__ == "__main__":
-    _serve({"peer": _peer, "holdfast": _holdfast}[sys.argv[1]](int(sys.argv[2])))
+    chosen, at = sys.argv[1], int(sys.argv[2])
+    if chosen in PEERS:
+        _serve(_asyncio(chosen, at))
+    else:
+        _serve(_blocking({RAW: _raw, OURS: _holdfast}[chosen](at)))
     os._exit(0)

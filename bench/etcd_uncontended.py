@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 import holdfast
 import holdfast.aio
 
+from .etcd_peers import PEERS, Turn
 from .etcd_server import Raw, server
 from .measure import Row, Samples, Setting, compare, duration, interleave, ratio
 
@@ -34,13 +36,19 @@ def figure(setting: Setting) -> list[Row]:
                 PEER: _times(lambda: raw.give(raw.take(b"peer"))),
                 AIO: lambda number: runner.run(_aio(aio_locks, number)),
             }
+            for name, make in PEERS.items():
+                turn = runner.run(make(port, f"bench-{name}".encode()))
+                batches[name] = partial(_in_loop, runner, turn)
             fresh = interleave(batches, rounds, 25)
             for _ in range(100 if setting.quick else CYCLES):
                 lock.acquire().release()
-            del batches[PEER], batches[AIO]
+            batches = {kind: batches[kind] for kind in (RAW, OURS)}
             worn = interleave(batches, rounds, 25)
             runner.run(aio_locks.close())
         raw.close()
+    peers = [
+        compare(f"  {name}", *_shown(fresh, name), ratio(fresh[name], fresh[RAW])) for name in PEERS
+    ]
     return [
         _row("acquire + release", fresh),
         _row(f"  after {CYCLES:,} times", worn),
@@ -48,6 +56,7 @@ def figure(setting: Setting) -> list[Row]:
         compare(
             "  etcd's own Lock call, raw", *_shown(fresh, PEER), ratio(fresh[PEER], fresh[RAW])
         ),
+        *peers,
     ]
 
 
@@ -67,6 +76,14 @@ def _times(turn: Callable[[], object]) -> Callable[[int], object]:
             turn()
 
     return batch
+
+
+def _in_loop(runner: asyncio.Runner, turn: Turn, number: int) -> None:
+    async def turns() -> None:
+        for _ in range(number):
+            await turn()
+
+    runner.run(turns())
 
 
 async def _connect(url: str) -> holdfast.aio.Locks:

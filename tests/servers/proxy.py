@@ -54,6 +54,11 @@ class Proxy:
         for sock in sockets:
             _reset(sock)
 
+    def mute(self) -> None:
+        """No answer comes any more on the connections there are now."""
+        with self._mutex:
+            self._muted |= self._open
+
     def let_go(self, answered: bool = True) -> None:
         """Deliver what was kept, and wait until it was `answered`; the server may refuse it instead."""
         kept, self._kept = self._kept, []

@@ -112,6 +112,27 @@ class Node:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    @contextmanager
+    def slow_disk(self, seconds: float) -> Iterator[None]:
+        """Each write to its log of transactions takes so long; nothing else does."""
+        assert self._process is not None
+        logs = sorted((self.folder / "data" / "version-2").glob("log.*"))
+        command = ["strace", "-f", "-qq", "-o", str(self.folder / "writes"), "-e", "trace=write"]
+        command += ["-P", str(logs[-1]), "-p", str(self._process.pid)]
+        command += ["-e", f"inject=write:delay_enter={int(seconds * 1e6)}"]
+        strace = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        try:
+            yield
+            assert strace.poll() is None, "strace ended by itself"
+        finally:
+            strace.terminate()
+            strace.wait()
+
+    def slow_writes(self) -> int:
+        """How many were slow."""
+        written = self.folder / "writes"
+        return written.read_text().count("(DELAYED)") if written.exists() else 0
+
     def kill(self) -> None:
         """As a crash would; the folder stays."""
         if self._process is not None:

@@ -109,6 +109,24 @@ def test_a_leader_that_is_paused_and_comes_back(ensemble: ZooKeeperEnsemble, url
     watched.end()
 
 
+def test_slow_disks(ensemble: ZooKeeperEnsemble, url: str) -> None:
+    """A majority of the nodes takes 50 ms for each write: slow, and nothing else."""
+    leader = ensemble.leader()
+    other = next(node for node in ensemble.nodes if node is not leader)
+    with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+        locks.lock("x").acquire().release()  # the sessions are made
+        others.lock("x").acquire().release()
+        with leader.slow_disk(0.05), other.slow_disk(0.05):
+            lease = locks.lock("x", ttl=4.0).acquire(timeout=30.0)
+            waiter = Job(others.lock("x", ttl=4.0).acquire)
+            eventually(lambda: locks.inspect("x").waiters)
+            assert lease.wait_lost(timeout=lease.ttl + 1.0) is False  # it was renewed
+            assert lease.release() is True
+            assert waiter.result().token > lease.token
+            assert leader.slow_writes() > 0
+            assert other.slow_writes() > 0
+
+
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
     """What happened in the lab."""

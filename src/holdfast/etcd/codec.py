@@ -18,6 +18,8 @@ _SHORT = [bytes((number,)) for number in range(128)]
 def varint(number: int) -> bytes:
     if 0 <= number < 128:
         return _SHORT[number]
+    if 0 < number < 16384:
+        return bytes((number & 127 | 128, number >> 7))
     if number < 0:
         number += 1 << 64
     parts = bytearray()
@@ -35,7 +37,10 @@ def number(field: int, value: int) -> bytes:
 
 def data(field: int, value: bytes) -> bytes:
     """Bytes, or a message that is there even if it is empty."""
-    return varint(field << 3 | 2) + varint(len(value)) + value
+    size = len(value)
+    if field < 16 and size < 128:
+        return _SHORT[field << 3 | 2] + _SHORT[size] + value
+    return varint(field << 3 | 2) + varint(size) + value
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:

@@ -183,11 +183,37 @@ def _key_value(message: bytes) -> KeyValue:
     )
 
 
+_known = b"?"
+"""How the header of the last answer began: the cluster and the member, which hardly ever change."""
+
+
 def _revision(header: bytes) -> int:
+    global _known
+    known = _known
+    if header.startswith(known):
+        at, revision, shift = len(known), 0, 0
+        while True:
+            byte = header[at]
+            revision |= (byte & 127) << shift
+            if byte < 128:
+                return revision
+            at += 1
+            shift += 7
+    revision = 0
     for field, value in fields(header):
         if field == 3:
-            return cast(int, value)
-    return 0
+            revision = cast(int, value)
+            break
+    if revision > 0:
+        part = number(3, revision)
+        at = header.index(part)
+        if at + len(part) == len(header) - len(number(4, _term(header))):
+            _known = header[:at] + part[:1]
+    return revision
+
+
+def _term(header: bytes) -> int:
+    return cast(int, dict(fields(header)).get(4, 0))
 
 
 def parse_range(message: bytes) -> Range:
@@ -244,7 +270,7 @@ def parse_term(message: bytes) -> int:
     """In whose reign it was answered: that of the last that the member knew to be agreed on."""
     for field, value in fields(message):
         if field == 1:
-            return cast(int, dict(fields(cast(bytes, value))).get(4, 0))
+            return _term(cast(bytes, value))
     return 0
 
 

@@ -18,8 +18,6 @@ them may hold the lock is the rule in `lineup`. It stays true whatever is lost o
   by the owner in its name; but a node of an earlier session of ours is dying, and never ours.
 - *Nothing is forgotten.* What was sent and not answered is settled on the next connection: a node
   that was given up is looked for and deleted, a deletion is sent again. Whoever asked may long be gone.
-- *It ends by our own clock.* A held node that was not renewed within its TTL is deleted by us,
-  since the session, which others share, may live on; if we cannot, the session's end does it.
 
 A waiter watches what `lineup.blocker` says: the only one before it, everything if it is the first who
 waits, otherwise its predecessor. ZooKeeper's watches are told in order with what is read after them,
@@ -30,15 +28,12 @@ All state is behind one mutex. Answers come in the connection's thread; nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from threading import RLock
 from typing import Any
 
 from .. import lineup
-from .._runtime.threads import Alarm
-from ..clock import Clock
-from ..errors import BackendUnavailable, ConfigError
+from ..errors import ConfigError
 from ..ledger import kind_in_words
 from ..model import Busy, Granted, Queued
 from .client import (
@@ -53,33 +48,18 @@ from .client import (
     get_children,
     get_data,
     set_data,
-    sync,
 )
+from .ending import Ending, ignored
 from .link import Link
-from .names import Entry, Naming, in_line, sequence_of
+from .names import Entry, in_line, sequence_of
 from .node import ASKING, HELD, LEAVING, OVER, TAKEN, TAKING, WAITING, Node
 
 KNOWN_PARENTS = 10_000
 MOST_TRIES = 5
 
 
-class Queue:
-    """Every node of ours, and what becomes of it. Under the mutex."""
-
-    def __init__(self, naming: Naming, clock: Clock, claim_window: float) -> None:
-        self.naming = naming
-        self.clock = clock
-        self.mutex = RLock()
-        self.look: Callable[[Iterable[str]], None] | None = None
-        self._claim_window = claim_window
-        self._nodes: dict[str, Node] = {}
-        """By owner."""
-        self._parents: dict[str, None] = {}
-        """Locks whose node was there when we last looked."""
-        self._alarm = Alarm(clock)
-
-    def ring_at(self, due: float, ring: Callable[[], None]) -> None:
-        self._alarm.at(due, ring)
+class Queue(Ending):
+    """How a node of ours gets into the line, and becomes the holder. Under the mutex."""
 
     def _drive(self, node: Node) -> None:
         """Do what comes next, if nothing is under way and there is a connection."""
@@ -102,16 +82,6 @@ class Queue:
             elif not node.going:
                 self._delete(node)
 
-    def _send(self, node: Node, request: Any, then: Callable[[Node, Any, Any], None]) -> None:
-        turn = node.turn
-
-        def answered(value: Any, error: Exception | None) -> None:
-            with self.mutex:
-                if node.turn == turn and node.state != OVER:
-                    then(node, value, error)
-
-        node.link.send(request, answered)
-
     def _create(self, node: Node) -> None:
         link = node.link
         node.ttl = link.ttl if node.renewed else min(node.asked, link.ttl)
@@ -121,9 +91,9 @@ class Queue:
         node.tries += 1
         if node.tries > 2:  # somebody has removed more than the lock's own node
             for path in self.naming.needed():
-                self._send(node, create(link.client, path, b""), _ignored)
+                self._send(node, create(link.client, path, b""), ignored)
         if node.parent not in self._parents:
-            self._send(node, create_container(link.client, node.parent), _ignored)
+            self._send(node, create_container(link.client, node.parent), ignored)
         request = create(link.client, node.prefix, node.label, EPHEMERAL | SEQUENTIAL)
         self._send(node, request, self._created)
         self._send(node, get_children(node.parent), self._listed)
@@ -174,7 +144,7 @@ class Queue:
         Behind a `sync` it might come from a leader that has lost its followers.
         """
         node.busy = True
-        self._send(node, set_data(node.link.beat, b""), _ignored)
+        self._send(node, set_data(node.link.beat, b""), ignored)
         self._send(node, get_children(node.parent), self._sought)
 
     def _sought(self, node: Node, value: Any, error: Any) -> None:
@@ -368,126 +338,6 @@ class Queue:
             node.ticket.tell(Granted(token, node.ttl, True))
         self._settle(node)
 
-    def _rang(self, node: Node) -> None:
-        with self.mutex:
-            if node.state != HELD or node.ring is None:
-                return
-            if self.clock.now() < node.expires:
-                self._alarm.at(node.expires, node.ring)
-                return
-            node.final = False  # its lease has ended: whoever releases it now is told so
-            self._leave(node)
-            node.freed = False
-            self._tell_of([node.owner])
-
-    def _leave(self, node: Node) -> None:
-        """From now on it is to be deleted, however long that takes."""
-        if node.state in (LEAVING, OVER):
-            return
-        node.freed = node.state == HELD
-        node.state = LEAVING
-        self._unwatch(node)
-        if node.ring is not None:
-            self._alarm.cancel(node.ring)
-            node.ring = None
-        if node.final is None:
-            node.answer = None
-        self._settle(node)
-        if node.path and node.link.ready:
-            # Behind whatever is under way for it.
-            self._delete(node)
-        else:
-            self._drive(node)
-
-    def _delete(self, node: Node) -> None:
-        node.going = True
-        if not node.freed and node.final is None:
-            # It waited. If it is our turn by now, then a lease ends here, not a wait.
-            self._send(node, sync(self.naming.root), _ignored)
-            self._send(node, get_children(node.parent), self._leaves)
-        self._send(node, delete(node.path), self._deleted)
-
-    def _leaves(self, node: Node, value: Any, error: Any) -> None:
-        if error is None:
-            line = in_line(value[0])
-            free = lineup.admitted([entry.place for entry in line])
-            node.freed = any(entry.name == node.child for entry in line[:free])
-
-    def _deleted(self, node: Node, value: Any, error: Any) -> None:
-        if isinstance(error, Unanswered):
-            node.going = False
-            node.doubtful = True
-            return
-        if isinstance(error, NoNodeError) and not node.doubtful:
-            node.freed = False
-        elif error is not None and not isinstance(error, NoNodeError):
-            node.trouble = error
-        self._finish(node)
-
-    def _finish(self, node: Node) -> None:
-        """It is not there any more."""
-        self._drop(node)
-        if node.final is not None:
-            self._reply(node, node.final)
-        for done in node.left:
-            done(node.freed if node.trouble is None else unanswered(node.name, node.trouble))
-
-    def _lose(self, node: Node) -> None:
-        """It has gone without our doing: by a foreign hand, or with its session."""
-        self._unwatch(node)
-        if node.answer is not None and node.final is None and not node.left:
-            # Whoever asked still waits for the first answer: start again.
-            node.turn += 1
-            node.state = ASKING
-            node.path, node.session = "", 0
-            node.busy = node.unsure = False
-            self._drive(node)
-            return
-        node.freed = False
-        self._finish(node)
-        node.ticket.tell()
-        self._tell_of([node.owner])
-
-    def _refuse(self, node: Node, error: Exception) -> None:
-        self._drop(node)
-        self._reply(node, unanswered(node.name, error))
-        for done in node.left:
-            done(False)
-
-    def _drop(self, node: Node) -> None:
-        node.state = OVER
-        self._unwatch(node)
-        if node.ring is not None:
-            self._alarm.cancel(node.ring)
-            node.ring = None
-        if self._nodes.get(node.owner) is node:
-            del self._nodes[node.owner]
-        node.link.nodes.pop(node.owner, None)
-        self._settle(node)
-
-    def _reply(self, node: Node, result: Any) -> None:
-        answer, node.answer = node.answer, None
-        if answer is not None:
-            answer(result)
-
-    def _settle(self, node: Node) -> None:
-        settled, node.settled = node.settled, []
-        for done in settled:
-            done()
-
-    def _unwatch(self, node: Node) -> None:
-        node.sole = ""
-        if node.watching:
-            node.link.unwatch(node.watching, node)
-            node.watching = ""
-        if node.watched:
-            node.link.unwatch(node.path, node)
-            node.watched = False
-
-    def _tell_of(self, owners: Sequence[str]) -> None:
-        if self.look is not None and owners:
-            self.look(owners)
-
     # For renewals. Under the mutex.
 
     def vanished(self, node: Node) -> None:
@@ -575,16 +425,6 @@ def _other_kind(node: Node, first: Entry) -> ConfigError:
         name=node.name,
         owner=node.owner,
     )
-
-
-def unanswered(name: str, error: Exception) -> BackendUnavailable:
-    return BackendUnavailable(
-        f"ZooKeeper could not do what was asked for {name!r}: {type(error).__name__}", name=name
-    )
-
-
-def _ignored(node: Node, value: Any, error: Any) -> None:
-    """If it failed, what was sent behind it fails too, and says so."""
 
 
 def _nobody(value: Any, error: Any) -> None:

@@ -69,6 +69,25 @@ async def test_a_grant_whose_answer_never_comes_leaves_no_ghost(
         assert await others.lock("x").try_acquire() is not None
 
 
+async def test_a_connection_that_has_fallen_silent_is_replaced(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with holdfast.connect(proxy.url) as locks:
+        await (await locks.lock("x").acquire()).release()
+        proxy.mute()
+        (await locks._session()).patience = 0.3
+        with pytest.raises(holdfast.BackendUnavailable):
+            await locks.lock("x").acquire()
+
+        async def granted() -> bool:
+            try:
+                return await locks.lock("x").try_acquire() is not None
+            except holdfast.BackendUnavailable:
+                return False
+
+        await eventually(granted)
+
+
 @pytest.mark.parametrize("cut", [0, 1, 5])
 async def test_an_answer_cut_in_half_is_asked_for_again(
     server: RedisServer, proxy: Proxy, cut: int
@@ -125,6 +144,35 @@ async def test_a_try_that_arrives_after_it_was_answered_busy_is_refused(
         proxy.keep_once = True
         assert await locks.lock("x").try_acquire() is None  # asked again, on another connection
         assert await held.release() is True
+        proxy.let_go()
+        assert not (await others.inspect("x")).held
+
+
+async def test_a_request_that_arrives_after_its_place_was_lost_is_refused(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with (
+        holdfast.connect(server.url) as others,
+        holdfast.connect(proxy.url, heartbeat=0.2) as locks,
+    ):
+        await (await locks.lock("x").acquire()).release()
+        held = await others.lock("x", ttl=60.0).acquire()
+        proxy.keep_once = True
+        waiter = Job(locks.lock("x", ttl=60.0).acquire)  # asked again, on another connection
+
+        async def place() -> str:
+            return "".join([one.owner for one in (await others.inspect("x")).waiters])
+
+        await eventually(place)
+        first = await place()
+        server("DEL", "holdfast:{x}:q", f"holdfast:{{x}}:q:{first}")
+
+        async def another() -> bool:
+            return await place() not in ("", first)
+
+        await eventually(another)
+        assert await held.release() is True
+        assert await (await waiter.result()).release() is True
         proxy.let_go()
         assert not (await others.inspect("x")).held
 

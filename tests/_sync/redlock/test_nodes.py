@@ -200,8 +200,8 @@ def test_a_renewed_lease_outlives_a_minority(nodes: RedlockNodes) -> None:
         nodes.nodes[0].kill()
         nodes.nodes[2].pause()
         locks.on_event(renewals.append)
-        eventually(lambda: len(renewals) >= 2)
-        assert {event.kind for event in renewals} == {"renewed"}
+        eventually(lambda: [event.kind for event in renewals].count("renewed") >= 2)
+        assert "lost" not in [event.kind for event in renewals]
         assert lease.held
         assert lease.release() is True
 
@@ -304,10 +304,9 @@ def test_phase_2_is_for_the_incarnation_that_answered_phase_1(nodes: RedlockNode
     with connect(nodes) as locks:
         with locks.lock("x", ttl=MAX_TTL):
             pass
-        counters = "holdfast:redlock:counters"
-        for number, node in enumerate(nodes.nodes):  # whichever three answer first differ
-            stripe, value = node("HGETALL", counters)[:2]
-            node("HSET", counters, stripe, int(value) + 1000 * number)
+        stripe, value = nodes.nodes[0]("HGETALL", "holdfast:redlock:counters")[:2]
+        for number, node in enumerate(nodes.nodes):  # whichever are counted, they are not in step
+            node("HSET", "holdfast:redlock:counters", stripe, int(value) + 1000 * number)
         backend: Any = locks._session().backend
         ask = backend._rounds._raise
         stood: list[bool] = []

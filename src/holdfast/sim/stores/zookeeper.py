@@ -65,12 +65,12 @@ class ZooKeeperPlan:
         """kazoo, its threads and the timer's thread are replaced; all that is ours is as it is."""
         from ..._async.backends import zookeeper as backend
         from ..._runtime.aio import Alarm
-        from ...zookeeper import link, queue
+        from ...zookeeper import ending, link
         from ..zookeeper_client import SimClient
 
         changed: list[tuple[Any, str, Any]] = [
             (link, "Client", SimClient),
-            (queue, "Alarm", Alarm),
+            (ending, "Alarm", Alarm),
             (backend, "Worker", Inline),
             *self.changes(),
         ]

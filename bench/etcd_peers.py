@@ -1,0 +1,46 @@
+"""Other libraries' locks on etcd. Those that install from PyPI today and run beside our gRPC.
+
+etcetra and etcd3 do not: they need a gRPC, or a protobuf, that is years old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+Turn = Callable[[], Awaitable[object]]
+
+CLIENT_PY, AETCD = "etcd-client-py", "aetcd"
+
+
+async def client_py(port: int, name: bytes) -> Turn:
+    """The server's own Lock call, from a client in Rust."""
+    import etcd_client  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    client: Any = etcd_client.Client([f"http://127.0.0.1:{port}"])
+    option = etcd_client.EtcdLockOption(lock_name=name, timeout=60.0, ttl=600)
+
+    async def turn() -> None:
+        async with client.with_lock(option):
+            pass
+
+    return turn
+
+
+async def aetcd(port: int, name: bytes) -> Turn:
+    """A key that is put if it is not there, and a watch of its deletion."""
+    import aetcd  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    lock = aetcd.Client(host="127.0.0.1", port=port).lock(name, ttl=600)
+
+    async def turn() -> None:
+        assert await lock.acquire(timeout=None)
+        await lock.release()
+
+    return turn
+
+
+PEERS: dict[str, Callable[[int, bytes], Coroutine[Any, Any, Turn]]] = {
+    CLIENT_PY: client_py,
+    AETCD: aetcd,
+}
