@@ -17,25 +17,26 @@ _FINEST = 2.0**-10  # about 1 ms
 
 
 class Wheel(Generic[Thing]):
-    __slots__ = ("_slots", "_where")
+    __slots__ = ("_slots", "where")
 
     def __init__(self) -> None:
         self._slots: dict[float, dict[Thing, None]] = {}
-        self._where: dict[Thing, float] = {}
+        self.where: dict[Thing, float] = {}
+        """When each thing comes due. To be looked at only."""
 
     def __len__(self) -> int:
-        return len(self._where)
+        return len(self.where)
 
     def __contains__(self, thing: Thing) -> bool:
-        return thing in self._where
+        return thing in self.where
 
     def add(self, thing: Thing, due: float, now: float) -> float:
         """Put it in, or move it; answers when it will come due."""
-        if thing in self._where:
+        if thing in self.where:
             self.remove(thing)
         slot = _slot(due, now)
         self._slots.setdefault(slot, {})[thing] = None
-        self._where[thing] = slot
+        self.where[thing] = slot
         return slot
 
     def add_all(self, things: Iterable[Thing], due: float, now: float) -> None:
@@ -43,12 +44,12 @@ class Wheel(Generic[Thing]):
         slot = _slot(due, now)
         for thing in things:
             self._slots.setdefault(slot, {})[thing] = None
-            self._where[thing] = slot
+            self.where[thing] = slot
 
     def remove(self, thing: Thing) -> bool:
         # An interrupt may come after any of these: first the slot, then the note of where it is, and
         # nothing that is missing is an error.
-        slot = self._where.get(thing)
+        slot = self.where.get(thing)
         if slot is None:
             return False
         things = self._slots.get(slot)
@@ -56,7 +57,7 @@ class Wheel(Generic[Thing]):
             things.pop(thing, None)
             if not things:
                 self._slots.pop(slot, None)
-        self._where.pop(thing, None)
+        self.where.pop(thing, None)
         return True
 
     def next_due(self) -> float:
@@ -69,12 +70,12 @@ class Wheel(Generic[Thing]):
         for slot in sorted(slot for slot in self._slots if slot <= now):
             things = self._slots.pop(slot)
             for thing in things:
-                self._where.pop(thing, None)
+                self.where.pop(thing, None)
             due.extend(things)
         return due
 
     def things(self) -> list[Thing]:
-        return list(self._where)
+        return list(self.where)
 
 
 def _slot(due: float, now: float) -> float:

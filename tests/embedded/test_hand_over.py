@@ -1,8 +1,11 @@
-"""The hand-over in one statement does what the ledger does, in whatever state the lock is."""
+"""The hand-over in one statement does what the ledger does, in whatever state the lock is; and how a
+release is announced."""
 
 from __future__ import annotations
 
+import os
 import random
+import select
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,10 +14,13 @@ import pytest
 
 from holdfast.clock import BootClock
 from holdfast.embedded.store import Store
+from holdfast.entries import Ask
+from holdfast.model import Label
 
 CASES = 400
 CLAIM, LONG = 6.0, 20.0
 COLUMNS = 21
+INF = float("inf")
 _clock = BootClock()
 
 
@@ -29,13 +35,14 @@ class Row(NamedTuple):
 
 
 @pytest.fixture
-def stores(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
-    """One that hands over in one statement where it can, and one that never does."""
-    quick, slow = Store(str(tmp_path / "quick.db")), Store(str(tmp_path / "slow.db"))
-    for store in (quick, slow):
+def stores(tmp_path: Path) -> Iterator[list[Store]]:
+    """One that hands over in one statement where it can, one that tries to when it has been idle, and
+    one that never does."""
+    made = [Store(str(tmp_path / name)) for name in ("quick.db", "idle.db", "slow.db")]
+    for store in made:
         store.open(_clock.now() + 5.0)
-    yield quick, slow
-    for store in (quick, slow):
+    yield made
+    for store in made:
         store.close()
 
 
@@ -80,20 +87,72 @@ def put(store: Store, rows: list[Row], capacity: int) -> None:
         connection.execute(f"INSERT INTO entry VALUES ({', '.join('?' * COLUMNS)})", values)
 
 
-def test_both_ways_agree(stores: tuple[Store, Store]) -> None:
+def test_all_ways_agree(stores: list[Store]) -> None:
     dice = random.Random(2)
     for _ in range(CASES):
         capacity = dice.choice([1, 1, 1, 3])
         rows = a_state(dice, capacity)
         owner = dice.choice([row.owner for row in rows] + ["h0", "h0", "nobody"])
         seen = []
-        for store, crowded in zip(stores, (float("inf"), 0.0), strict=True):
+        for store, crowded, active in zip(stores, (INF, 0.0, 0.0), (INF, 0.0, INF), strict=True):
             put(store, rows, capacity)
             store._crowded["x"] = crowded
+            store.active = active
             released = store.release("x", owner, _clock.now() + 5.0)
             state = store.inspect("x", _clock.now() + 5.0)
             for holder in state.holders:
                 assert holder.owner.startswith("h") or holder.token > 1000 + capacity
             holders = [(holder.owner, holder.remaining > CLAIM) for holder in state.holders]
             seen.append((released, holders, [waiter.owner for waiter in state.waiters]))
-        assert seen[0] == seen[1], (owner, rows)
+        assert seen[0] == seen[1] == seen[2], (owner, rows)
+
+
+class Watched(Store):
+    """A store whose process's pipe we watch, as another process would."""
+
+    pipe: int
+
+
+def announced(store: Watched) -> bool:
+    """Whether those who watch us were told since the last look, as they see it."""
+    return any(os.read(fd, 64) for fd in select.select([store.pipe], [], [], 0)[0])
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    store = Watched(str(tmp_path / "locks.db"))
+    store.open(_clock.now() + 5.0)
+    store.pipe = os.open(f"{store.live}/{store.process}.pipe", os.O_RDONLY | os.O_NONBLOCK)
+    yield store
+    os.close(store.pipe)
+    store.close()
+
+
+def an_ask(owner: str) -> Ask:
+    return Ask("x", owner, 30.0, 1, 1, "lock", True, False, 2.0, 5.0, Label("host", 1, ""))
+
+
+def test_a_release_is_announced_after_a_pause_only(watched: Watched) -> None:
+    by = _clock.now() + 30.0
+    watched.acquire(an_ask("first"), by)
+    watched.active = INF  # just now, however long this machine has stalled since
+    assert watched.release("x", "first", by)
+    assert not announced(watched)
+    watched.acquire(an_ask("second"), by)
+    watched.active = 0.0
+    assert watched.release("x", "second", by)
+    assert announced(watched)
+    watched.active = 0.0
+    watched.acquire(an_ask("third"), by)  # only releases are
+    assert not announced(watched)
+
+
+def test_a_release_that_was_not_ours_harms_nobody_after_a_pause(watched: Watched) -> None:
+    by = _clock.now() + 30.0
+    watched.acquire(an_ask("holder"), by)
+    watched.acquire(an_ask("waiter"), by)
+    watched.active = 0.0
+    assert not watched.release("x", "somebody", by)
+    state = watched.inspect("x", by)
+    assert [one.owner for one in state.holders] == ["holder"]
+    assert [one.owner for one in state.waiters] == ["waiter"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.clock import BootClock
-from holdfast.embedded import place, rows, store
+from holdfast.embedded import link, place, rows, store
 from holdfast.embedded.store import Store
 from holdfast.entries import Ask, Claim
 from holdfast.errors import ConfigError
@@ -97,8 +97,8 @@ def test_a_reboot_clears_it_and_tokens_go_on_above_the_ceiling(
     ((ceiling,),) = query(tmp_path / "locks.db", "SELECT ceiling FROM store")
     one.close()
     monkeypatch.setattr(place, "clock_identity", lambda: ("another boot", "1"))
-    monkeypatch.setattr(rows, "boot_microseconds", lambda: 5_000_000)  # just booted
-    monkeypatch.setattr(store, "boot_microseconds", lambda: 5_000_000)
+    for module in (link, rows, store):  # just booted
+        monkeypatch.setattr(module, "boot_microseconds", lambda: 5_000_000)
     monkeypatch.setattr(time, "time_ns", lambda: 10**9)  # and the wall clock says 1970
     again = opened()
     assert again.inspect("x", by()).holders == ()
@@ -117,7 +117,7 @@ def test_another_time_namespace_is_refused(opened: Opener, monkeypatch: pytest.M
 def test_entries_are_saved_when_the_proof_of_our_life_is_removed(
     opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "PRESENCE_CHECKED_EVERY", 0.0)
+    monkeypatch.setattr(link, "PRESENCE_CHECKED_EVERY", 0.0)
     one = opened()
     token = grant(one)
     (tmp_path / "locks.db-live" / f"{one.process}.live").unlink()

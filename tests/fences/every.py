@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fences.http_sites import AsgiSite, WsgiSite
 from fences.object_sites import AsyncObjectSite, AzureSite, GcsSite, ObjectSite, StampedSite
-from fences.redis_sites import AsyncRedisSite, RedisSite
+from fences.redis_sites import AsyncRedisSite, ClusterSite, RedisSite
 from fences.sites import FileSite, MemorySite, Site
 from fences.sql_sites import SQL_SITES
 
@@ -21,6 +21,7 @@ SITES: dict[str, Callable[..., Site]] = {
     "s3-stamped": StampedSite,
     "redis": RedisSite,
     "redis-async": AsyncRedisSite,
+    "redis-cluster": ClusterSite,
     "wsgi": WsgiSite,
     **SQL_SITES,
 }

@@ -1,4 +1,4 @@
-"""A real Redis, by redis-py's blocking and asyncio clients."""
+"""A real Redis, and a real cluster, by redis-py's blocking and asyncio clients."""
 
 from __future__ import annotations
 
@@ -8,20 +8,30 @@ from typing import Any
 
 from fences.sites import Site, die
 from holdfast.fences import RedisFence, Token
-from stores import redis_server
+from holdfast.fences.redis import mark_of
+from servers.cluster import slot_of
+from stores import redis_nodes, redis_server
 
 
 class RedisSite(Site):
     def __init__(self, folder: Path, single_use: bool = False) -> None:
+        super().__init__(folder, single_use)
+        if not (folder / "begun").exists():
+            self.flush()
+            (folder / "begun").touch()
+        self.client = self.connect()
+        self.fence = RedisFence(self.client, single_use=single_use)
+
+    def flush(self) -> None:
+        redis_server()("FLUSHALL")
+
+    def connect(self) -> Any:
         import redis
 
-        super().__init__(folder, single_use)
-        server = redis_server()
-        if not (folder / "begun").exists():
-            server("FLUSHALL")
-            (folder / "begun").touch()
-        self.client = redis.Redis(port=server.port, decode_responses=True)
-        self.fence = RedisFence(self.client, single_use=single_use)
+        return redis.Redis(port=redis_server().port, decode_responses=True)
+
+    def port(self, key: str) -> int:
+        return redis_server().port
 
     def _verb(self, verb: str, *args: Any, **options: Any) -> Any:
         return getattr(self.fence, verb)(*args, **options)
@@ -54,10 +64,11 @@ class RedisSite(Site):
             "import os, signal, socket, sys\n"
             "from holdfast.fences.redis import script_for, _SET, mark_of\n"
             f"key, value, token = {resource!r}, {value!r}, {token}\n"
-            "words = ['EVAL', script_for(_SET).text, '3', mark_of(key), 'holdfast-fence-floors', key,"
+            f"floors = {self.fence._floors_of(mark_of(resource))!r}\n"
+            "words = ['EVAL', script_for(_SET).text, '3', mark_of(key), floors, key,"
             " str(token), '', 'w', value]\n"
             "packed = f'*{len(words)}\\r\\n' + ''.join(f'${len(w)}\\r\\n{w}\\r\\n' for w in words)\n"
-            f"sock = socket.create_connection(('127.0.0.1', {redis_server().port}))\n"
+            f"sock = socket.create_connection(('127.0.0.1', {self.port(resource)}))\n"
             "sock.sendall(packed.encode()[:-3])\n"
             "os.kill(os.getpid(), signal.SIGKILL)\n"
         )
@@ -78,3 +89,16 @@ class AsyncRedisSite(RedisSite):
                 return await getattr(fence, verb)(*args, **options)
 
         return asyncio.run(call())
+
+
+class ClusterSite(RedisSite):
+    def flush(self) -> None:
+        redis_nodes().flush()
+
+    def connect(self) -> Any:
+        import redis.cluster
+
+        return redis.cluster.RedisCluster("127.0.0.1", redis_nodes().nodes[0].port)
+
+    def port(self, key: str) -> int:
+        return redis_nodes().owner(slot_of(key)).port

@@ -92,6 +92,35 @@ def test_single_use(kind: str, tmp_path: Path) -> None:
         site.close()
 
 
+def test_single_use_is_one_use_among_many_at_once(kind: str, tmp_path: Path) -> None:
+    site = SITES[kind](tmp_path, single_use=True)
+    passed: list[str] = []
+    errors: list[BaseException] = []
+    together = threading.Barrier(6)
+
+    def writer(value: str) -> None:
+        try:
+            together.wait(60)
+            with suppress(holdfast.StaleToken):
+                site.write("x", value, 34)
+                passed.append(value)
+        except BaseException as error:
+            errors.append(error)
+
+    try:
+        site.write("x", "before", 33)
+        threads = [threading.Thread(target=writer, args=(f"w{n}",)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert not errors, errors[0]
+        assert passed == [site.read("x")]
+    finally:
+        site.close()
+
+
 def test_resources_do_not_know_of_each_other(site: Site) -> None:
     names = [f"row {n}" for n in range(20)] + ["Row 1", "row 1 ", "rów 1", "row%201", "{row}1"]
     for number, name in enumerate(names, 1):
@@ -246,7 +275,7 @@ def test_a_pruned_token_does_not_come_back(site: Site) -> None:
             site.write("x", "b", old.token)
         again = site.again() if site.restarts else site
         with refused("stale", newer.token):
-            again.write("never seen", "b", old)
+            again.write("{x} never seen", "b", old)  # in the slot of x, if there are such
         site.write("x", "c", newer)  # it still holds
         assert (site.read("x"), site.highest("x")) == ("c", newer.token)
         if again is not site:
@@ -267,7 +296,7 @@ def test_a_pruned_mark_keeps_no_other_counter_out(site: Site) -> None:
         with refused("stale", 11):
             site.write("y", "c", Other(10))
         with refused("store-lost-memory", lease.token):
-            site.write("z", "a", 10)  # a bare number may be anybody's
+            site.write("{x}z", "a", 10)  # a bare number may be anybody's
         time.sleep(0.005)
         site.prune()
         with refused("stale", 11):

@@ -208,7 +208,7 @@ def test_pruning_while_refused_writers_come_and_go(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     try:
-        for _ in range(300):
+        for _ in range(40):
             fence.prune(tmp_path, 1e-9)
     finally:
         stop.set()

@@ -64,6 +64,7 @@ def test_a_header_that_comes_twice_is_refused(interface: str) -> None:
             ("Fencing-Token: 33", "Fencing-Token: 35"),
             ("Fencing-Token: 35", "fencing-token: 35"),
             ("Fencing-Token: 35, 36",),
+            ("Fencing-Token: " + "9" * 5000,),
             ("Fencing-Token: 35", "Fencing-Lock: redis:a/b", "Fencing-Lock: redis:a/c"),
             ("Fencing-Token: 35", "Fencing-Compare: ?0", "Fencing-Compare: ?1"),
         ):
@@ -113,6 +114,42 @@ def test_a_lease_inside_another_is_shown_alone(interface: str) -> None:
                     assert one.put(url + path).status_code == 204
                 with pytest.raises(holdfast.StaleToken, match="belongs to"):
                     one.put(url + path)  # the reader's again
+
+
+def test_outside_of_fenced_a_refusal_is_only_an_answer(interface: str) -> None:
+    with (
+        serving(interface) as url,
+        requests.Session() as session,
+        httpx.Client(trust_env=False) as client,
+    ):
+        clients: list[Any] = [session, client]
+        for one in clients:
+            with fenced(one, 34):
+                one.put(f"{url}/x")
+            assert one.put(f"{url}/x", headers=fencing_headers(33)).status_code == 409
+            assert one.put(f"{url}/x").status_code == 428
+
+
+def test_a_lock_of_any_name_is_shown_and_named_in_the_refusal(interface: str) -> None:
+    with serving(interface) as url, holdfast.connect("memory://", namespace="a, b/c") as locks:
+        lock = locks.lock("счёт, 42/%20#1")
+        late = lock.acquire()
+        late.release()
+        with requests.Session() as session, lock as lease:
+            with fenced(session, lease):
+                assert session.put(f"{url}/x").status_code == 204
+            with fenced(session, late), pytest.raises(holdfast.StaleToken) as caught:
+                session.put(f"{url}/x")
+            assert caught.value.name == "счёт, 42/%20#1"
+
+
+def test_a_probe_is_answered_by_its_own_number() -> None:
+    def parrot(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("204 No Content", [("Fencing-Probe", "1234567890abcdef")])
+        return [b""]
+
+    with web.wsgi(parrot) as url, pytest.raises(holdfast.GuaranteeError, match="no Fencing"):
+        verify_fenced(httpx, url)
 
 
 def test_a_redirect_loses_nothing(interface: str) -> None:

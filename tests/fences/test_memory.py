@@ -108,12 +108,12 @@ async def test_one_who_gives_up_waiting_does_not_end_anothers_turn() -> None:
     async with fence.hold("x", 1):
         waiting = [asyncio.create_task(_enter(fence)) for _ in range(2)]
         await asyncio.sleep(0)
-        waiting[0].cancel()
-        await asyncio.gather(waiting[0], return_exceptions=True)
+        waiting[1].cancel()
+        await asyncio.gather(waiting[1], return_exceptions=True)
         for _ in range(5):
             await asyncio.sleep(0)
-        assert not waiting[1].done()
-    assert await waiting[1] == "entered"
+        assert not waiting[0].done()
+    assert await waiting[0] == "entered"
 
 
 def test_a_thread_that_is_interrupted_while_it_waits_gives_up_its_place() -> None:

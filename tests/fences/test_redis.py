@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import redis
 import holdfast
 from holdfast.fences import RedisFence
 from holdfast.fences.redis import mark_of
-from stores import redis_server
+from stores import redis_nodes, redis_server
 
 
 @pytest.fixture
@@ -132,3 +133,33 @@ def test_what_is_no_client_is_refused(client: Any) -> None:
     for other in (object(), client.pipeline()):
         with pytest.raises(holdfast.ConfigError, match="client of redis-py"):
             RedisFence(other)
+
+
+async def test_a_cluster_in_asyncio() -> None:
+    """Marks are forgotten on each of its servers, and each slot remembers what they were."""
+    from redis.asyncio.cluster import RedisCluster
+
+    redis_nodes().flush()
+    async with RedisCluster("127.0.0.1", redis_nodes().nodes[0].port) as client:
+        fence = RedisFence(client)
+        await fence.verify()
+        keys = [f"x{number}" for number in range(40)]
+        for key in keys:
+            await fence.set(key, "a", 34)
+        assert await fence.prune(3600.0) == 0
+        await asyncio.sleep(0.005)  # older than a millisecond
+        assert await fence.prune(1e-3) == len(keys)
+        for key in keys:
+            assert await fence.highest(key) == 0
+            with pytest.raises(holdfast.StaleToken):
+                await fence.set(key, "late", 33)
+        await fence.set(keys[0], "b", 34)
+        assert await client.get(keys[0]) == b"b"
+        for node in redis_nodes().primaries:
+            node("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        try:
+            with pytest.raises(holdfast.GuaranteeError, match="allkeys-lru"):
+                await fence.verify()
+        finally:
+            for node in redis_nodes().primaries:
+                node("CONFIG", "SET", "maxmemory-policy", "noeviction")

@@ -60,17 +60,17 @@ def test_a_memory_that_is_only_compared_with_stays_as_it_is() -> None:
 
 
 def test_an_old_floor_does_not_fall(site: Site) -> None:
-    """What is pruned later with a lower token does not lower it."""
+    """What is pruned later with a lower token does not lower it. (In a cluster: in one slot.)"""
     if not site.prunes:
         return  # it has nothing to forget
-    for resource, token in (("x", 34), ("y", 50)):
+    for resource, token in (("{s}x", 34), ("{s}y", 50)):
         site.write(resource, "a", token)
     time.sleep(0.005)
     assert site.prune() == 2
-    site.reset("z", to=10)
+    site.reset("{s}z", to=10)
     time.sleep(0.005)
     assert site.prune() == 1
-    for resource in ("x", "y", "z", "new"):
+    for resource in ("{s}x", "{s}y", "{s}z", "{s}new"):
         with pytest.raises(Exception, match="50"):
             site.write(resource, "late", 49)
 
@@ -101,3 +101,28 @@ def test_a_reader_leaves_no_floor_of_its_own_behind(site: Site) -> None:
         site.write("x", "late", Of("redis", 50))
     site.write("x", "c", Of("redis", 101))
     assert site.highest("x") == 101
+
+
+def test_what_a_bare_number_left_behind_counts_for_every_store(site: Site) -> None:
+    if not site.prunes:
+        return  # it has nothing to forget
+    site.write("x", "a", 100)
+    time.sleep(0.005)
+    assert site.prune() == 1
+    for resource in ("x", "{x}y"):
+        with pytest.raises(holdfast.StaleToken):
+            site.write(resource, "late", Of("etcd", 50))
+    site.write("x", "b", Of("etcd", 100))
+
+
+def test_a_resource_keeps_its_lock_whatever_bare_numbers_come(site: Site) -> None:
+    site.write("x", "a", Of("redis", 10))
+    site.write("x", "b", 11)  # a bare number is taken at its word, and changes no owner
+    with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):
+        site.write("x", "c", Of("etcd", 12))
+    site.write("y", "a", 10)
+    site.write("y", "b", Of("redis", 10))  # the same holder, who now says who he is
+    with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):
+        site.write("y", "c", Of("etcd", 12))
+    site.write("y", "d", Of("redis", 11))
+    assert (site.highest("x"), site.highest("y")) == (11, 11)

@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from contextlib import nullcontext, suppress
 
 
@@ -20,6 +21,8 @@ class Proxy:
         """Seconds by which answers come later."""
         self.swallow = False
         """Requests arrive, answers do not."""
+        self.deaf = False
+        """Requests do not arrive; answers do."""
         self.stalled = False
         """Nothing arrives, either way; the connections stay open, as after a cable was pulled."""
         self.refuse = False
@@ -30,6 +33,8 @@ class Proxy:
         """Deliver the next request, and reset the connection without its answer."""
         self.keep_once = False
         """Hang up on the next request, but keep it, and deliver it when `let_go` is called."""
+        self.seen: deque[bytes] = deque(maxlen=200)
+        """The latest requests that were delivered, for `replay`."""
         self._kept: list[tuple[socket.socket, bytes]] = []
         self._muted: set[socket.socket] = set()
         self._delivering: set[socket.socket] = set()
@@ -49,6 +54,11 @@ class Proxy:
         for sock in sockets:
             _reset(sock)
 
+    def mute(self) -> None:
+        """No answer comes any more on the connections there are now."""
+        with self._mutex:
+            self._muted |= self._open
+
     def let_go(self, answered: bool = True) -> None:
         """Deliver what was kept, and wait until it was `answered`; the server may refuse it instead."""
         kept, self._kept = self._kept, []
@@ -59,6 +69,15 @@ class Proxy:
                 server.sendall(data)
             assert not answered or self._answered.wait(10.0), "what was kept was not answered"
             server.close()
+
+    def replay(self, requests: list[bytes]) -> int:
+        """Deliver these once more, as if somebody between had; answers how many were carried out."""
+        done = 0
+        for data in requests:
+            with socket.create_connection(("127.0.0.1", self._target), 5.0) as server:
+                server.sendall(data)
+                done += bool(server.recv(65536))
+        return done
 
     def close(self) -> None:
         with suppress(OSError):
@@ -90,8 +109,9 @@ class Proxy:
     def _requests(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
-                if self.stalled:
+                if self.stalled or self.deaf:
                     continue
+                self.seen.append(data)
                 if self.keep_once:
                     self.keep_once = False
                     self._delivering.add(server)

@@ -119,6 +119,16 @@ class RedisServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def certificate(folder: Path) -> tuple[str, str]:
+    assert shutil.which("openssl"), "this test needs openssl: apt-get install openssl"
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    made += ["-nodes", "-days", "2", "-keyout", str(key), "-out", str(cert), *subject]
+    subprocess.run(made, check=True, capture_output=True)
+    return str(cert), str(key)
+
+
 def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))

@@ -11,6 +11,7 @@ import holdfast
 from holdfast.clock import BootClock
 from holdfast.redis.address import Address
 from holdfast.redis.connection import Connection
+from holdfast.redis.protocol import check_greeting
 
 
 def test_a_connection_that_was_never_used_is_looked_at_without_waiting() -> None:
@@ -52,3 +53,20 @@ def test_an_answer_that_is_none_ends_the_connection() -> None:
         finally:
             server.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+
+@pytest.mark.parametrize("version", [b"6.0.16", b"5.0.14", b"6.1.240"])
+def test_a_server_that_is_too_old_is_refused(version: bytes) -> None:
+    address = Address("db.example", 6379, "", 0, "user", "s3cret", None)
+    with pytest.raises(holdfast.ConfigError, match=r"Redis 6\.2") as raised:
+        check_greeting([{b"version": version, b"mode": b"standalone"}], address)
+    assert "db.example:6379" in str(raised.value)
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "version", [b"6.2.0", b"7.0.15", b"8.1.2", b"255.255.255", b"unstable", b""]
+)
+def test_a_server_that_is_new_enough_is_not(version: bytes) -> None:
+    address = Address("db.example", 6379, "", 0, "", "", None)
+    check_greeting([{b"version": version, b"mode": b"standalone"}], address)

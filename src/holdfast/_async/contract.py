@@ -72,6 +72,7 @@ class Ticket:
         "queue",
         "renew",
         "ttl",
+        "until",
         "weight",
     )
 
@@ -99,6 +100,8 @@ class Ticket:
         self.barge = barge
         self.renew = renew
         """False: it is to end with its TTL, whatever else is kept alive beside it."""
+        self.until: float | None = None
+        """When the attempt will be given up, on the backend's clock; None: never."""
         self.grant: Granted | None = None
         self._told = False
         self._signal: Signal | None = None
@@ -170,7 +173,11 @@ class Backend(Protocol):
         ...
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
-        """Grant it; or enqueue it, if `ticket.queue`; or answer `Busy` and leave nothing behind."""
+        """Grant it; or enqueue it, if `ticket.queue`; or answer `Busy` and leave nothing behind.
+
+        A grant that is `handed` says that it was enqueued, and is not any more: another's release
+        came before this was answered.
+        """
         ...
 
     async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:

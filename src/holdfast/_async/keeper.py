@@ -30,10 +30,13 @@ BATCH = 128
 """Renewals in one call: enough to share its cost, few enough to keep a transaction short."""
 LONGEST_CALL = 5.0
 LINGER = 1.0
-TICK = 0.015
+CONFIRM_AFTER = 0.02
+"""Seconds until a hand-over is confirmed in the background. A lock that is given back sooner never
+needs it; the claim window is a hundred times as long."""
+TICK, LONGEST_TICK = 0.015, 0.06
 """Where hand-overs follow each other, each has to be confirmed so soon, and hardly any is still held by
-then. For a while after such a one the keeper looks every `TICK` by itself: to be woken for each of them
-would cost two switches between threads."""
+then. For a while after such a one the keeper looks by itself: to be woken for each of them would cost
+two switches between threads. It looks every `TICK`, less often while there is nothing to confirm."""
 
 
 class Keeper:
@@ -47,6 +50,7 @@ class Keeper:
         self._signal = Signal(session.clock)
         self._next = 0.0
         self._ticking_until = 0.0
+        self._tick = TICK
         self._routine: Routine | None = None
         self._closed = False
 
@@ -66,10 +70,15 @@ class Keeper:
             if self._routine is None and not self._closed:
                 self._routine = Routine(self._run, "holdfast-keeper")
 
-    def keep_soon(self, lease: Hold, due: float) -> None:
-        """As `keep`, for one of many that follow each other and hardly any of which comes due."""
-        self._ticking_until = self._clock.now() + LINGER
-        self.keep(lease, due)
+    def keep_soon(self, lease: Hold, now: float) -> None:
+        """As `keep`, for one that was handed over: one of many, hardly any of which comes due."""
+        self._ticking_until = now + LINGER
+        lease._kept = True
+        self._newcomers[lease] = due = now + CONFIRM_AFTER
+        if self._routine is None:
+            self._start()
+        elif self._next > due + LONGEST_TICK or self._next > now + (lease._deadline - now) / 4:
+            self._signal.set()
 
     def hurry(self, lease: Hold, due: float) -> None:
         """See to it at `due`, if it is still kept: one that is being released stays forgotten."""
@@ -82,7 +91,7 @@ class Keeper:
     def forget(self, lease: Hold) -> None:
         """Never renew it again, not even by a renewal that is under way."""
         lease._kept = False
-        if self._newcomers.pop(lease, None) is None or lease in self._wheel:
+        if self._newcomers.pop(lease, None) is None or lease in self._wheel.where:
             with self._mutex:  # also until the routine has sorted it in
                 self._wheel.remove(lease)
 
@@ -116,13 +125,15 @@ class Keeper:
                         # time. Do not go to sleep for good at once, only to be woken by the next.
                         self._next = now + LINGER
                     if now < self._ticking_until:
-                        self._next = min(self._next, now + TICK)
+                        self._next = min(self._next, now + self._tick)
+                        self._tick = min(2 * self._tick, LONGEST_TICK)
                     else:
                         fresh = False
                     if self._newcomers:
                         continue  # one who may have looked at `_next` before this
                 until = None if self._next == inf else self._next
             if due:
+                self._tick = TICK
                 for start in range(0, len(due), BATCH):
                     await self._renew(due[start : start + BATCH])
                 fresh = True

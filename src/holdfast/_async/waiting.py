@@ -33,11 +33,6 @@ if TYPE_CHECKING:
     from .lock import Lock
     from .session import Session
 
-CONFIRM_AFTER = 0.02
-"""Seconds until a hand-over is confirmed in the background. A lock that is given back sooner never
-needs it; the claim window is a hundred times as long."""
-ENOUGH_OF_A_CLAIM = 0.25
-"""The part of a claim window that must be left for a hand-over to be used unconfirmed."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 
 _HELD, _BUSY, _LATE, _AGAIN = "held", "busy", "late", "again"
@@ -69,13 +64,25 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
     while True:
         lease = lock._attempt(session, owner or new_owner(), timeout != 0)
         ticket = lease._ticket
+        ticket.until = give_up
         try:
             # Who tries once and does not wait has set no limit to the store.
             by = session.by_for(sent, give_up if timeout else None)
             answer = await session.backend.acquire(ticket, by)
             if isinstance(answer, Granted):
-                sent = answer.since or sent
-                result = _granted(session, lease, answer.token, answer.ttl, sent, give_up)
+                if answer.handed:
+                    queued = True
+                    lease._beat_sent = sent
+                    if lease._accept_handed(answer.token):
+                        result = _HELD
+                    else:
+                        session.check_open()
+                        result = await _ask(session, lease, give_up) or await _wait(
+                            session, lease, give_up
+                        )
+                else:
+                    sent = answer.since or sent
+                    result = _granted(session, lease, answer.token, answer.ttl, sent, give_up)
             elif isinstance(answer, Busy):
                 result = _BUSY
             else:
@@ -159,14 +166,8 @@ async def _wait(session: Session, lease: Lease, give_up: float | None) -> str:
         if lease._offer is not None:
             offer = lease._take_offer()
             return _granted(session, lease, offer.token, offer.ttl, offer.sent, give_up)
-        if told is not None:
-            window = min(session.claim_window, ticket.ttl)
-            deadline = lease._beat_sent + window - drift_margin(window)
-            if deadline - clock.now() > window * ENOUGH_OF_A_CLAIM and lease._accept(
-                told.token, ticket.ttl, deadline, handed=True
-            ):
-                session.keeper.keep_soon(lease, clock.now() + CONFIRM_AFTER)
-                return _HELD
+        if told is not None and lease._accept_handed(told.token):
+            return _HELD
         if lease._out:
             return _AGAIN
         if give_up is not None and clock.now() >= give_up:

@@ -50,11 +50,11 @@ class Signal:
 
     # A bare lock that is taken while nothing has happened: `set` lets it go, `wait` takes it again.
 
-    __slots__ = ("_clock", "_is_set", "_lock", "_mutex", "bell")
+    __slots__ = ("_clock", "_lock", "_mutex", "bell", "is_set")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._is_set = False
+        self.is_set = False
         self._lock = allocate_lock()
         self._lock.acquire()
         self._mutex = RLock()  # a signal's handler may come back here
@@ -62,7 +62,7 @@ class Signal:
         """Called by `set` instead, while the one who waits here waits for more than this."""
 
     def set(self) -> None:
-        self._is_set = True
+        self.is_set = True
         bell = self.bell
         if bell is None:
             self.nudge()
@@ -76,9 +76,16 @@ class Signal:
                 with suppress(RuntimeError):
                     self._lock.release()
 
+    def rehearse(self) -> None:
+        """Have ready what `set` and `take` need, in the processor's caches, without doing either."""
+        other = Signal(self._clock)
+        other.bell = self.bell
+        other.set()
+        other.take()
+
     def take(self) -> bool:
         """Whether it was set, which this takes back."""
-        was_set, self._is_set = self._is_set, False
+        was_set, self.is_set = self.is_set, False
         return was_set
 
     def wait(self, until: float | None) -> bool:
@@ -311,17 +318,18 @@ class Poller:
                         ready = self._watched.get(fd)
                     if ready is not None:
                         ready()
-                if self._look is not None:
-                    self._stay_awake()
+                look, self._look = self._look, None
+                if look is not None and not signal.is_set:
+                    self._stay_awake(signal, look)
         finally:
             signal.bell = None
 
-    def _stay_awake(self) -> None:
-        """To go to sleep and be woken takes longer than what is expected should take."""
-        look, self._look = self._look, None
+    def _stay_awake(self, signal: Signal, look: Callable[[], bool]) -> None:
+        """To go to sleep and be woken would take longer than what is expected does."""
         until = time.monotonic() + AWAKE
         self._rested = until + REST
-        while look is not None and not look() and time.monotonic() < until:
+        signal.rehearse()
+        while not (signal.is_set or look()) and time.monotonic() < until:
             pass
 
     def _step_down(self, signal: Signal, led: bool) -> None:
@@ -333,7 +341,9 @@ class Poller:
                     self._close_pipe()
             else:
                 self._followers.pop(signal, None)
-            heir = next(iter(self._followers), None) if not self._leading else None
+            heir = None
+            if self._followers and not self._leading:
+                heir = next(iter(self._followers))
         if heir is not None:
             heir.nudge()
 

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 HOLDING = (HELD, UNCERTAIN)
 _WHEN_GRANTED = after(ACQUIRING, GRANTED)
+_WHEN_FREED = after(HELD, FREED)
+ENOUGH_OF_A_CLAIM = 0.25
+"""The part of a claim window that must be left for a hand-over to be used unconfirmed."""
 SOON = 0.02
 """Seconds after a holder's end at which its waiters ask."""
 
@@ -124,7 +127,7 @@ class Hold:
         """Who holds it: one unique value per acquisition."""
         return self._ticket.owner
 
-    def _accept(self, token: int, ttl: float, deadline: float, *, handed: bool = False) -> bool:
+    def _accept(self, token: int, ttl: float, deadline: float) -> bool:
         """The attempt was granted; False if that came too late to be of use."""
         session = self._session
         now = session.clock.now()
@@ -138,9 +141,33 @@ class Hold:
             self.ttl = self._ticket.ttl = ttl
             self._deadline = deadline
             self._granted_at = now
-            self._confirmed = not handed
             if self._end_at is not None:
                 self._end_at += now
+        return True
+
+    def _accept_handed(self, token: int) -> bool:
+        """The lock was handed to us; False if too little is left of the claim window to use it so."""
+        session = self._session
+        ttl, window = self.ttl, session.claim_window
+        if window > ttl:
+            window = ttl
+        now = session.clock.now()
+        deadline = self._beat_sent + window - drift_margin(window)
+        if deadline - now <= window * ENOUGH_OF_A_CLAIM:
+            return False
+        if self._end_at is not None:
+            deadline = min(deadline, now + self._end_at)
+        with session.mutex:
+            if self._state is not ACQUIRING or session.closed:
+                return False
+            self._state = _WHEN_GRANTED
+            self.token = token
+            self._deadline = deadline
+            self._granted_at = now
+            self._confirmed = False
+            if self._end_at is not None:
+                self._end_at += now
+        session.keeper.keep_soon(self, now)
         return True
 
     def _abandon(self) -> None:
@@ -293,7 +320,7 @@ class Hold:
         session = self._session
         with session.mutex:
             before = self._state
-            self._state = after(before, FREED)
+            self._state = _WHEN_FREED if before is HELD else after(before, FREED)
             if self._state == before:
                 return False
             session.leases.pop(self._ticket.owner, None)

@@ -23,8 +23,8 @@ makes a daemon of it: `intact()` tells, and a holder asks it when it renews.
 `<name>.pipe` is a FIFO that the process holds open for writing, so that others can *wait* for its
 death by poll. It is a hint: it may be missing, and what decides is always `is_alive`. On Linux a
 dying process drops its record locks before its pipes hang up, so whoever is woken sees it dead.
-A byte in it is another hint, `stir`: those who watch are about to hear of us. Whoever reads it first
-takes it away, which is all that has to happen to it.
+A byte in it is another hint, `stir`: those who watch are about to hear of us. Whoever comes first
+takes it away; where nobody watched, that is the next to begin.
 
 `<name>.tether` is the opposite of a presence, for `holdfast run`: an flock belongs to the open file
 and is inherited, so the command keeps it when `run` itself is killed. The entry is dead when both
@@ -38,7 +38,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from threading import RLock
-from typing import Any
 
 from ..errors import BackendUnavailable
 from .marks import PROBE, TRY_SHARED, Tether, age, flocked, inode, open_pipe, place, unlink
@@ -152,17 +151,13 @@ class Presence:
         return None
 
     def stir(self) -> None:
-        """Tell those who watch this process that something is about to happen. Undone by `calm`."""
-        self._touch(os.write, b"\0")
-
-    def calm(self) -> None:
-        self._touch(os.read, _ALL)
-
-    def _touch(self, call: Callable[[int, Any], object], argument: object) -> None:
+        """Tell those who watch this process that something is about to happen."""
         # In a forked child the number may be another file's by now.
         if self._pipe is not None and self._born == _generation:
-            with suppress(OSError):  # it is full, or has been emptied
-                call(self._pipe, argument)
+            try:
+                os.write(self._pipe, b"\0")
+            except OSError:
+                return  # it is full: nobody has watched us for a long time
 
     def tether(self) -> Tether:
         """A new tether, locked by its descriptor."""

@@ -3,45 +3,36 @@
 Every step is one write transaction, entered through the gate and over in some ten microseconds; a
 process that is frozen inside one holds up the others, which is declared and bounded by their own
 deadlines. What a step decides is in `ledger`; what it reads and writes is in `rows`; who is alive is
-in `presence`. Wake-ups are sent after the transaction stands and the gate is open again.
+in `presence`; whether the file is still the right one, in `link`. Wake-ups are sent after the
+transaction stands and the gate is open again.
 
-*Expiry* is counted on the boot clock, which all processes of a machine share. After a reboot every
-holder and waiter is dead, so the first to open the file then clears it. A process that counts in
-another time namespace is refused: it would take others' ends for something else.
+*Expiry* is counted on the boot clock, which all processes of a machine share.
 
 *Tokens* rise whatever happens. They start from the wall clock in µs at the first opening after a
 boot, and from then on follow the boot clock, which no operator sets back. Ordinary commits do not wait
 for the disk, so a power cut may undo the last of them; but a *ceiling* above all tokens in use was on
 the disk before they were handed out, and after a reboot the tokens go on above the ceiling. So not
 even a clock that was set back across a power cut repeats one.
-
-*The file may vanish*, or be replaced, or its folder of locks may: each step looks, and opens anew.
-What was held in the old one is then gone, which its holders are told by their next renewal.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, TypeVarTuple
 
 from ..clock import BootClock
 from ..entries import Ask, Claim, Entry, Wake
-from ..errors import BackendUnavailable, ConfigError
+from ..errors import BackendUnavailable
 from ..ledger import Ledger
 from ..model import Busy, Granted, LockState, Outcome, Queued, Renewed
-from . import forking, place
-from .file import open_store, unavailable
-from .gate import Gate
+from .file import unavailable
+from .link import Link, roll_back
 from .mailbox import DELIVERED, send
 from .marks import Tether
-from .presence import Presence
 from .rows import (
     COUNTERS,
     CeilingReached,
-    Mint,
     SqliteRows,
     boot_microseconds,
     grant_alone,
@@ -53,14 +44,11 @@ Result = TypeVar("Result")
 Args = TypeVarTuple("Args")
 
 TIDY_EVERY = 60.0
-PRESENCE_CHECKED_EVERY = 0.5
 CROWDED_FOR = 2.0
 IDLE = 0.005
 """Seconds in which we did nothing, after which a release takes long enough to be announced. Where locks
 change hands all the time, nobody is idle for so long between a grant and its release."""
 REMEMBERED_CROWDS = 1000
-CROWDED_FOLDER = 64
-"""Files of processes, above which whoever opens the store looks which of them are dead."""
 _AUDIT_KEPT = 1000
 _NOBODY: Mapping[str, Sequence[Entry]] = {}
 
@@ -71,31 +59,16 @@ class _FolderReplaced(Exception):
     """The folder of the living is another one than when we opened, and others have noticed."""
 
 
-class Store:
+class Store(Link):
     """One connection to the file; for any number of threads."""
 
     def __init__(self, path: str) -> None:
-        self.path = place.prepare(path)
-        self.live = place.live_directory(self.path)
-        self.process = ""
-        """Our own name in the folder of the living."""
+        super().__init__(path)
         self.address = ""
         """Where our waiters are woken; empty until somebody has to wait."""
-        self._gate = Gate(self.path)
-        self._connection: sqlite3.Connection | None = None
-        self._mint: Mint
-        self._inode = self._device = -1
-        self._live_id = ""
-        self._seen_until = 0.0
-        self._presence: Presence | None = None
         self._tethers: dict[str, Tether] = {}
-        self.active = 0.0
-        """When we did something last, or were handed something."""
-        self._idle = 0.0
         self._tidied = 0.0
         self._crowded: dict[str, float] = {}
-        self._closed = False
-        forking.register(self)
 
     # The steps.
 
@@ -146,15 +119,11 @@ class Store:
             # Our code has left the processor's caches, so the step takes several times as long as
             # else. Who waits for us may as well wake up meanwhile.
             self._presence.stir()
-        try:
-            if not (self._crowded and self._crowded.get(name, 0.0) > _clock.now()):
-                freed = release_alone(connection, name, owner)
-                if freed is not None or not idle:
-                    return freed
-            return self._hand_over(connection, name, owner)
-        finally:
-            if idle:
-                self._presence.calm()
+        if not (self._crowded and self._crowded.get(name, 0.0) > _clock.now()):
+            freed = release_alone(connection, name, owner)
+            if freed is not None or not idle:
+                return freed
+        return self._hand_over(connection, name, owner)
 
     def _hand_over(self, connection: sqlite3.Connection, name: str, owner: str) -> bool | None:
         wake = hand_over(connection, self._mint, name, owner)
@@ -353,131 +322,11 @@ class Store:
             result = step(ledger, rows, *args)
             connection.execute("COMMIT")
         except BaseException:
-            _roll_back(connection)
+            roll_back(connection)
             raise
         return result, ledger
 
-    # The file.
-
-    def _live_connection(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise BackendUnavailable(f"the connection to {self.path!r} is closed")
-        return self._connection
-
-    def _current_connection(self) -> sqlite3.Connection:
-        """The connection, if the file is still the one that it was opened on; else a new one."""
-        if self._closed:
-            raise BackendUnavailable(f"the connection to {self.path!r} is closed")
-        connection = self._connection
-        if connection is not None:
-            try:
-                status = os.stat(self.path)
-            except FileNotFoundError:
-                return self._reopen()
-            except OSError as error:
-                raise BackendUnavailable(
-                    f"the embedded store {self.path!r} cannot be reached: {error.strerror}"
-                ) from error
-            now = _clock.now()
-            self._idle, self.active = now - self.active, now
-            if (
-                status.st_ino == self._inode
-                and status.st_dev == self._device
-                and (now < self._seen_until or self._seen())
-            ):
-                if connection.in_transaction:
-                    _roll_back(connection)  # left open by a step that was interrupted
-                return connection
-        return self._reopen()
-
-    def _seen(self) -> bool:
-        """Whether the others can see that we are alive; looked up now and then."""
-        if self._presence is None or not self._presence.intact():
-            return False
-        self._seen_until = _clock.now() + PRESENCE_CHECKED_EVERY
-        return True
-
-    def before_fork(self, deadline: float) -> bool:
-        """See `forking`."""
-        if not self._gate.pause(deadline):
-            return False
-        self._forget()
-        return True
-
-    def after_fork(self) -> None:
-        self._gate.resume()
-
-    def _reopen(self) -> sqlite3.Connection:
-        self._forget()
-        if self.path in forking.unusable:
-            raise BackendUnavailable(
-                f"the embedded store {self.path!r} cannot be used by this process, which was forked "
-                "off in the middle of a step on it; start it by spawn, or fork elsewhere"
-            )
-        place.prepare(self.path)
-        self._presence = Presence.of(self.live)
-        former, self.process = self.process, self._presence.name
-        connection = open_store(self.path)
-        try:
-            self._check_in(connection, former)
-        except BaseException:
-            connection.close()
-            raise
-        status = os.stat(self.path)
-        self._inode, self._device = status.st_ino, status.st_dev
-        self._seen_until = 0.0
-        self._mint = Mint(connection)
-        self._connection = connection
-        if len(os.listdir(self.live)) > CROWDED_FOLDER:
-            self._presence.sweep()
-        return connection
-
-    def _check_in(self, connection: sqlite3.Connection, former: str) -> None:
-        """Is the file of this boot, this clock and this folder? If not, what is still true of it?
-
-        `former` is the name that we had in the folder before; entries under it are ours.
-        """
-        boot, timens = place.clock_identity()
-        live = self._live_id = place.identity_of(self.live)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            was = connection.execute("SELECT boot, timens, live FROM store").fetchone()
-            if was != (boot, timens, live):
-                if was[0] == boot and was[1] != timens:
-                    raise ConfigError(
-                        f"the store {self.path!r} is in use from another time namespace, whose "
-                        "boot clock shows another time; use one store for each, or a store that "
-                        "is made for several machines"
-                    )
-                if was[0] != boot:
-                    # Everybody who was in it is dead. The tokens of the last moments may not have
-                    # reached the disk; the ceiling above them has.
-                    connection.execute("DELETE FROM entry")
-                    connection.execute(
-                        "UPDATE store SET token = max(token, ceiling), "
-                        "base = max(token, ceiling, ?) - ?",
-                        (time.time_ns() // 1000, boot_microseconds()),
-                    )
-                else:
-                    # The folder of the living is another one, and says nothing about these.
-                    connection.execute("UPDATE entry SET process = '', tether = ''")
-                connection.execute(
-                    "UPDATE store SET boot = ?, timens = ?, live = ?", (boot, timens, live)
-                )
-            if former and former != self.process:
-                # Somebody removed the proof that we live. Who has not been passed over yet is saved.
-                connection.execute(
-                    "UPDATE entry SET process = ? WHERE process = ?", (self.process, former)
-                )
-            connection.execute("COMMIT")
-        except BaseException:
-            _roll_back(connection)
-            raise
-
-    def _forget(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+    # Their parts.
 
     def _last_token(self) -> int:
         """No grant had a higher one, and every grant from now on will."""
@@ -510,8 +359,3 @@ class Store:
 
 def _release(ledger: Ledger, rows: SqliteRows, name: str, owner: str) -> bool:
     return ledger.release(name, owner)
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    if connection.in_transaction:  # some errors have done it already
-        connection.execute("ROLLBACK")

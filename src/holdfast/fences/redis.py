@@ -1,8 +1,10 @@
 """A fence in the Redis that it protects: check and write are one script.
 
 Beside a key `x` stands `{x}:holdfast-fence`, in the same slot of a cluster, which keeps the highest
-token seen. It has no TTL: forgetting is what `prune` is for. The client is yours, redis-py's blocking
-or asyncio one; with the latter every verb is awaited.
+token seen. It has no TTL: forgetting is what `prune` is for. What is forgotten raises the floors, by
+which a key without a mark is measured; in a cluster each slot has floors of its own, so that a script
+finds all it needs in one place. The client is yours, redis-py's blocking or asyncio one; with the
+latter every verb is awaited.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from .. import checks
 from ..errors import ConfigError, GuaranteeError, StaleToken
+from ..redis.cluster import slot_of, tag_of
 from . import rules
 from .fence import Fence, not_installed
 from .rules import Mark, Shown, Token
@@ -41,6 +44,8 @@ class Call(NamedTuple):
     words: tuple[Any, ...]
     text: str = ""
     """For EVALSHA: the script, if the server does not know it yet."""
+    node: Any = None
+    """Which server of a cluster to ask; None: the one that has the key."""
 
 
 Steps = Generator[Call, Any, Result]
@@ -79,7 +84,7 @@ class RedisFence(Fence):
             if not self._asynchronous:
                 # The common case at once; all others step by step.
                 mark = mark_of(key)
-                floors = mark if self._cluster else FLOORS
+                floors = self._floors_of(mark)
                 mode = "r" if given.reader else self._mode
                 shown = (given.token, given.lock, mode)
                 try:
@@ -140,10 +145,9 @@ class RedisFence(Fence):
         """Forget marks that were not raised for so many seconds; answers how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
-        key new to this fence has seen. It walks through all keys of the database.
+        key new to this fence has seen; in a cluster, a key of the same slot. It walks through all keys
+        of the database.
         """
-        if self._cluster:
-            raise GuaranteeError("in a cluster marks cannot be pruned: their floor has no slot")
         return self._run(self._prune(rules.age(older_than)))
 
     def verify(self) -> Any:
@@ -165,7 +169,7 @@ class RedisFence(Fence):
     ) -> Steps[Any]:
         script = self._scripts.get(body) or self._script(body)
         mark = mark_of(resource)
-        floors = mark if self._cluster else FLOORS
+        floors = self._floors_of(mark)
         mode = "r" if given.reader else self._mode
         count = 2 + len(keys)
         shown = (given.token, given.lock, mode)
@@ -203,21 +207,47 @@ class RedisFence(Fence):
         return was.highest
 
     def _prune(self, older_than: float) -> Steps[int]:
+        forgotten = 0
+        for node in (yield from self._nodes()):
+            cursor = 0
+            while True:
+                words = ("SCAN", cursor, "MATCH", f"*{SUFFIX}", "COUNT", BATCH)
+                told, marks = yield Call(words, node=node)
+                # In a cluster: by the name of the node.
+                (cursor,) = map(int, told.values() if isinstance(told, dict) else (told,))
+                forgotten += yield from self._forget(marks, older_than)
+                if cursor == 0:
+                    break
+        return forgotten
+
+    def _forget(self, marks: Sequence[Any], older_than: float) -> Steps[int]:
         text = _read("fence_prune.lua")
         script = Script(text, _sha(text))
-        cursor, forgotten = 0, 0
-        while True:
-            answer = yield Call(("SCAN", cursor, "MATCH", f"*{SUFFIX}", "COUNT", BATCH))
-            cursor, marks = int(answer[0]), answer[1]
-            if marks:
-                words = ("EVALSHA", script.sha, 1 + len(marks), FLOORS, *marks)
-                forgotten += yield Call((*words, round(older_than * 1000)), script.text)
-            if cursor == 0:
-                return forgotten
+        by_floors: dict[str, list[Any]] = {}
+        for mark in marks:
+            by_floors.setdefault(self._floors_of(_text(mark)), []).append(mark)
+        forgotten = 0
+        for floors, those in by_floors.items():
+            words = ("EVALSHA", script.sha, 1 + len(those), floors, *those)
+            forgotten += yield Call((*words, round(older_than * 1000)), script.text)
+        return forgotten
+
+    def _nodes(self) -> Steps[list[Any]]:
+        """The servers to walk through; None stands for the only one."""
+        if not self._cluster:
+            return [None]
+        yield Call(("EXISTS", FLOORS))  # an asyncio client knows them once it has asked something
+        nodes: list[Any] = self._client.get_primaries()
+        return nodes
+
+    def _floors_of(self, mark: str) -> str:
+        if not self._cluster:
+            return FLOORS
+        return f"{FLOORS}:{{{tag_of(slot_of(mark.encode())).decode()}}}"
 
     def _verify(self) -> Steps[None]:
-        if not self._cluster:
-            info = yield Call(("INFO", "memory"))
+        for node in (yield from self._nodes()):
+            info = yield Call(("INFO", "memory"), node=node)
             policy = info.get("maxmemory_policy", "") if isinstance(info, dict) else ""
             if policy.startswith("allkeys"):
                 raise not_installed(
@@ -243,7 +273,7 @@ class RedisFence(Fence):
             while True:
                 try:
                     try:
-                        answer = self._execute(*call.words)
+                        answer = self._execute(*call.words, **_at(call.node))
                     except Exception as error:
                         if not _unknown_script(error, call):
                             raise
@@ -261,7 +291,7 @@ class RedisFence(Fence):
             while True:
                 try:
                     try:
-                        answer = await self._execute(*call.words)
+                        answer = await self._execute(*call.words, **_at(call.node))
                     except Exception as error:
                         if not _unknown_script(error, call):
                             raise
@@ -315,7 +345,7 @@ def _sha(text: str) -> str:
 
 def _key(name: object) -> str:
     key = rules.resource_name(name)
-    if key.endswith(SUFFIX) or key in (FLOORS, RESETS):
+    if key.endswith(SUFFIX) or key.startswith((FLOORS, RESETS)):
         raise ConfigError(f"{key!r} is one of the fence's own keys, where it remembers tokens")
     return key
 
@@ -332,6 +362,10 @@ def beside(key: str, suffix: str) -> str:
         # It has a hash tag of its own. The colon tells `{x}` from `x`.
         return f"{key}:{suffix}"
     return f"{{{key}}}{suffix}"
+
+
+def _at(node: Any) -> dict[str, Any]:
+    return {} if node is None else {"target_nodes": node}
 
 
 def _unknown_script(error: Exception, call: Call) -> bool:

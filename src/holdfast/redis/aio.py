@@ -20,14 +20,24 @@ from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
-from .protocol import NOTHING, PING, Late, Lost, bulk, check_greeting, greeting, pack, woken
+from .protocol import (
+    NO_CHANNEL,
+    NOTHING,
+    PING,
+    Late,
+    Lost,
+    bulk,
+    check_greeting,
+    greeting,
+    pack,
+    woken,
+)
 from .reply import Reply
 
 if TYPE_CHECKING:
     from .._async.contract import Ticket
 
 ASYNCHRONOUS = True
-NO_CHANNEL = bulk(b"")
 PATIENCE = 1.0
 """Seconds for which an answer may be overdue before its connection is given up."""
 

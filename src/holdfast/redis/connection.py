@@ -15,18 +15,20 @@ from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
-from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting, woken
+from .protocol import LONG, NO_CHANNEL, NOTHING, Late, Lost, bulk, check_greeting, greeting, woken
 
 if TYPE_CHECKING:
     from .._sync.contract import Ticket
 
-TICK = 0.25
+TICK = 0.1
 """Seconds for which the kernel waits for an answer before we look at the time again. It costs nothing,
 where a timeout of Python's own costs a system call for each send and each receive."""
 LONGEST_SLEEP = 1.0
 """The same for one who waits to be woken. The kernel's timer stands still while the machine is
 suspended, the boot clock does not: so look."""
 CHUNK = 16384
+_tuple: Callable[..., Any] = tuple.__new__
+"""Makes a named tuple without its own constructor, which is written in Python."""
 
 
 class Ear(Signal):
@@ -74,6 +76,7 @@ class Connection:
         "channel_name",
         "dead",
         "ear",
+        "least",
         "used",
     )
 
@@ -86,12 +89,14 @@ class Connection:
         self._feed, self._gets = reader.feed, reader.gets
         self._push = PushNotification
         self._nonsense: type[Exception] = ProtocolError
-        self.channel = bulk(b"")
+        self.channel = NO_CHANNEL
         self.channel_name = b""
         self.dead = False
         self.ear: Ear | None = None
         self.used = clock.now()
         self._tick = 0.0
+        self.least = 1
+        """Bytes for which a read waits, or else for its tick."""
         # Sent together with the first command, not before it: a server that stands still has then
         # received that command, too. It may be the clean-up for one that it received earlier.
         self._greeting = greeting(address)
@@ -187,7 +192,10 @@ class Connection:
 
     # Asking.
 
-    def call(self, command: bytes, by: float, now: float) -> Any:
+    def call(self, command: bytes, by: float, now: float, least: int = 1) -> Any:
+        """An answer that is shorter than `least` may be had a tick later, see `LONG`."""
+        if self.least != least:
+            self._set_least(least)
         if self._tick != TICK or by - now < TICK:
             self._set_tick(min(TICK, by - now))
         try:
@@ -224,7 +232,10 @@ class Connection:
     def next(self, by: float) -> Any:
         """The answer behind the first one, where several commands were sent together."""
         try:
-            return self._reply(by, NOTHING)
+            reply = self._gets()
+            if reply is not NOTHING and type(reply) is not self._push:
+                return reply
+            return self._reply(by, reply)
         except (OSError, self._nonsense) as error:
             raise self._lost(error) from error
 
@@ -236,6 +247,8 @@ class Connection:
                 return reply
             reply = self._gets()
             if reply is NOTHING:
+                if self.least != 1:
+                    self._set_least(1)
                 try:
                     data = self._receive(CHUNK)
                 except (BlockingIOError, TimeoutError):
@@ -268,6 +281,11 @@ class Connection:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
 
+    def _set_least(self, least: int) -> None:
+        if self.address.tls is None:  # there, what is read first is not what was sent
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
+            self.least = least
+
     # Listening.
 
     def _heard(self) -> Any:
@@ -276,6 +294,22 @@ class Connection:
         except self._nonsense:
             self.interrupt()  # nothing that follows could be understood
             return NOTHING
+
+    def ask(self, ticket: Ticket, command: bytes, by: float, now: float) -> Any:
+        """As `call`; waits a tick for the wake-up, too, where it is answered with a place in the queue.
+
+        With both, the answer is a grant that was handed over.
+        """
+        mine = ticket.owner.encode() + b" "
+        reply = self.call(command, by, now, LONG)
+        if type(reply) is int:
+            while (push := self._heard()) is not NOTHING:
+                # Others' are those of earlier tickets, and came late.
+                if type(push) is self._push and push[0] == b"message" and push[2].startswith(mine):
+                    _, token = woken(push[2])
+                    if token:
+                        return _tuple(Granted, (token, ticket.ttl, True, 0.0))
+        return reply
 
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
         """Wait for this ticket's wake-up, for `interrupt`, or for the end of the connection."""

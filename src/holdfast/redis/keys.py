@@ -14,6 +14,7 @@ the lock key another form, `*` standing for the name; the others are then `holdf
 from __future__ import annotations
 
 from binascii import crc32
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..errors import ConfigError
@@ -29,6 +30,11 @@ class LockKeys(NamedTuple):
     """In a cluster: a key that never exists, see `cluster`."""
 
 
+@lru_cache(maxsize=64)
+def _counters(space: str) -> tuple[bytes, ...]:
+    return tuple(f"{space}:token:{number}".encode() for number in range(COUNTERS))
+
+
 class Naming:
     """How the keys of one connection are named."""
 
@@ -37,7 +43,7 @@ class Naming:
         self.space = space.encode()
         self.audit = f"{space}:audit".encode()
         self.channels = f"{space}:wake:".encode()
-        self._counters = [f"{space}:token:{number}".encode() for number in range(COUNTERS)]
+        self._counters = _counters(space)
         if form is None:
             form = f"{space}:{{*}}"
         elif not isinstance(form, str) or form.count("*") != 1 or not form.isprintable():

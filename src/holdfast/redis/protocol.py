@@ -42,11 +42,19 @@ def pack(*parts: bytes) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%b\r\n" % (len(p), p) for p in parts])
 
 
-PING = pack(b"PING")
+NO_CHANNEL = bulk(b"")
+"""Of one who is not to be put into the queue, or of a connection that has not needed one yet."""
+
+PING = pack(b"PING", b"the next one is told")
 """Sent ahead of a release that will wake somebody. Of those to whom a server has something to write, it
 serves the latest first: that would be the one who gave the lock away, because its answer is made after
 the wake-up is. The answer to a PING ahead of it makes it the earlier one, so the next holder starts
-first. On two processors that is a fifth of the time between two holders."""
+first. On two processors that is a fifth of the time between two holders. It is answered with its own
+text, which makes that answer `LONG`."""
+
+LONG = 18
+"""Bytes. What is shorter can wait a little, on a connection that waits to be handed a lock: it only
+says that one is in the queue. A token and a wake-up are longer."""
 
 
 def woken(message: bytes) -> tuple[str, int]:

@@ -49,6 +49,7 @@ def redlock_scripts() -> dict[str, Script]:
     return {name: _script(f"redlock_{name}.lua") for name in REDLOCK}
 
 
+@cache
 def text_of(file_name: str) -> bytes:
     """As it is sent."""
     return "\n".join(_lines(file_name)).encode()

@@ -18,17 +18,18 @@ from ..errors import BackendUnavailable, LockError
 from ..model import Granted
 from .address import Address
 from .connection import Connection, Ear
-from .protocol import PING, bulk, pack
+from .protocol import NO_CHANNEL, PING, Lost, pack
 
 if TYPE_CHECKING:
     from .._sync.contract import Ticket
 
 ASYNCHRONOUS = False
-NO_CHANNEL = bulk(b"")
 KEPT_IDLE = 32
 """Connections kept for the next caller."""
 SUSPECT_AFTER = 0.5
 """Seconds unused after which a connection is looked at before it is trusted."""
+PATIENT = 1.0
+"""Seconds that one must be ready to wait for, to be told of its place in the queue a moment later."""
 PAUSE = 0.5
 """Seconds between attempts to hear again, while the server is gone."""
 ATTEMPT = 1.0
@@ -96,7 +97,7 @@ class Wire:
             if connection.ear is None:
                 reply = connection.call(command, by, now)
             else:  # somebody else wanted what we had, and will again
-                connection.call(PING + command, by, now)
+                connection.call(PING + command, by, now, connection.least)
                 reply = connection.next(by)
         except BaseException:
             self._failed(connection)
@@ -121,6 +122,9 @@ class Wire:
 
         A connection has no channel until it first needs one: who never waits never pays for it. So this
         may answer "not in the queue" for a ticket that is to queue: `enqueue` is for that.
+
+        Where there is one, the answer "in the queue" is waited for together with the wake-up, for a
+        moment: one sleep less, and if both have come this answers a grant that was handed over.
         """
         now = self._now()
         try:  # `_take`, in short
@@ -131,11 +135,17 @@ class Wire:
             if now - connection.used >= SUSPECT_AFTER:
                 connection = self._trusted(connection, by, now)
             channel = connection.channel if ticket.queue else NO_CHANNEL
-            reply = connection.call(command + channel + owner, by, now)
+            until = ticket.until
+            if channel is NO_CHANNEL or ticket.barge or (until and until - now < PATIENT):
+                reply = connection.call(command + channel + owner, by, now)
+            else:
+                reply = connection.ask(ticket, command + channel + owner, by, now)
+                if type(reply) is Granted and connection.address is not self._address:
+                    raise Lost(f"the server at {connection.address} may not be the primary now")
         except BaseException:
             self._failed(connection)
             raise
-        if type(reply) is bytes:
+        if type(reply) is not int:
             self._give(connection, now)
         else:
             self._asked(ticket, connection, reply)

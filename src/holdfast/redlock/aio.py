@@ -13,7 +13,7 @@ from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..redis.address import Address
 from ..redis.aio import Connection
-from ..redis.protocol import Late, Lost, check_greeting, greeting
+from ..redis.protocol import NOTHING, Late, Lost, check_greeting, greeting
 from ..redis.reply import Reply
 from .standing import Board, run_id_of, why
 
@@ -28,7 +28,7 @@ class Link:
         self._fan = fan
         self._index = index
         self._address = address
-        self.connection: Connection | None = None
+        self.connection: NodeConnection | None = None
         self.run_id = b""
         """Of the server at its other end."""
 
@@ -53,12 +53,12 @@ class Link:
         self.run_id = run_id_of(answers[0])
         return answers
 
-    async def _connect(self, by: float) -> Connection:
+    async def _connect(self, by: float) -> NodeConnection:
         fan, address = self._fan, self._address
         loop = asyncio.get_running_loop()
 
-        def make() -> Connection:
-            return Connection(self, loop, fan.clock)  # type: ignore[arg-type]
+        def make() -> NodeConnection:
+            return NodeConnection(self, loop, fan.clock, self._index)
 
         try:
             async with asyncio.timeout(max(0.0, by - fan.clock.now())):
@@ -88,29 +88,30 @@ class Link:
         return Late(f"{self._address} did not answer in time")
 
 
-class Asking:
-    """A question to several nodes, and who wants to hear the answers."""
+class Asking(Reply):
+    """A question to several nodes. Who asked awaits this: until enough of them have answered."""
 
-    __slots__ = ("board", "done", "heard", "left", "loop")
+    __slots__ = ("board", "heard", "left")
 
     def __init__(self, board: Board, loop: asyncio.AbstractEventLoop, heard: Heard) -> None:
+        super().__init__(loop)
         self.board = board
-        self.loop = loop
         self.heard = heard
         self.left = 0
-        self.done = Reply(loop)
 
     def answered(self, index: int, reply: Any) -> None:
         """Only from a callback of the event loop: it may resume the task that asked."""
-        if isinstance(reply, Exception):
-            self.board.failed(index, why(reply))
         self.left -= 1
         if self.heard(index, reply) or self.left == 0:
-            self.done.settle(None)
+            self.settle(None)
+
+    def failed(self, index: int, error: Exception) -> None:
+        self.board.failed(index, why(error))
+        self.answered(index, error)
 
 
 class Answer(Reply):
-    """One node's answer to it; nobody awaits this one."""
+    """Stands for one node's answer to it where that is overdue, or will never come."""
 
     __slots__ = ("_asking", "_index", "_over")
 
@@ -122,13 +123,66 @@ class Answer(Reply):
     def settle(self, value: Any) -> None:
         if not self._over:
             self._over = True
-            self._asking.answered(self._index, value)
+            if isinstance(value, Exception):
+                self._asking.failed(self._index, value)
+            else:
+                self._asking.answered(self._index, value)
 
     def settle_soon(self, value: Any, error: BaseException | None = None) -> None:
         if not self._over:
             self._over = True
             asking = self._asking
-            asking.loop.call_soon(asking.answered, self._index, value if error is None else error)
+            if isinstance(error, Exception):
+                asking._loop.call_soon(asking.failed, self._index, error)
+            else:
+                asking._loop.call_soon(asking.answered, self._index, value)
+
+
+class NodeConnection(Connection):
+    """It knows whose it is, so that one object may wait for the answers of all nodes."""
+
+    def __init__(
+        self, link: Link, loop: asyncio.AbstractEventLoop, clock: Clock, index: int
+    ) -> None:
+        super().__init__(link, loop, clock)  # type: ignore[arg-type]
+        self._index = index
+
+    def _answer(self) -> None:
+        gets, push, pending, index = self._gets, self._push, self._pending, self._index
+        try:
+            while (answer := gets()) is not NOTHING:
+                if type(answer) is push or not pending:
+                    continue  # an answer to nothing, which cannot be ours
+                who = pending.popleft()[0]
+                if type(who) is not Asking:
+                    who.settle(answer)
+                elif type(answer) is not int and isinstance(answer, Exception):
+                    who.failed(index, answer)
+                else:  # `answered`, in short
+                    who.left -= 1
+                    if who.heard(index, answer) or who.left == 0:
+                        who.settle(None)
+        except self._nonsense:
+            self.abort()  # nothing that follows could be understood
+        except BaseException:
+            # A task raised what ends the event loop. If that goes on, so does the rest.
+            self._loop.call_soon(self._answer)
+            raise
+
+    def _look(self) -> None:
+        self._stand_in()
+        super()._look()
+
+    def _end(self) -> None:
+        self._stand_in()
+        super()._end()
+
+    def _stand_in(self) -> None:
+        """Before some are told that no answer came: each of them once, and by whom."""
+        pending = self._pending
+        for i, (who, by) in enumerate(pending):
+            if type(who) is Asking:
+                pending[i] = (Answer(who, self._index), by)
 
 
 class Fan:
@@ -158,9 +212,21 @@ class Fan:
                 heard(index, BackendUnavailable("not connected"))
                 continue
             asking.left += 1
-            connection.send(command, by, Answer(asking, index))
+            connection.send(command, by, asking)
         if asking.left:
-            await asking.done
+            await asking
+
+    def ways(self) -> Sequence[object]:
+        """The connections on which commands travel now."""
+        return [link.connection for link in self._links]
+
+    def behind(self, ways: Sequence[object], index: int) -> bool:
+        """Whether what is sent to a node now arrives after what was sent when these were the ways."""
+        connection = self._links[index].connection
+        return connection is not None and connection is ways[index]
+
+    def catch_up(self, everywhere: bool = False) -> None:
+        """Take in the answers that came too late to be waited for: here the loop does so."""
 
     def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
         """Send, and do not wait: behind whatever was sent before. Answers who could not be told."""

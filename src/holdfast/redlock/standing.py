@@ -7,7 +7,7 @@ is of an earlier life, and does not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..clock import Clock
@@ -75,6 +75,7 @@ class Seat:
         self.vote = bulk(marker.incarnation)
         self.out = ""
         self.until = None
+        self.board.changed()
 
     def is_out(self, reason: str, until: float | None = None) -> None:
         if self.vote or not self.out:
@@ -82,6 +83,7 @@ class Seat:
         self.vote = b""
         self.out = reason
         self.until = until
+        self.board.changed()
 
     def __str__(self) -> str:
         if not self.out:
@@ -105,10 +107,18 @@ class Board:
         self.seats = [Seat(self, index, name, now) for index, name in enumerate(settings.members)]
         self.on_out: Callable[[], None] = lambda: None
         """Called when a node has gone out, so that somebody looks after it."""
+        self.votes: tuple[bytes, ...] = ()
+        """What each seat says, put together anew whenever one changes: a round takes one look at it."""
+        self.lives: tuple[int, ...] = ()
+        self.changed()
         self._compared: dict[bytes, list[tuple[int, int]]] = {}
 
+    def changed(self) -> None:
+        self.lives = tuple([seat.life for seat in self.seats])
+        self.votes = tuple([seat.vote for seat in self.seats])
+
     def voting(self) -> int:
-        return sum(1 for seat in self.seats if seat.vote)
+        return len(self.votes) - self.votes.count(b"")
 
     def failed(self, index: int, reason: str) -> None:
         """A node did not answer, or not as one that votes."""
@@ -117,7 +127,7 @@ class Board:
             seat.is_out(reason)
             self.on_out()
 
-    def superseded(self, known: bytes, counted: list[int], life_of: list[int]) -> list[int]:
+    def superseded(self, known: bytes, counted: list[int], life_of: Sequence[int]) -> list[int]:
         """Those of the counted nodes of which `known` tells a later life than the one they voted in."""
         lives = self._compared.get(known)
         if lives is None:

@@ -164,9 +164,25 @@ class Fan:
         self.check()
         lane = self._take()
         try:
-            left = self._send_all(lane, commands, heard, by)
+            lines, now = lane.lines, self.clock.now
+            moment, left = now(), 0
+            for index, command in enumerate(commands):
+                if command is None:
+                    continue
+                line = lines[index]
+                if line is None or (line.asked and line.asked[0][1] < moment):
+                    line = self._usable(lane, index, moment)
+                if line is None:
+                    heard(index, BackendUnavailable("not connected"))
+                    continue
+                try:
+                    line.send(command, heard, by)
+                    left += 1
+                except OSError as error:
+                    self._broke(lane, index, error)
+                    heard(index, error)
             enough = False
-            now, poll, by_fd, lines = self.clock.now, lane.poll.poll, lane.by_fd, lane.lines
+            poll, by_fd = lane.poll.poll, lane.by_fd
             while left and not enough:
                 wait = by - now()
                 if wait <= 0:
@@ -185,6 +201,30 @@ class Fan:
                             who(index, reply)
         finally:
             self._give(lane)
+
+    def ways(self) -> Sequence[object]:
+        return ()
+
+    def behind(self, ways: Sequence[object], index: int) -> bool:
+        """Never sure: each thread that asks has connections of its own."""
+        return False
+
+    def catch_up(self, everywhere: bool = False) -> None:
+        """Take in answers that came too late to be waited for: on the connections that are used next,
+        or on all that nobody is using."""
+        lanes = [self._take()]
+        while everywhere and self._idle:
+            lanes.append(self._take())
+        try:
+            for lane in lanes:
+                for index, line in enumerate(lane.lines):
+                    if line is not None and line.asked:
+                        for who, reply in self._take_in(lane, index, line):
+                            if who is not None:
+                                who(index, reply)
+        finally:
+            for lane in reversed(lanes):
+                self._give(lane)
 
     def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
         """Send, and do not wait. Answers who could not be told."""
@@ -273,36 +313,18 @@ class Fan:
         if self.closed:  # meanwhile
             lane.close()
 
-    def _send_all(
-        self, lane: Lane, commands: Sequence[bytes | None], heard: Heard, by: float
-    ) -> int:
-        sent = 0
-        now = self.clock.now()
-        lines = lane.lines
-        for index, command in enumerate(commands):
-            if command is None:
-                continue
-            line = lines[index]
-            if line is None or (line.asked and line.asked[0][1] < now):
-                if line is not None:
-                    # An earlier answer may have come meanwhile, unread.
-                    for who, reply in self._take_in(lane, index, line):
-                        if who is not None:
-                            who(index, reply)
-                    line = lines[index]
-                    if line is not None and line.asked and line.asked[0][1] < now:
-                        self._broke(lane, index, Late("it did not answer in time"))
-                line = self._line(lane, index)
-            if line is None:
-                heard(index, BackendUnavailable("not connected"))
-                continue
-            try:
-                line.send(command, heard, by)
-                sent += 1
-            except OSError as error:
-                self._broke(lane, index, error)
-                heard(index, error)
-        return sent
+    def _usable(self, lane: Lane, index: int, now: float) -> Line | None:
+        """A connection that is missing, or on which an answer is overdue, put right if it can be."""
+        line = lane.lines[index]
+        if line is not None:
+            # An earlier answer may have come meanwhile, unread.
+            for who, reply in self._take_in(lane, index, line):
+                if who is not None:
+                    who(index, reply)
+            line = lane.lines[index]
+            if line is not None and line.asked and line.asked[0][1] < now:
+                self._broke(lane, index, Late("it did not answer in time"))
+        return self._line(lane, index)
 
     def _line(self, lane: Lane, index: int) -> Line | None:
         """The lane's connection to a node that votes, made anew where it is missing."""

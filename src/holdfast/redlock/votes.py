@@ -19,6 +19,7 @@ class Ballot:
     __slots__ = (
         "_board",
         "_life_of",
+        "_quorum",
         "asked",
         "begins",
         "busy",
@@ -34,7 +35,8 @@ class Ballot:
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self._life_of = [seat.life for seat in board.seats]
+        self._quorum = board.quorum
+        self._life_of = board.lives
         """As they voted: a node that comes back meanwhile does not make an older vote of it newer."""
         self.begins: dict[int, int] = {}
         """By node: the value at which our hold began there; also of answers that came too late."""
@@ -58,8 +60,11 @@ class Ballot:
             self.begins[index] = reply
             if not self.open:
                 return True
-            self.counted.append(index)
-        elif kind is list:
+            counted = self.counted
+            counted.append(index)
+            self.asked -= 1
+            return len(counted) >= self._quorum or len(counted) + self.asked < self._quorum
+        if kind is list:
             if reply[0] < 0:
                 self.busy.append(reply[1])
                 self.holders[reply[2]] = self.holders.get(reply[2], 0) + 1
@@ -72,18 +77,18 @@ class Ballot:
         elif self.refusal is None and isinstance(reply, Exception):
             self.refusal = reply
         self.asked -= 1
-        granted = len(self.counted)
-        quorum = self._board.quorum
+        granted, quorum = len(self.counted), self._quorum
         return granted >= quorum or granted + self.asked < quorum
 
     def close(self) -> bool:
         """No answer counts from now on. True if a majority granted; then `token` is chosen."""
         self.open = False
-        self._drop_superseded()
-        if len(self.counted) < self._board.quorum:
+        if self.lives:
+            self._drop_superseded()
+        if len(self.counted) < self._quorum:
             return False
         begins = self.begins
-        self.token = max(begins[index] for index in self.counted)
+        self.token = max([begins[index] for index in self.counted])
         return True
 
     def below(self) -> list[int]:
@@ -101,15 +106,16 @@ class Ballot:
         if reply == 1:
             self.confirmed.append(index)
         sure = sum(1 for i in self.counted if self.begins[i] == self.token) + len(self.confirmed)
-        return sure >= self._board.quorum or self.asked == 0
+        return sure >= self._quorum or self.asked == 0
 
     def stands(self) -> bool:
         """Whether a majority is counted, after phase 2. No answer counts from now on."""
         self.raising = False
         begins, token = self.begins, self.token
         self.counted = [i for i in self.counted if begins[i] == token or i in self.confirmed]
-        self._drop_superseded()
-        return len(self.counted) >= self._board.quorum
+        if self.lives:
+            self._drop_superseded()
+        return len(self.counted) >= self._quorum
 
     def _drop_superseded(self) -> None:
         for known in self.lives.values():
@@ -120,7 +126,7 @@ class Ballot:
 
     def remaining(self) -> float:
         """Seconds after which so many nodes could be free that there is a majority."""
-        missing = self._board.quorum - len(self.counted)
+        missing = self._quorum - len(self.counted)
         times = sorted(self.busy)
         if not times:
             return 0.0
@@ -128,7 +134,7 @@ class Ballot:
 
     def held_by_one(self) -> bool:
         """Whether another has a majority: then it makes no sense to try again at once."""
-        return any(count >= self._board.quorum for count in self.holders.values())
+        return any(count >= self._quorum for count in self.holders.values())
 
 
 class Tally:

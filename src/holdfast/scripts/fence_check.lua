@@ -2,8 +2,7 @@
 -- What is to be done once it has passed follows this text, in the same script: one atomic step.
 --
 -- KEYS[1]  the mark: "TOKEN MILLISECONDS LOCK", when it was raised, LOCK perhaps empty
--- KEYS[2]  the floors of what was pruned: a hash by realm, '' for no lock, '*' the highest of all;
---          the mark itself where nothing is ever pruned (Cluster)
+-- KEYS[2]  the floors of what was pruned: a hash by realm, '' for no lock, '*' the highest of all
 -- ARGV[1]  the token
 -- ARGV[2]  the identity of its lock, or empty
 -- ARGV[3]  'w' to write, 'o' to write once per token, 'r' to compare only
@@ -18,7 +17,7 @@ local highest, owner = '0', ''
 local mark = redis.call('GET', KEYS[1])
 if mark then
   highest, owner = string.match(mark, '^(%d+) %d+ (.*)$')
-elseif KEYS[2] ~= KEYS[1] then
+else
   local fields = {'*', '*'}
   if lock ~= '' then
     fields = {string.match(lock, '^[^/]*'), ''}

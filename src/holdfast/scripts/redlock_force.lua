@@ -9,7 +9,7 @@ local K, Q = KEYS[1], KEYS[2]
 --@include redlock_wake.lua
 
 local m = redis.call('GET', KEYS[4])
-if not m or string.sub(m, 1, #ARGV[2]) ~= ARGV[2] then return redis.error_reply('HFOUT') end
+if not m or string.sub(m, 1, #ARGV[2]) ~= ARGV[2] then return redis.error_reply('HFOUT it does not vote in this life') end
 local counter = tonumber(redis.call('HGET', KEYS[3], ARGV[1]) or string.match(m, '^[^\031]*\031%d+\031(%d+)'))
 if ARGV[4] == '' then
   counter = math.max(counter, tonumber(ARGV[3]))

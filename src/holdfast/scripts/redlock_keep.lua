@@ -5,7 +5,7 @@
 -- Answers for each 1 (renewed) or 0 (not that hold); or the error HFOUT.
 
 local m = redis.call('GET', KEYS[1])
-if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT') end
+if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT it does not vote in this life') end
 local answers = {}
 for i = 2, #KEYS do
   local a = 3 * i - 4

@@ -8,7 +8,7 @@
 
 local K, inc = KEYS[1], ARGV[4]
 local m = redis.call('GET', KEYS[3])
-if not m or string.sub(m, 1, #inc) ~= inc then return redis.error_reply('HFOUT') end
+if not m or string.sub(m, 1, #inc) ~= inc then return redis.error_reply('HFOUT it does not vote in this life') end
 local v = redis.call('GET', K)
 local start = 'rl1\031' .. ARGV[5] .. '\031' .. ARGV[2] .. '\031'
 if not v or string.sub(v, 1, #start) ~= start then return 0 end

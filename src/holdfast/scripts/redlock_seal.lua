@@ -6,7 +6,7 @@
 -- Answers {the highest counter, the number known before, what is known of all}; or the error HFOUT.
 
 local m = redis.call('GET', KEYS[1])
-if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT') end
+if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT it does not vote in this life') end
 local rest, known = string.match(m, '^(.*\031)([^\031]*)$')
 local life, before, parts = tonumber(ARGV[3]), 0, {}
 for name, number in string.gmatch(known, '([^,=]+)=(%d+)') do

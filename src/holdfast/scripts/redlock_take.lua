@@ -12,7 +12,7 @@ local call, sub = redis.call, string.sub
 local K, owner, inc = KEYS[1], ARGV[5], ARGV[4]
 local found = call('MGET', KEYS[3], K, K .. ':x:' .. owner)
 local m, v, left = found[1], found[2], found[3]
-if not m or sub(m, 1, #inc) ~= inc then return redis.error_reply('HFOUT') end
+if not m or sub(m, 1, #inc) ~= inc then return redis.error_reply('HFOUT it does not vote in this life') end
 local begin
 if not v and not left then
   begin = call('HINCRBY', KEYS[2], ARGV[3], 1)

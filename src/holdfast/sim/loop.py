@@ -36,7 +36,7 @@ class Stuck(Exception):
 class SimClock:
     """The clock of one machine: it may run fast or slow, and its wall clock may be stepped."""
 
-    __slots__ = ("_loop", "_offset", "_rate", "_since", "stepped")
+    __slots__ = ("_loop", "_offset", "_rate", "_since", "set_back", "stepped")
 
     def __init__(self, loop: VirtualLoop, rate: float = 1.0) -> None:
         self._loop = loop
@@ -44,12 +44,18 @@ class SimClock:
         self._since = loop.now
         self._offset = 0.0
         self.stepped = 0.0
+        self.set_back = 0.0
+        """By how much in all."""
 
     def now(self) -> float:
         return START + self._offset + (self._loop.now - self._since) * self._rate
 
     def wall(self) -> float:
         return WALL + self.now() + self.stepped
+
+    def step(self, by: float) -> None:
+        self.stepped += by
+        self.set_back += max(0.0, -by)
 
     def run_at(self, rate: float) -> None:
         """From now on so fast."""
@@ -107,7 +113,7 @@ PROCESS: ContextVar[Process] = ContextVar("process")
 class Handle:
     """A callback to come. The name and `cancel` are asyncio's."""
 
-    __slots__ = ("_args", "_callback", "_cancelled", "_context", "process", "when")
+    __slots__ = ("_args", "_callback", "_cancelled", "_context", "process")
 
     def __init__(
         self, callback: Callable[..., object], args: Any, context: Context, process: Process
@@ -117,7 +123,6 @@ class Handle:
         self._context = context
         self._cancelled = False
         self.process = process
-        self.when = 0.0
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -217,11 +222,12 @@ class VirtualLoop(_Base):  # type: ignore[misc]
 
     def at(self, when: float, process: Process, callback: Any, *args: Any) -> None:
         """Call it then: behind what was scheduled earlier for the same moment."""
-        self._at(when, Handle(callback, args, process.context, process))
+        self._sequence += 1
+        handle = Handle(callback, args, process.context, process)
+        heapq.heappush(self._timers, (when, self._sequence, handle))
 
     def _at(self, when: float, handle: Handle) -> None:
         self._sequence += 1
-        handle.when = when
         heapq.heappush(self._timers, (when, self._sequence, handle))
 
     def run(self, main: asyncio.Task[Any], most_steps: int, until: float) -> None:
@@ -229,28 +235,34 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         asyncio._set_running_loop(self)
         self._running = True
         timers, runnable, random = self._timers, self.runnable, self.random.random
-        enqueue, pop = self.enqueue, heapq.heappop
+        enqueue, pop, done = self.enqueue, heapq.heappop, main.done
         steps = 0
         try:
-            while not main.done():
+            while not done():
                 while timers and timers[0][0] <= self.now:
                     enqueue(pop(timers)[2])
-                if not runnable:
+                if runnable:
+                    if len(runnable) == 1:
+                        process = next(iter(runnable))
+                    else:
+                        process = list(runnable)[int(random() * len(runnable))]
+                    handle = process.ready.popleft()
+                    if not process.ready:
+                        del runnable[process]
+                    if handle._cancelled:
+                        continue
+                else:
                     if not timers:
                         raise Stuck("nothing is left that could happen")
-                    self.now = max(self.now, timers[0][0])
+                    self.now, _, handle = pop(timers)
                     if self.now > until:
                         raise Stuck(f"it took longer than {until:g} s")
-                    continue
-                if len(runnable) == 1:
-                    process = next(iter(runnable))
-                else:
-                    process = list(runnable)[int(random() * len(runnable))]
-                handle = process.ready.popleft()
-                if not process.ready:
-                    del runnable[process]
-                if handle._cancelled:
-                    continue
+                    process = handle.process
+                    if handle._cancelled:
+                        continue
+                    if process.paused or process.dead or (timers and timers[0][0] <= self.now):
+                        enqueue(handle)  # whose turn it is has still to be drawn
+                        continue
                 self.now += STEP
                 try:
                     handle._context.run(handle._callback, *handle._args)

@@ -61,6 +61,8 @@ class Chances:
         self.unanswered = unanswered
         self.overtaken = overtaken
         self.replayed = replayed
+        self.any = lost + unanswered + overtaken + replayed
+        """That something happens to a write other than a delay."""
 
 
 CALM = Chances()
@@ -76,6 +78,7 @@ class Link(asyncio.Transport):
         self.client = client
         self.server = server
         self.protocol = protocol
+        self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
         self.state: Any = None
         """The server's own."""
         self.broken = False
@@ -94,21 +97,26 @@ class Link(asyncio.Transport):
         if chances is not CALM:
             # One draw for all of them: each has its own share of it.
             draw = self._loop.random.random()
-            for chance, fault in (
-                (chances.lost, self._lose),
-                (chances.unanswered, self._silence),
-                (chances.overtaken, self._overtake),
-                (chances.replayed, self._replay),
-            ):
-                if draw < chance:
-                    if fault(bytes(data)):
-                        return
-                    break
-                draw -= chance
-            else:
-                if draw < chances.slow:
-                    delay = self._loop.random.random() * chances.slowest
+            if draw < chances.any:
+                if self._go_wrong(bytes(data), draw, chances):
+                    return
+            elif draw < chances.any + chances.slow:
+                delay = self._loop.random.random() * chances.slowest
         self._send(True, bytes(data), delay)
+
+    def _go_wrong(self, data: bytes, draw: float, chances: Chances) -> bool:
+        """True if the write is dealt with."""
+        for chance, fault in (
+            (chances.lost, self._lose),
+            (chances.unanswered, self._silence),
+            (chances.overtaken, self._overtake),
+        ):
+            if draw < chance:
+                fault(data)
+                return True
+            draw -= chance
+        self._replay(data)
+        return False
 
     def is_closing(self) -> bool:
         return self._closing
@@ -161,7 +169,7 @@ class Link(asyncio.Transport):
         if self.broken or self._closing:
             return
         protocol = self.protocol
-        if not isinstance(protocol, asyncio.BufferedProtocol):
+        if not self._buffered:
             protocol.data_received(data)
             return
         while data:
@@ -189,7 +197,7 @@ class Link(asyncio.Transport):
 
     def _gone_here(self) -> None:
         if self.protocol is not None:
-            protocol, self.protocol = self.protocol, _Nobody()
+            protocol, self.protocol = self.protocol, None
             self._closing = True
             protocol.connection_lost(ConnectionResetError("reset"))
 
@@ -198,30 +206,27 @@ class Link(asyncio.Transport):
             self.broken = True
             self.server.closed(self)
 
-    # The faults; True if the write is dealt with.
+    # The faults.
 
-    def _lose(self, data: bytes) -> bool:
+    def _lose(self, data: bytes) -> None:
         self._tell("lost", data)
         self._mute = True
         patience = self._loop.random.choice((0.001, 0.02, 30.0))
         self._break(patience, 0.0)
-        return True
 
-    def _silence(self, data: bytes) -> bool:
+    def _silence(self, data: bytes) -> None:
         self._tell("unanswered", data)
         self._send(True, data, self._network.delay())
         self._break(self._loop.random.choice((0.001, 0.02, 30.0)), 0.0)
-        return True
 
-    def _overtake(self, data: bytes) -> bool:
+    def _overtake(self, data: bytes) -> None:
         """The client sees it break; the request is still on its way, for up to a second."""
         self._tell("overtaken", data)
         self._there = max(self._there, self._loop.now + self._loop.random.random())
         self._send(True, data, 0.0)
         self._break(self._network.delay(), 0.0)
-        return True
 
-    def _replay(self, data: bytes) -> bool:
+    def _replay(self, data: bytes) -> None:
         server, born = self.server, getattr(self.server, "incarnation", 0)
 
         def again() -> None:
@@ -231,18 +236,12 @@ class Link(asyncio.Transport):
 
         later = self._loop.random.random() * self._loop.random.choice((0.005, 0.1, 3.0))
         self._loop.after(later, server.process, again)
-        return False
 
     def _tell(self, fault: str, data: bytes) -> None:
         what = self._network.describe(data)
         self._network.story.tell(
             self.client.name, "%s on the way to %s: %s", fault, self.server.process.name, what
         )
-
-
-class _Nobody:
-    def data_received(self, data: bytes) -> None: ...
-    def connection_lost(self, error: Exception | None) -> None: ...
 
 
 class Network:

@@ -80,13 +80,6 @@ class ZSet(dict[bytes, float]):
         return ZSet(self)
 
 
-def run(data: Data, words: list[bytes]) -> Any:
-    command = COMMANDS.get(words[0].upper())
-    if command is None:
-        raise Refusal(f"ERR unknown command '{words[0].decode()}', with args beginning with:")
-    return command(data, *words[1:])
-
-
 def integer(text: bytes) -> int:
     try:
         return int(text)

@@ -1,122 +1,24 @@
-"""A simulated Redis server: it speaks the protocol, and runs our scripts in a real Lua 5.1.
-
-The scripts are the shipped ones, text for text; only `redis.call` leads to `redis_data`. One
-interpreter serves all servers of a run, one script at a time, as Redis itself runs them.
-"""
+"""A simulated Redis server: it speaks the protocol, on the data of `redis_data`, with the scripts of
+`redis_lua`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha1
 from typing import Any
 
-from ..errors import ConfigError
 from .loop import Process
 from .network import Link
-from .redis_data import OK, Data, Refusal, Status, run
+from .redis_data import COMMANDS, OK, Data, Refusal, Status
+from .redis_lua import lua
 
 NO_SCRIPT = b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
-_PREAMBLE = b"""
-local sim = ...
-redis = {
-  error_reply = function(text) return { err = text } end,
-  status_reply = function(text) return { ok = text } end,
-}
-local answers = function(ok, answer)
-  if ok then return answer end
-  error(answer, 0)
-end
-redis.call = function(...) return answers(sim(...)) end
-redis.pcall = function(...)
-  local ok, answer = sim(...)
-  if ok then return answer end
-  return { err = answer }
-end
-"""
-
-
-class Lua:
-    """The interpreter, and the scripts that were compiled in it."""
-
-    def __init__(self) -> None:
-        try:
-            from lupa.lua51 import LuaError, LuaRuntime, lua_type
-        except ImportError:
-            raise ConfigError(
-                "the simulator runs our scripts in Lua, which is missing: pip install 'holdfast[sim]'"
-            ) from None
-        self._runtime = LuaRuntime(encoding=None, unpack_returned_tuples=True)
-        self._type = lua_type
-        self._error = LuaError
-        self._compiled: dict[bytes, Any] = {}
-        self._server: RedisNode | None = None
-        self._runtime.execute(_PREAMBLE, self._call)
-        self._table = self._runtime.table_from
-
-    def compiled(self, text: bytes) -> Any:
-        function = self._compiled.get(text)
-        if function is None:
-            wrapped = b"return function(KEYS, ARGV) " + text + b"\nend"
-            function = self._compiled[text] = self._runtime.execute(wrapped)
-        return function
-
-    def run(self, server: RedisNode, function: Any, keys: list[bytes], args: list[bytes]) -> Any:
-        self._server = server
-        try:
-            return self._python(function(self._table(keys), self._table(args)))
-        except self._error as error:
-            text = error.args[0] if error.args else b""
-            if isinstance(text, bytes):
-                text = text.decode("utf-8", "replace")
-            raise Refusal(str(text)) from None
-        finally:
-            self._server = None
-
-    def _call(self, *words: Any) -> tuple[bool, Any]:
-        assert self._server is not None
-        # Redis formats numbers so, too; a number that is too large for that loses its digits.
-        parts = [w if type(w) is bytes else b"%.17g" % w for w in words]
-        try:
-            return True, self._lua(self._server.command(parts))
-        except Refusal as error:
-            return False, str(error).encode()
-
-    def _lua(self, value: Any) -> Any:
-        if value is None:
-            return False
-        if type(value) is list:
-            return self._table([self._lua(item) for item in value])
-        if type(value) is Status:
-            return self._table({b"ok": bytes(value)})
-        return value
-
-    def _python(self, value: Any) -> Any:
-        kind = type(value)
-        if kind is bytes or kind is int:
-            return value
-        if kind is float:
-            return int(value)
-        if value is None or value is False:
-            return None
-        if value is True:
-            return 1
-        if self._type(value) == "table":
-            if value[b"err"] is not None:
-                raise Refusal(value[b"err"].decode())
-            if value[b"ok"] is not None:
-                return Status(value[b"ok"])
-            items: list[Any] = []
-            i = 1
-            while (item := value[i]) is not None:
-                items.append(self._python(item))
-                i += 1
-            return items
-        return value
 
 
 @cache
-def lua() -> Lua:
-    return Lua()
+def digest_of(text: bytes) -> bytes:
+    return sha1(text, usedforsecurity=False).hexdigest().encode()
 
 
 class Session:
@@ -204,34 +106,34 @@ class RedisNode:
 
     def _answer(self, words: list[bytes], session: Session) -> bytes:
         self.data.tick()
-        name = words[0].upper()
+        name = words[0]
         try:
             if name == b"EVALSHA":
                 function = self._scripts.get(words[1])
                 if function is None:
                     return NO_SCRIPT
-                keys = int(words[2])
-                return _packed(
-                    self._lua.run(self, function, words[3 : 3 + keys], words[3 + keys :])
-                )
-            special = getattr(self, "_do_" + name.decode().lower(), None)
+                return self._lua.run(self, function, int(words[2]), words[3:])
+            special = SPECIAL.get(name)
             if special is not None:
-                return bytes(special(words, session))
-            return _packed(self.command(words))
+                return special(self, words, session)
+            plain = COMMANDS.get(name)
+            if plain is not None:
+                return _packed(plain(self.data, *words[1:]))
+            return _packed(self.command(*words))
         except Refusal as error:
             return b"-" + str(error).replace("\n", " ").encode() + b"\r\n"
 
-    def command(self, words: list[bytes]) -> Any:
-        """One that scripts may use, too."""
-        if words[0] == b"TIME":
+    def command(self, name: bytes, *words: bytes) -> Any:
+        """One that needs more than the data."""
+        if name == b"TIME":
             micros = int(self.process.clock.wall() * 1_000_000)
             return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
-        if words[0] == b"PUBLISH":
-            return self._publish(words[1], words[2])
-        if words[0] == b"PUBSUB":  # NUMSUB, the only one that we use
-            heard = [link for link in self.links if words[2] in link.state.channels]
-            return [words[2], sum(not link.broken for link in heard)]
-        return run(self.data, words)
+        if name == b"PUBLISH":
+            return self._publish(*words)
+        if name == b"PUBSUB":  # NUMSUB, the only one that we use
+            heard = [link for link in self.links if words[1] in link.state.channels]
+            return [words[1], sum(not link.broken for link in heard)]
+        raise Refusal(f"ERR unknown command '{name.decode()}', with args beginning with:")
 
     def _publish(self, channel: bytes, message: bytes) -> int:
         heard = 0
@@ -242,8 +144,7 @@ class RedisNode:
         return heard
 
     def _do_hello(self, words: list[bytes], session: Session) -> bytes:
-        said = {b"server": b"redis", b"version": b"7.0.0", b"proto": 3, b"mode": b"standalone"}
-        return b"%%%d\r\n" % len(said) + b"".join(_packed(k) + _packed(v) for k, v in said.items())
+        return HELLO
 
     def _do_info(self, words: list[bytes], session: Session) -> bytes:
         return _packed(b"# Server\r\nrun_id:" + self.run_id + b"\r\n")
@@ -257,13 +158,27 @@ class RedisNode:
     def _do_script(self, words: list[bytes], session: Session) -> bytes:
         if words[1] == b"EXISTS":
             return _packed([int(digest in self._scripts) for digest in words[2:]])
-        sha = sha1(words[2], usedforsecurity=False).hexdigest().encode()
-        self._scripts[sha] = self._lua.compiled(self._altered.get(words[2], words[2]))
-        return _packed(sha)
+        return _packed(self.load(words[2]))
+
+    def load(self, text: bytes) -> bytes:
+        sha = digest_of(text)
+        self._scripts[sha] = self._lua.compiled(self._altered.get(text, text))
+        return sha
 
     def _do_subscribe(self, words: list[bytes], session: Session) -> bytes:
         session.channels.add(words[1])
         return b">3\r\n$9\r\nsubscribe\r\n" + _packed(words[1]) + b":1\r\n"
+
+
+SPECIAL: dict[bytes, Callable[[RedisNode, list[bytes], Session], bytes]] = {
+    b"HELLO": RedisNode._do_hello,
+    b"INFO": RedisNode._do_info,
+    b"SELECT": RedisNode._do_select,
+    b"PING": RedisNode._do_ping,
+    b"SCRIPT": RedisNode._do_script,
+    b"SUBSCRIBE": RedisNode._do_subscribe,
+}
+"""Commands about the connection or the server."""
 
 
 def _packed(value: Any) -> bytes:
@@ -281,3 +196,7 @@ def _packed(value: Any) -> bytes:
     if kind is float:
         return b":%d\r\n" % int(value)
     raise TypeError(kind)
+
+
+_SAID = {b"server": b"redis", b"version": b"7.0.0", b"proto": 3, b"mode": b"standalone"}
+HELLO = b"%%%d\r\n" % len(_SAID) + b"".join(_packed(k) + _packed(v) for k, v in _SAID.items())

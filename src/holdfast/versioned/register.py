@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from functools import partial
 from inspect import isawaitable
@@ -41,7 +42,7 @@ class Conflict(LockError):
         self.key = key
 
 
-class Register:
+class Register(ABC):
     """Values by key. The verbs answer coroutines where `asynchronous` is set."""
 
     asynchronous = False
@@ -87,11 +88,12 @@ class Register:
             yield pause * random.random()
             pause = min(pause * 2, LAST_PAUSE)
 
-    def _get(self, key: Any) -> Steps[Versioned]:
-        raise NotImplementedError
+    @abstractmethod
+    def _get(self, key: Any) -> Steps[Versioned]: ...
 
+    @abstractmethod
     def _put(self, key: Any, value: Any, version: Any) -> Steps[Any]:
-        raise NotImplementedError
+        """Answers the new version, or raises `Conflict`."""
 
     def _run(self, steps: Steps[Any]) -> Any:
         return run_async(steps) if self.asynchronous else run(steps)

@@ -56,7 +56,7 @@ async def test_renew_makes_it_longer_and_never_shorter(url: str) -> None:
             with pytest.raises(holdfast.GuaranteeError, match="acquire it with that ttl"):
                 await lease.renew(ttl=60.0)
             await lease.renew(ttl=1.0)
-            assert lease.remaining() > 4.0
+            assert lease.remaining() > 2.0
             return
         await lease.renew(ttl=60.0)
         assert lease.ttl == 60.0

@@ -32,13 +32,15 @@ async def test_everything_but_the_counters_ends_by_itself(server: RedisServer) -
     async with holdfast.connect(server.url, heartbeat=60.0) as locks:
         held = [
             await locks.lock("lock").acquire(),
+            await locks.lock("mixed").acquire(),
             await locks.semaphore("semaphore", permits=2).acquire(),
             await locks.semaphore("semaphore", permits=2).acquire(),
             await locks.rwlock("book").read().acquire(),
         ]
         waiters = [
             Job(locks.lock("lock").acquire),
-            Job(locks.lock("lock", fair=False).acquire),
+            Job(locks.lock("mixed").acquire),
+            Job(locks.lock("mixed", fair=False).acquire),
             Job(locks.semaphore("semaphore", permits=2).acquire),
             Job(locks.rwlock("book").write().acquire),
         ]
@@ -48,7 +50,7 @@ async def test_everything_but_the_counters_ends_by_itself(server: RedisServer) -
 
         await eventually(waiting)
         keys = [key for key in server("KEYS", "*") if b":token:" not in key]
-        assert len(keys) == 3 + 2 * 2 + 3 + len(waiters)  # locks, :h and :e, queues, waiters
+        assert len(keys) == 4 + 2 * 2 + 4 + len(waiters)  # locks, :h and :e, queues, waiters
         assert [key for key in keys if server("PTTL", key) < 0] == []
         for lease in held:
             await lease.release()
@@ -121,9 +123,14 @@ async def test_who_gives_up_leaves_no_trace_in_the_queue(
     server: RedisServer, fair: bool | None
 ) -> None:
     async with holdfast.connect(server.url) as locks:
-        await locks.lock("x").acquire()
-        await locks.semaphore("y", permits=1).acquire()
-        assert await locks.lock("x", fair=fair).try_acquire(timeout=0.05) is None
-        assert await locks.semaphore("y", permits=1, fair=fair).try_acquire(timeout=0.05) is None
-        assert server("EXISTS", "holdfast:{x}:q", "holdfast:{y}:q") == 0
-        assert server("KEYS", "holdfast:*:q:*") == []
+        held = await locks.lock("x").acquire()
+        lock = locks.lock("x", fair=fair)
+        assert await lock.try_acquire(timeout=0.05) is None
+        assert server("EXISTS", "holdfast:{x}:q") == 0
+        first = Job(locks.lock("x").acquire)
+        await eventually(lambda: server("LLEN", "holdfast:{x}:q") == 1)
+        assert await lock.try_acquire(timeout=0.05) is None
+        assert server("LLEN", "holdfast:{x}:q") == 1
+        assert len(server("KEYS", "holdfast:*:q:*")) == 1
+        await held.release()
+        await (await first.result()).release()

@@ -69,6 +69,25 @@ async def test_a_grant_whose_answer_never_comes_leaves_no_ghost(
         assert await others.lock("x").try_acquire() is not None
 
 
+async def test_a_connection_that_has_fallen_silent_is_replaced(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with holdfast.connect(proxy.url) as locks:
+        await (await locks.lock("x").acquire()).release()
+        proxy.mute()
+        (await locks._session()).patience = 0.3
+        with pytest.raises(holdfast.BackendUnavailable):
+            await locks.lock("x").acquire()
+
+        async def granted() -> bool:
+            try:
+                return await locks.lock("x").try_acquire() is not None
+            except holdfast.BackendUnavailable:
+                return False
+
+        await eventually(granted)
+
+
 @pytest.mark.parametrize("cut", [0, 1, 5])
 async def test_an_answer_cut_in_half_is_asked_for_again(
     server: RedisServer, proxy: Proxy, cut: int
@@ -129,6 +148,35 @@ async def test_a_try_that_arrives_after_it_was_answered_busy_is_refused(
         assert not (await others.inspect("x")).held
 
 
+async def test_a_request_that_arrives_after_its_place_was_lost_is_refused(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    async with (
+        holdfast.connect(server.url) as others,
+        holdfast.connect(proxy.url, heartbeat=0.2) as locks,
+    ):
+        await (await locks.lock("x").acquire()).release()
+        held = await others.lock("x", ttl=60.0).acquire()
+        proxy.keep_once = True
+        waiter = Job(locks.lock("x", ttl=60.0).acquire)  # asked again, on another connection
+
+        async def place() -> str:
+            return "".join([one.owner for one in (await others.inspect("x")).waiters])
+
+        await eventually(place)
+        first = await place()
+        server("DEL", "holdfast:{x}:q", f"holdfast:{{x}}:q:{first}")
+
+        async def another() -> bool:
+            return await place() not in ("", first)
+
+        await eventually(another)
+        assert await held.release() is True
+        assert await (await waiter.result()).release() is True
+        proxy.let_go()
+        assert not (await others.inspect("x")).held
+
+
 async def test_a_waiter_whose_connection_is_reset_goes_on_waiting(
     server: RedisServer, proxy: Proxy
 ) -> None:
@@ -158,7 +206,7 @@ async def test_a_waiter_is_woken_on_the_connection_that_replaced_another(
         holdfast.connect(server.url) as others,
         holdfast.connect(proxy.url, heartbeat=60.0) as locks,
     ):
-        lease = await others.lock("x").acquire()
+        lease = await others.lock("x", ttl=120.0).acquire()
         waiter = Job(locks.lock("x").acquire)
 
         def listeners() -> set[bytes]:
@@ -175,4 +223,28 @@ async def test_a_waiter_is_woken_on_the_connection_that_replaced_another(
         await eventually(lambda: listeners() and not listeners() & before)
         assert await waits()
         await lease.release()
+        assert (await waiter.result()).token > lease.token
+
+
+async def test_a_waiter_that_was_asked_for_twice_is_woken_where_it_listens(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    # No heartbeat falls into this test: only the wake-up can tell it.
+    async with (
+        holdfast.connect(server.url) as others,
+        holdfast.connect(proxy.url, heartbeat=60.0) as locks,
+    ):
+        lease = await others.lock("x", ttl=90.0).acquire()
+        assert await locks.lock("x").try_acquire(timeout=0.01) is None  # it has a channel now
+        proxy.reset_once = True
+        waiter = Job(locks.lock("x", ttl=90.0).acquire)  # enqueued, and asked again elsewhere
+
+        async def waits() -> bool:
+            if proxy.reset_once or not locks._live:
+                return False
+            (queued,) = locks._live.leases.values()
+            return queued._waiting() and len((await others.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        assert await lease.release() is True
         assert (await waiter.result()).token > lease.token

@@ -56,6 +56,11 @@ async def test_a_grant_is_at_the_replica_when_it_is_given(pair: Pair) -> None:
         granted = await waiter.result()
         assert granted.owner.encode() in pair.replica("GET", "holdfast:{x}")
         assert await granted.release() is True
+        # Found by a heartbeat, and by its own question at the same time.
+        pair.primary("SET", "holdfast:{x}", "somebody else's", "PX", 300)
+        granted = await Job(locks.lock("x").acquire).result()
+        assert granted.owner.encode() in pair.replica("GET", "holdfast:{x}")
+        assert await granted.release() is True
 
 
 @pytest.mark.parametrize("fault", ["too few", "cut off"])
@@ -84,7 +89,10 @@ async def test_with_too_few_replicas_it_is_given_back_and_said(
         assert time.monotonic() - started < 3.0
         await held.release()
         assert isinstance(await waiter.error(), holdfast.BackendUnavailable)
-        # Nothing is left of either.
+        # One that finds out by its heartbeat that it was granted is no better.
+        pair.primary("SET", "holdfast:{z}", "somebody else's", "PX", 300)
+        assert isinstance(await Job(locks.lock("z").acquire).error(), holdfast.BackendUnavailable)
+        # Nothing is left of any.
         assert [state.name for state in await others.list()] == []
 
 

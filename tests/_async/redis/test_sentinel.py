@@ -10,7 +10,7 @@ from holdfast import aio as holdfast
 from holdfast._async import session
 from servers.proxy import Proxy
 from servers.redis import RedisServer
-from servers.sentinel import NAME, Watch
+from servers.sentinel import NAME, Sentinel, Watch
 from stores import redis_watch
 from worlds.aio import Job, eventually
 
@@ -137,6 +137,53 @@ async def test_a_failover_that_forgets_is_declared_and_tokens_go_on_rising() -> 
     finally:
         line.close()
         watch.stop()
+
+
+async def test_a_primary_that_does_not_know_that_it_was_replaced_is_left() -> None:
+    """It was cut off from the sentinels, not from us: nothing breaks, and it would go on granting."""
+    servers: list[RedisServer] = []
+    try:
+        old, new = RedisServer(), RedisServer()
+        servers += [old, new]
+        sentinel = Sentinel(old.port)
+        servers.append(sentinel)
+        old("SET", "holdfast:{x}", "somebody else's")
+        url = f"redis+sentinel://127.0.0.1:{sentinel.port}/{NAME}"
+        async with holdfast.connect(url, heartbeat=0.2) as locks:
+            waiter = Job(locks.lock("x").acquire)
+            await waits(locks)
+            sentinel("SENTINEL", "REMOVE", NAME)
+            sentinel("SENTINEL", "MONITOR", NAME, "127.0.0.1", new.port, 2)
+
+            async def moved() -> bool:
+                await (await locks.lock("y").acquire()).release()
+                return bool(new("DBSIZE"))
+
+            await eventually(moved)
+            lease = await waiter.result()
+            assert lease.owner.encode() in new("GET", "holdfast:{x}")
+    finally:
+        for server in servers:
+            server.stop()
+
+
+async def test_of_sentinels_that_disagree_those_who_know_the_latest_failover_count() -> None:
+    servers: list[RedisServer] = []
+    try:
+        old, new = RedisServer(), RedisServer()
+        servers += [old, new]
+        first = Sentinel(old.port)
+        second = Sentinel(new.port, f"sentinel config-epoch {NAME} 7")
+        servers += [first, second]
+        for one, other in ((first, second), (second, first)):
+            url = f"redis+sentinel://127.0.0.1:{one.port},127.0.0.1:{other.port}/{NAME}"
+            async with holdfast.connect(url) as locks:
+                await (await locks.lock("x").acquire()).release()
+        assert old("DBSIZE") == 0
+        assert new("DBSIZE") == 1
+    finally:
+        for server in servers:
+            server.stop()
 
 
 async def test_sentinels_that_are_gone_or_stand_still_are_passed_over(watch: Watch) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 
 from holdfast import aio as holdfast
 from servers.cluster import port_with_bus
-from servers.redis import RedisServer, free_port
+from servers.redis import RedisServer, certificate, free_port
 from worlds.aio import Job, eventually
 
 
@@ -45,16 +43,6 @@ async def used_at_once(url: str, **options: Any) -> None:
         for _ in range(5):
             jobs = [Job(work, number) for number in range(40)]
             assert all([await job.result() for job in jobs])
-
-
-def certificate(folder: Path) -> tuple[str, str]:
-    assert shutil.which("openssl"), "this test needs openssl: apt-get install openssl"
-    key, cert = folder / "key.pem", folder / "cert.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    made += ["-nodes", "-days", "2", "-keyout", str(key), "-out", str(cert), *subject]
-    subprocess.run(made, check=True, capture_output=True)
-    return str(cert), str(key)
 
 
 async def test_tls(tmp_path: Path) -> None:

@@ -34,13 +34,15 @@ def test_everything_but_the_counters_ends_by_itself(server: RedisServer) -> None
     with holdfast.connect(server.url, heartbeat=60.0) as locks:
         held = [
             locks.lock("lock").acquire(),
+            locks.lock("mixed").acquire(),
             locks.semaphore("semaphore", permits=2).acquire(),
             locks.semaphore("semaphore", permits=2).acquire(),
             locks.rwlock("book").read().acquire(),
         ]
         waiters = [
             Job(locks.lock("lock").acquire),
-            Job(locks.lock("lock", fair=False).acquire),
+            Job(locks.lock("mixed").acquire),
+            Job(locks.lock("mixed", fair=False).acquire),
             Job(locks.semaphore("semaphore", permits=2).acquire),
             Job(locks.rwlock("book").write().acquire),
         ]
@@ -50,7 +52,7 @@ def test_everything_but_the_counters_ends_by_itself(server: RedisServer) -> None
 
         eventually(waiting)
         keys = [key for key in server("KEYS", "*") if b":token:" not in key]
-        assert len(keys) == 3 + 2 * 2 + 3 + len(waiters)  # locks, :h and :e, queues, waiters
+        assert len(keys) == 4 + 2 * 2 + 4 + len(waiters)  # locks, :h and :e, queues, waiters
         assert [key for key in keys if server("PTTL", key) < 0] == []
         for lease in held:
             lease.release()
@@ -119,9 +121,14 @@ def test_those_who_shared_a_lock_that_was_deleted_have_lost_it(server: RedisServ
 @pytest.mark.parametrize("fair", [None, False])
 def test_who_gives_up_leaves_no_trace_in_the_queue(server: RedisServer, fair: bool | None) -> None:
     with holdfast.connect(server.url) as locks:
-        locks.lock("x").acquire()
-        locks.semaphore("y", permits=1).acquire()
-        assert locks.lock("x", fair=fair).try_acquire(timeout=0.05) is None
-        assert locks.semaphore("y", permits=1, fair=fair).try_acquire(timeout=0.05) is None
-        assert server("EXISTS", "holdfast:{x}:q", "holdfast:{y}:q") == 0
-        assert server("KEYS", "holdfast:*:q:*") == []
+        held = locks.lock("x").acquire()
+        lock = locks.lock("x", fair=fair)
+        assert lock.try_acquire(timeout=0.05) is None
+        assert server("EXISTS", "holdfast:{x}:q") == 0
+        first = Job(locks.lock("x").acquire)
+        eventually(lambda: server("LLEN", "holdfast:{x}:q") == 1)
+        assert lock.try_acquire(timeout=0.05) is None
+        assert server("LLEN", "holdfast:{x}:q") == 1
+        assert len(server("KEYS", "holdfast:*:q:*")) == 1
+        held.release()
+        first.result().release()

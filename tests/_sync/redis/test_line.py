@@ -71,6 +71,23 @@ def test_a_grant_whose_answer_never_comes_leaves_no_ghost(
         assert others.lock("x").try_acquire() is not None
 
 
+def test_a_connection_that_has_fallen_silent_is_replaced(server: RedisServer, proxy: Proxy) -> None:
+    with holdfast.connect(proxy.url) as locks:
+        locks.lock("x").acquire().release()
+        proxy.mute()
+        locks._session().patience = 0.3
+        with pytest.raises(holdfast.BackendUnavailable):
+            locks.lock("x").acquire()
+
+        def granted() -> bool:
+            try:
+                return locks.lock("x").try_acquire() is not None
+            except holdfast.BackendUnavailable:
+                return False
+
+        eventually(granted)
+
+
 @pytest.mark.parametrize("cut", [0, 1, 5])
 def test_an_answer_cut_in_half_is_asked_for_again(
     server: RedisServer, proxy: Proxy, cut: int
@@ -131,6 +148,35 @@ def test_a_try_that_arrives_after_it_was_answered_busy_is_refused(
         assert not others.inspect("x").held
 
 
+def test_a_request_that_arrives_after_its_place_was_lost_is_refused(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    with (
+        holdfast.connect(server.url) as others,
+        holdfast.connect(proxy.url, heartbeat=0.2) as locks,
+    ):
+        locks.lock("x").acquire().release()
+        held = others.lock("x", ttl=60.0).acquire()
+        proxy.keep_once = True
+        waiter = Job(locks.lock("x", ttl=60.0).acquire)  # asked again, on another connection
+
+        def place() -> str:
+            return "".join([one.owner for one in others.inspect("x").waiters])
+
+        eventually(place)
+        first = place()
+        server("DEL", "holdfast:{x}:q", f"holdfast:{{x}}:q:{first}")
+
+        def another() -> bool:
+            return place() not in ("", first)
+
+        eventually(another)
+        assert held.release() is True
+        assert waiter.result().release() is True
+        proxy.let_go()
+        assert not others.inspect("x").held
+
+
 def test_a_waiter_whose_connection_is_reset_goes_on_waiting(
     server: RedisServer, proxy: Proxy
 ) -> None:
@@ -160,7 +206,7 @@ def test_a_waiter_is_woken_on_the_connection_that_replaced_another(
         holdfast.connect(server.url) as others,
         holdfast.connect(proxy.url, heartbeat=60.0) as locks,
     ):
-        lease = others.lock("x").acquire()
+        lease = others.lock("x", ttl=120.0).acquire()
         waiter = Job(locks.lock("x").acquire)
 
         def listeners() -> set[bytes]:
@@ -177,4 +223,28 @@ def test_a_waiter_is_woken_on_the_connection_that_replaced_another(
         eventually(lambda: listeners() and not listeners() & before)
         assert waits()
         lease.release()
+        assert waiter.result().token > lease.token
+
+
+def test_a_waiter_that_was_asked_for_twice_is_woken_where_it_listens(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    # No heartbeat falls into this test: only the wake-up can tell it.
+    with (
+        holdfast.connect(server.url) as others,
+        holdfast.connect(proxy.url, heartbeat=60.0) as locks,
+    ):
+        lease = others.lock("x", ttl=90.0).acquire()
+        assert locks.lock("x").try_acquire(timeout=0.01) is None  # it has a channel now
+        proxy.reset_once = True
+        waiter = Job(locks.lock("x", ttl=90.0).acquire)  # enqueued, and asked again elsewhere
+
+        def waits() -> bool:
+            if proxy.reset_once or not locks._live:
+                return False
+            (queued,) = locks._live.leases.values()
+            return queued._waiting() and len(others.inspect("x").waiters) == 1
+
+        eventually(waits)
+        assert lease.release() is True
         assert waiter.result().token > lease.token

@@ -58,6 +58,11 @@ def test_a_grant_is_at_the_replica_when_it_is_given(pair: Pair) -> None:
         granted = waiter.result()
         assert granted.owner.encode() in pair.replica("GET", "holdfast:{x}")
         assert granted.release() is True
+        # Found by a heartbeat, and by its own question at the same time.
+        pair.primary("SET", "holdfast:{x}", "somebody else's", "PX", 300)
+        granted = Job(locks.lock("x").acquire).result()
+        assert granted.owner.encode() in pair.replica("GET", "holdfast:{x}")
+        assert granted.release() is True
 
 
 @pytest.mark.parametrize("fault", ["too few", "cut off"])
@@ -86,7 +91,10 @@ def test_with_too_few_replicas_it_is_given_back_and_said(
         assert time.monotonic() - started < 3.0
         held.release()
         assert isinstance(waiter.error(), holdfast.BackendUnavailable)
-        # Nothing is left of either.
+        # One that finds out by its heartbeat that it was granted is no better.
+        pair.primary("SET", "holdfast:{z}", "somebody else's", "PX", 300)
+        assert isinstance(Job(locks.lock("z").acquire).error(), holdfast.BackendUnavailable)
+        # Nothing is left of any.
         assert [state.name for state in others.list()] == []
 
 

@@ -12,7 +12,7 @@ import holdfast
 from holdfast._sync import session
 from servers.proxy import Proxy
 from servers.redis import RedisServer
-from servers.sentinel import NAME, Watch
+from servers.sentinel import NAME, Sentinel, Watch
 from stores import redis_watch
 from worlds.threads import Job, eventually
 
@@ -139,6 +139,53 @@ def test_a_failover_that_forgets_is_declared_and_tokens_go_on_rising() -> None:
     finally:
         line.close()
         watch.stop()
+
+
+def test_a_primary_that_does_not_know_that_it_was_replaced_is_left() -> None:
+    """It was cut off from the sentinels, not from us: nothing breaks, and it would go on granting."""
+    servers: list[RedisServer] = []
+    try:
+        old, new = RedisServer(), RedisServer()
+        servers += [old, new]
+        sentinel = Sentinel(old.port)
+        servers.append(sentinel)
+        old("SET", "holdfast:{x}", "somebody else's")
+        url = f"redis+sentinel://127.0.0.1:{sentinel.port}/{NAME}"
+        with holdfast.connect(url, heartbeat=0.2) as locks:
+            waiter = Job(locks.lock("x").acquire)
+            waits(locks)
+            sentinel("SENTINEL", "REMOVE", NAME)
+            sentinel("SENTINEL", "MONITOR", NAME, "127.0.0.1", new.port, 2)
+
+            def moved() -> bool:
+                locks.lock("y").acquire().release()
+                return bool(new("DBSIZE"))
+
+            eventually(moved)
+            lease = waiter.result()
+            assert lease.owner.encode() in new("GET", "holdfast:{x}")
+    finally:
+        for server in servers:
+            server.stop()
+
+
+def test_of_sentinels_that_disagree_those_who_know_the_latest_failover_count() -> None:
+    servers: list[RedisServer] = []
+    try:
+        old, new = RedisServer(), RedisServer()
+        servers += [old, new]
+        first = Sentinel(old.port)
+        second = Sentinel(new.port, f"sentinel config-epoch {NAME} 7")
+        servers += [first, second]
+        for one, other in ((first, second), (second, first)):
+            url = f"redis+sentinel://127.0.0.1:{one.port},127.0.0.1:{other.port}/{NAME}"
+            with holdfast.connect(url) as locks:
+                locks.lock("x").acquire().release()
+        assert old("DBSIZE") == 0
+        assert new("DBSIZE") == 1
+    finally:
+        for server in servers:
+            server.stop()
 
 
 def test_sentinels_that_are_gone_or_stand_still_are_passed_over(watch: Watch) -> None:

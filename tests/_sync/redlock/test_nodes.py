@@ -200,8 +200,8 @@ def test_a_renewed_lease_outlives_a_minority(nodes: RedlockNodes) -> None:
         nodes.nodes[0].kill()
         nodes.nodes[2].pause()
         locks.on_event(renewals.append)
-        eventually(lambda: len(renewals) >= 2)
-        assert {event.kind for event in renewals} == {"renewed"}
+        eventually(lambda: [event.kind for event in renewals].count("renewed") >= 2)
+        assert "lost" not in [event.kind for event in renewals]
         assert lease.held
         assert lease.release() is True
 
@@ -304,11 +304,11 @@ def test_phase_2_is_for_the_incarnation_that_answered_phase_1(nodes: RedlockNode
     with connect(nodes) as locks:
         with locks.lock("x", ttl=MAX_TTL):
             pass
-        ahead = nodes.nodes[0]
-        stripe, value = ahead("HGETALL", "holdfast:redlock:counters")[:2]
-        ahead("HSET", "holdfast:redlock:counters", stripe, int(value) + 1000)
+        stripe, value = nodes.nodes[0]("HGETALL", "holdfast:redlock:counters")[:2]
+        for number, node in enumerate(nodes.nodes):  # whichever are counted, they are not in step
+            node("HSET", "holdfast:redlock:counters", stripe, int(value) + 1000 * number)
         backend: Any = locks._session().backend
-        ask = backend._raise
+        ask = backend._rounds._raise
         stood: list[bool] = []
 
         def late(ballot: Any, below: Any, *rest: Any) -> None:
@@ -319,9 +319,24 @@ def test_phase_2_is_for_the_incarnation_that_answered_phase_1(nodes: RedlockNode
                     now = was[:-1] + b"z"
                     nodes.nodes[index]("SET", MARKER, text.replace(was, now, 1))
                     backend._board.seats[index].vote = bulk(now)
+                    backend._board.changed()
             ask(ballot, below, *rest)
             stood.append(ballot.stands())
 
-        backend._raise = late
+        backend._rounds._raise = late
         locks.lock("x", ttl=MAX_TTL).try_acquire(1.0)
         assert stood[0] is False
+
+
+def test_a_release_leaves_no_tombstone_behind(nodes: RedlockNodes) -> None:
+    """Though an acquisition returns before the last nodes have answered it."""
+    with connect(nodes, node_timeout=5.0) as locks:
+
+        def all_hold() -> bool:
+            return all(node("EXISTS", "holdfast:{x}") for node in nodes.nodes)
+
+        for _ in range(10):
+            lease = locks.lock("x", ttl=MAX_TTL).acquire()
+            eventually(all_hold)  # and so they have answered
+            assert lease.release() is True
+    assert [node("KEYS", "holdfast:{x}:x:*") for node in nodes.nodes] == [[]] * 5

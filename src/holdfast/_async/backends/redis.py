@@ -127,6 +127,8 @@ class RedisBackend:
         try:
             reply = await self._wire.ask(ticket, command, end, by)
             if type(reply) is not bytes and (type(reply) is not int or reply < 0):
+                if type(reply) is Granted and ticket.capacity == 1:
+                    return reply  # as below, where it is rare
                 reply = await self._asked(reply, ticket, command, end, by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
@@ -142,6 +144,8 @@ class RedisBackend:
             if ticket.capacity != 1:
                 remember(self._special, owner)
             return Granted(int(reply), ticket.ttl)
+        if type(reply) is Granted:
+            return self._handed(reply, ticket)
         if type(reply) is not int:
             self._wire.forget(owner)
             raise self._refused(reply, ticket)
@@ -249,6 +253,12 @@ class RedisBackend:
             await self._behind.close()
 
     # Their parts.
+
+    def _handed(self, grant: Granted, ticket: Ticket) -> Granted:
+        """The wake-up came together with the answer that it was put into the queue."""
+        if ticket.capacity != 1:
+            remember(self._special, ticket.owner)
+        return grant
 
     async def _ask(self, ticket: Ticket, command: bytes, end: bytes, by: float) -> Any:
         reply = await self._wire.ask(ticket, command, end, by)

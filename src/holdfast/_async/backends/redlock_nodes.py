@@ -32,6 +32,9 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 PATIENCE = 4
 """A node that comes back is given so many times the usual time-out: nobody waits for it."""
 DRIFT = 1.02
+TROUBLE = 2.0
+"""Seconds for which a majority may be missing before that is said."""
+LOOK = 0.01
 MOST_OWED = 1000
 
 
@@ -78,6 +81,28 @@ class Nodes:
         """Raise, if the nodes were set up for something else than what we were told."""
         if self._refusal is not None:
             raise self._refusal
+
+    async def majority(self, by: float) -> None:
+        """Wait for a moment until a majority votes, or raise."""
+        if self._board.voting() >= self._board.quorum:
+            return
+        until = min(by, self._clock.now() + TROUBLE)
+        while self._board.voting() < self._board.quorum:
+            self._fan.check()
+            self.check()
+            now = self._clock.now()
+            if now >= until:
+                raise self.unavailable("no majority of the nodes votes", None)
+            await Signal(self._clock).wait(min(until, now + LOOK))
+
+    def unavailable(self, what: str, name: str | None) -> BackendUnavailable:
+        seats = self._board.seats
+        out = "; ".join(self._board.out()) or "all of them vote now"
+        return BackendUnavailable(
+            f"{what}: {self._board.voting()} of {len(seats)} nodes vote, and {self._board.quorum} are "
+            f"needed ({out})",
+            name=name,
+        )
 
     def owe(self, index: int, command: bytes, ttl: float) -> None:
         """Tell a node this as soon as it is back. After `ttl` it does not matter any more."""

@@ -129,6 +129,8 @@ class RedisBackend:
         try:
             reply = self._wire.ask(ticket, command, end, by)
             if type(reply) is not bytes and (type(reply) is not int or reply < 0):
+                if type(reply) is Granted and ticket.capacity == 1:
+                    return reply  # as below, where it is rare
                 reply = self._asked(reply, ticket, command, end, by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
@@ -144,6 +146,8 @@ class RedisBackend:
             if ticket.capacity != 1:
                 remember(self._special, owner)
             return Granted(int(reply), ticket.ttl)
+        if type(reply) is Granted:
+            return self._handed(reply, ticket)
         if type(reply) is not int:
             self._wire.forget(owner)
             raise self._refused(reply, ticket)
@@ -251,6 +255,12 @@ class RedisBackend:
             self._behind.close()
 
     # Their parts.
+
+    def _handed(self, grant: Granted, ticket: Ticket) -> Granted:
+        """The wake-up came together with the answer that it was put into the queue."""
+        if ticket.capacity != 1:
+            remember(self._special, ticket.owner)
+        return grant
 
     def _ask(self, ticket: Ticket, command: bytes, end: bytes, by: float) -> Any:
         reply = self._wire.ask(ticket, command, end, by)

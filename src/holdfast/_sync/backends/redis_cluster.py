@@ -120,6 +120,8 @@ class ClusterBackend(RedisBackend):
         if type(answer) is bytes:
             self._nodes.forget(ticket.owner)
             return Granted(int(answer), ticket.ttl, handed=True)
+        if type(answer) is Granted:
+            return self._handed(answer, ticket)
         if type(answer) is int and answer >= 0:
             return super().wait(ticket, until)
         return None

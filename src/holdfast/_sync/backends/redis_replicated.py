@@ -12,18 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from threading import Lock
 from typing import Any, Protocol
 
 from ...clock import Clock
 from ...entries import Claim
 from ...errors import BackendUnavailable, ConfigError, LockError
 from ...guarantees import Guarantees
-from ...model import GONE, Busy, Granted, LockState, Outcome, Queued, Renewed
+from ...model import GONE, UNKNOWN, Busy, Granted, LockState, Outcome, Queued, Renewed
 from ...redis.protocol import pack
 from ..contract import Backend, Ticket
 
 LIMIT = 1.0
 """Seconds for the replicas to acknowledge."""
+REMEMBERED = 100_000
+
+_QUEUED, _CONFIRMING, _GIVEN_BACK, _CONFIRMED = "queued", "confirming", "given back", "confirmed"
 
 
 class Confirming(Backend, Protocol):
@@ -55,8 +59,9 @@ class ReplicatedBackend:
         self.guarantees = promises
         self._inner = inner
         self._count = count
-        self._queued: dict[str, None] = {}
-        """Owners that wait: when one of them turns out to be granted, that is to be confirmed."""
+        self._owners: dict[str, str] = {}
+        """Those that wait, to whom a grant has yet to be confirmed, and how far that is."""
+        self._mutex = Lock()
 
     @property
     def clock(self) -> Clock:
@@ -78,27 +83,66 @@ class ReplicatedBackend:
         if isinstance(answer, Granted):
             self._confirm(Claim(ticket.name, ticket.owner, ticket.ttl), by)
         elif isinstance(answer, Queued):
-            self._queued[ticket.owner] = None
+            with self._mutex:
+                self._owners[ticket.owner] = _QUEUED
+                if len(self._owners) > REMEMBERED:
+                    del self._owners[next(iter(self._owners))]
         return answer
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         grant = self._inner.wait(ticket, until)
-        if grant is not None:
-            self._queued.pop(ticket.owner, None)
+        if grant is None:
+            return None
+        before = self._begin(ticket.owner)
+        if before is _QUEUED:
             by = self.clock.now() + min(self.claim_window, ticket.ttl)
-            self._confirm(Claim(ticket.name, ticket.owner, ticket.ttl), by)
+            self._confirm_once(Claim(ticket.name, ticket.owner, ticket.ttl), by)
+        elif before is not _CONFIRMED:
+            return None  # a heartbeat was quicker: what becomes of it has to be asked
         return grant
 
     def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
         outcomes = list(self._inner.renew(claims, by))
         for i, claim in enumerate(claims):
-            if isinstance(outcomes[i], Renewed) and claim.owner in self._queued:
-                self._queued.pop(claim.owner, None)
-                try:
-                    self._confirm(claim, by)
-                except BackendUnavailable:
-                    outcomes[i] = GONE  # given back; it asks anew, and is told why
+            if isinstance(outcomes[i], Renewed) and claim.owner in self._owners:
+                outcomes[i] = self._found(claim, outcomes[i], by)
         return outcomes
+
+    def _found(self, claim: Claim, outcome: Outcome, by: float) -> Outcome:
+        """A waiter has been granted, as it seems."""
+        before = self._begin(claim.owner)
+        if before is _CONFIRMING:
+            return UNKNOWN  # the other will know
+        if before is _GIVEN_BACK:
+            return GONE
+        if before is _QUEUED:
+            try:
+                self._confirm_once(claim, by)
+            except BackendUnavailable:
+                return GONE  # it asks anew, and is told why
+        return outcome
+
+    def _begin(self, owner: str) -> str:
+        """Answers how far it is; who finds it queued has to confirm it, and nobody else.
+
+        Its wake-up, the keeper's heartbeat and its own question may all find the same grant. If one
+        gave it back that another has passed on, somebody would hold what is free.
+        """
+        with self._mutex:
+            before = self._owners.get(owner, _CONFIRMED)
+            if before is _QUEUED:
+                self._owners[owner] = _CONFIRMING
+        return before
+
+    def _confirm_once(self, claim: Claim, by: float) -> None:
+        try:
+            self._confirm(claim, by)
+        except BaseException:
+            with self._mutex:
+                self._owners[claim.owner] = _GIVEN_BACK
+            raise
+        with self._mutex:
+            self._owners.pop(claim.owner, None)
 
     def _confirm(self, claim: Claim, by: float) -> None:
         left = by - self.clock.now()
@@ -125,7 +169,8 @@ class ReplicatedBackend:
             self._inner.release(claim.name, claim.owner, self.clock.now() + LIMIT)
 
     def release(self, name: str, owner: str, by: float) -> bool:
-        self._queued.pop(owner, None)
+        with self._mutex:
+            self._owners.pop(owner, None)
         return self._inner.release(name, owner, by)
 
     def inspect(self, name: str, by: float) -> LockState:

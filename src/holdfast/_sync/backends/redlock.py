@@ -16,34 +16,25 @@ from threading import Lock
 from typing import Any
 
 from ... import guarantees
-from ..._runtime.threads import Signal, finish
+from ..._runtime.threads import finish
 from ...clock import system_clock
 from ...entries import Claim
 from ...errors import BackendUnavailable, ConfigError, GuaranteeError
 from ...model import GONE, UNKNOWN, Busy, Granted, LockState, Outcome, Queued, Renewed, Waiting
-from ...redis.protocol import bulk, pack, require_hiredis
-from ...redlock.answers import lock_state
-from ...redlock.commands import MARKED, QUIET, UNMARKED, WAKING, Commands, Words
+from ...redis.protocol import bulk, require_hiredis
+from ...redlock.commands import MARKED, UNMARKED, WAKING, Commands
 from ...redlock.members import Settings, settings_of
 from ...redlock.standing import Board
 from ...redlock.threads import Fan
-from ...redlock.votes import Ballot, Tally
+from ...redlock.votes import Tally
 from ...urls import Target
 from ..contract import OPEN_LIMIT, Backend, Ticket
 from .redlock_bells import Bells, Waiter
+from .redlock_looking import Looking
 from .redlock_nodes import Nodes
+from .redlock_rounds import Hold, Rounds
 
-ROUNDS = 4
-"""How often a split vote is tried again at once."""
-SHORTEST_PAUSE = 0.002
-"""Seconds before that, doubled each time, and never in step with others."""
-TROUBLE = 2.0
-"""Seconds for which a majority may be missing before that is said."""
 LOOK = 0.01
-SCAN_COUNT = b"1000"
-SHOWN_AT_ONCE = 100
-MANY = 1000
-"""Holds after which those that ended unreleased are looked for."""
 
 
 def prepare(
@@ -53,21 +44,6 @@ def prepare(
     settings = settings_of(target, options)
     require_hiredis()
     return guarantees.REDLOCK, lambda: RedlockBackend(settings, namespace)
-
-
-class Hold:
-    """What one of our leases consists of: a hold on each of several nodes."""
-
-    __slots__ = ("begins", "name", "round", "token", "ttl", "until")
-
-    def __init__(self, name: str, round_id: str, ballot: Ballot, ttl: float, until: float) -> None:
-        self.name = name
-        self.round = round_id
-        self.begins = ballot.begins
-        """Answers that came too late to be counted join here: they, too, hold others off."""
-        self.token = ballot.token
-        self.ttl = ttl
-        self.until = until
 
 
 class RedlockBackend:
@@ -84,7 +60,11 @@ class RedlockBackend:
         self._fan = Fan(settings.addresses, self._board, self.clock, self._commands.questions)
         self._nodes = Nodes(settings, self._board, self._fan, self._commands, self.clock)
         self._bells = Bells(settings, self._board, self._commands, self.clock)
-        self._holds: dict[str, Hold] = {}
+        self._rounds = Rounds(settings, self._board, self._fan, self._nodes, self.clock)
+        self._looking = Looking(
+            settings, self._board, self._fan, self._nodes, self._commands, self.clock
+        )
+        self._holds = self._rounds.holds
         self._waiters: dict[str, Waiter] = {}
         self._mutex = Lock()
 
@@ -110,9 +90,9 @@ class RedlockBackend:
         waiter = self._waiters.get(ticket.owner)
         if waiter is None:
             waiter = Waiter(ticket, self._commands.of(ticket))
-            answer = self._rounds(waiter, by)
-            if isinstance(answer, Granted):
-                return answer
+            answer = self._rounds.tried(waiter, by)
+            if isinstance(answer, Hold):
+                return Granted(answer.token, ticket.ttl)
             if not ticket.queue:
                 return Busy(answer)
             self._waiters[ticket.owner] = waiter
@@ -148,6 +128,8 @@ class RedlockBackend:
     def _keep(
         self, claims: Sequence[Claim], held: list[int], outcomes: list[Outcome], by: float
     ) -> None:
+        # A node whose answer to the acquisition was not read yet would count as one without a hold.
+        self._fan.catch_up(everywhere=True)
         seats = self._board.seats
         holds = [self._holds.get(claims[i].owner) for i in held]
         tally = Tally(len(held), self._quorum, len(seats))
@@ -187,7 +169,7 @@ class RedlockBackend:
                 # A minority may have been renewed: nobody else should have to wait for it.
                 self._holds.pop(claim.owner, None)
                 words = self._commands.plain(claim.name)
-                self._give_back(words, hold.round, range(len(seats)), hold.begins)
+                self._rounds.give_back(words, hold.round, range(len(seats)), hold.begins)
             else:
                 outcomes[i] = UNKNOWN
 
@@ -204,35 +186,43 @@ class RedlockBackend:
             hold = None
         if hold is None:
             if waiter is None:
-                self._give_back(words, owner, range(len(self._board.seats)), {})
+                self._rounds.give_back(words, owner, range(len(self._board.seats)), {})
             return False
-        seats = self._board.seats
-        tally = Tally(1, self._quorum, len(seats))
-        end = bulk(hold.round.encode())
+        self._fan.catch_up()
+        # A request that is not answered yet may arrive after this one, unless on the same connection.
+        behind, ways = self._fan.behind, hold.ways
+        begins, start, end = hold.begins, words.free, WAKING + hold.end
+        plain, marked = start + UNMARKED + end, start + MARKED + end
+        votes = self._board.votes
         commands: list[bytes | None] = []
-        for seat in seats:
-            known = seat.index in hold.begins
-            command = words.free + (UNMARKED if known else MARKED) + WAKING + end
-            votes = bool(seat.vote)
-            commands.append(command if votes else None)
-            if not votes:
-                self._nodes.owe(seat.index, words.free + MARKED + WAKING + end, hold.ttl)
+        for index, vote in enumerate(votes):
+            if vote:
+                sure = index in begins or behind(ways, index)
+                commands.append(plain if sure else marked)
+            else:
+                commands.append(None)
+                self._nodes.owe(index, marked, hold.ttl)
+        quorum, most = self._quorum, len(votes) - self._quorum
+        freed = gone = 0
 
         def heard(index: int, reply: Any) -> bool:
-            if type(reply) is int:
-                tally.add(0, reply == 1)
+            nonlocal freed, gone
+            if type(reply) is not int:
+                self._nodes.owe(index, marked, hold.ttl)
+            elif reply == 1:
+                freed += 1
             else:
-                self._nodes.owe(index, words.free + MARKED + WAKING + end, hold.ttl)
-            return tally.done()
+                gone += 1
+            return freed >= quorum or gone > most
 
         limit = min(by, self.clock.now() + self._settings.node_timeout)
         self._fan.ask(commands, heard, limit)
-        if tally.yes[0] >= self._quorum:
+        if freed >= quorum:
             return True
-        if tally.decided(0):
+        if gone > most:
             return False
         self._holds[owner] = hold
-        raise self._unavailable(f"{name!r} was given back to too few nodes to be sure", name)
+        raise self._nodes.unavailable(f"{name!r} was given back to too few nodes to be sure", name)
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         waiter = self._waiters.get(ticket.owner)
@@ -241,77 +231,13 @@ class RedlockBackend:
         return self._bells.listen(waiter, until)
 
     def inspect(self, name: str, by: float) -> LockState:
-        return self._look([name], by)[0]
+        return self._looking.look([name], by)[0]
 
     def list(self, prefix: str, by: float) -> Sequence[LockState]:
-        naming = self._commands.naming
-        self._majority(by)
-        names: set[str] = set()
-        for seat in self._board.seats:
-            if not seat.vote:
-                continue
-            try:
-                for pattern in naming.patterns(prefix):
-                    cursor = b"0"
-                    while True:
-                        command = pack(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_COUNT)
-                        cursor, keys = self._nodes.call(seat.index, command, by)
-                        names.update(filter(None, map(naming.name_of, keys)))
-                        if cursor == b"0":
-                            break
-            except BackendUnavailable as error:
-                self._board.failed(seat.index, str(error))
-        found = sorted(name for name in names if name.startswith(prefix))
-        states: list[LockState] = []
-        for start in range(0, len(found), SHOWN_AT_ONCE):
-            states += self._look(found[start : start + SHOWN_AT_ONCE], by)
-        return [state for state in states if state.holders or state.waiters]
-
-    def _look(self, names: Sequence[str], by: float) -> Sequence[LockState]:
-        self._majority(by)
-        seats = self._board.seats
-        answers: list[Any] = []
-
-        def heard(index: int, reply: Any) -> bool:
-            if type(reply) is list:
-                answers.append(reply)
-            return False
-
-        command = self._commands.look(names)
-        commands = [command if seat.vote else None for seat in seats]
-        limit = min(by, self.clock.now() + self._settings.node_timeout)
-        self._fan.ask(commands, heard, limit)
-        if len(answers) < self._quorum:
-            raise self._unavailable("too few nodes answered", names[0])
-        out = self._board.out()
-        return [
-            lock_state(name, [answer[i] for answer in answers], self._quorum, len(seats), out)
-            for i, name in enumerate(names)
-        ]
+        return self._looking.list(prefix, by)
 
     def force_release(self, name: str, actor: str, by: float) -> bool:
-        self._majority(by)
-        highest = held = 0
-        for record in (f"{actor} released {name}", ""):
-            heard_of: list[Any] = []
-
-            def heard(index: int, reply: Any, heard_of: list[Any] = heard_of) -> bool:
-                if type(reply) is list:
-                    heard_of.append(reply)
-                return False
-
-            votes = [seat.vote for seat in self._board.seats]
-            commands = [
-                self._commands.force(name, vote, highest, record) if vote else None
-                for vote in votes
-            ]
-            limit = min(by, self.clock.now() + self._settings.node_timeout)
-            self._fan.ask(commands, heard, limit)
-            if len(heard_of) < self._quorum:
-                raise self._unavailable(f"{name!r} was released by force on too few nodes", name)
-            held = held or sum(reply[0] for reply in heard_of)
-            highest = max(reply[1] for reply in heard_of)
-        return held >= self._quorum
+        return self._looking.force_release(name, actor, by)
 
     def tether(self, name: str, owner: str, by: float) -> int | None:
         return None
@@ -320,102 +246,6 @@ class RedlockBackend:
         self._nodes.close()
         self._bells.close()
         self._fan.close()
-
-    # A round.
-
-    def _rounds(self, waiter: Waiter, by: float) -> Granted | float:
-        """Try, and again where votes were split; without the lock, how long it may take."""
-        clock, pause = self.clock, SHORTEST_PAUSE
-        left = 0.0
-        for number in range(ROUNDS):
-            ballot = self._round(waiter, by)
-            if ballot.token:
-                return Granted(ballot.token, waiter.ticket.ttl)
-            left = ballot.remaining()
-            if waiter.left or ballot.held_by_one() or number == ROUNDS - 1:
-                break
-            moment = clock.now() + pause * (0.5 + os.urandom(1)[0] / 128)
-            if moment >= by:
-                break
-            Signal(clock).wait(moment)
-            pause *= 2
-        return left
-
-    def _round(self, waiter: Waiter, by: float) -> Ballot:
-        """One round, with an owner id of its own. If it does not stand, nothing of it is left."""
-        self._majority(by)
-        ticket, words = waiter.ticket, waiter.words
-        round_id = waiter.next_round()
-        end = bulk(round_id.encode())
-        clock, timeout = self.clock, self._settings.node_timeout
-        ballot = Ballot(self._board)
-        take = words.take
-        votes = [seat.vote for seat in self._board.seats]
-        commands = [take + vote + end if vote else None for vote in votes]
-        ballot.asked = len(commands) - commands.count(None)
-        sent = clock.now()
-        stands = False
-        try:
-            self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
-            if ballot.close():
-                below = ballot.below()
-                if below:
-                    until = min(by, clock.now() + timeout)
-                    self._raise(ballot, below, votes, words, end, until)
-                stands = ballot.stands() and not waiter.left
-        finally:
-            if stands:
-                self._keep_hold(
-                    ticket.owner, Hold(ticket.name, round_id, ballot, ticket.ttl, sent + ticket.ttl)
-                )
-            else:
-                ballot.token = 0
-                asked = [index for index, command in enumerate(commands) if command is not None]
-                self._give_back(words, round_id, asked, ballot.begins)
-        return ballot
-
-    def _raise(
-        self,
-        ballot: Ballot,
-        below: Sequence[int],
-        votes: Sequence[bytes],
-        words: Words,
-        end: bytes,
-        by: float,
-    ) -> None:
-        """Phase 2, in the incarnations that were asked in phase 1: one that has come back since, from a
-        snapshot perhaps with an old hold of ours in it, must not confirm it."""
-        token = bulk(b"%d" % ballot.token)
-        commands: list[bytes | None] = [None] * len(votes)
-        for index in below:
-            begin = bulk(b"%d" % ballot.begins[index])
-            commands[index] = words.raise_ + token + begin + words.stripe + votes[index] + end
-        ballot.asked = len(below)
-        if ballot.asked:
-            self._fan.ask(commands, ballot.raised, by)
-
-    def _give_back(
-        self, words: Words, round_id: str, nodes: Sequence[int], answered: dict[int, int]
-    ) -> None:
-        """To all of them, whatever they answered; where they did not, with a tombstone."""
-        end = bulk(round_id.encode())
-        commands: list[bytes | None] = [None] * len(self._board.seats)
-        for index in nodes:
-            mark = UNMARKED if index in answered else MARKED
-            commands[index] = words.free + mark + QUIET + end
-        by = self.clock.now() + self._settings.node_timeout
-        for index in self._fan.post(commands, by):
-            self._nodes.owe(index, words.free + MARKED + QUIET + end, words.ttl)
-
-    def _keep_hold(self, owner: str, hold: Hold) -> None:
-        self._holds[owner] = hold
-        if len(self._holds) % MANY == 0:
-            # Those that ran out were never released, and nobody will ask for them again.
-            now = self.clock.now()
-            with self._mutex:
-                for old, one in list(self._holds.items()):
-                    if one.until < now:
-                        self._holds.pop(old, None)
 
     # Waiting.
 
@@ -431,14 +261,14 @@ class RedlockBackend:
                 waiter.again = False
                 left = self._bells.attend(waiter, by)
                 if left > 0 and not waiter.is_time():
-                    answer: Granted | float = left
+                    answer: Hold | float = left
                 else:
-                    answer = self._rounds(waiter, by)
-                if isinstance(answer, Granted) or not waiter.again:
+                    answer = self._rounds.tried(waiter, by)
+                if isinstance(answer, Hold) or not waiter.again:
                     break
         finally:
             waiter.trying = False
-        if not isinstance(answer, Granted):
+        if not isinstance(answer, Hold):
             if waiter.left:
                 return GONE
             return Waiting(max(answer, LOOK * (0.5 + os.urandom(1)[0] / 128)))
@@ -474,25 +304,3 @@ class RedlockBackend:
                 "same for all clients",
                 name=name,
             )
-
-    def _majority(self, by: float) -> None:
-        """Wait for a moment until a majority votes, or raise."""
-        if self._board.voting() >= self._quorum:
-            return
-        until = min(by, self.clock.now() + TROUBLE)
-        while self._board.voting() < self._quorum:
-            self._fan.check()
-            self._nodes.check()
-            now = self.clock.now()
-            if now >= until:
-                raise self._unavailable("no majority of the nodes votes", None)
-            Signal(self.clock).wait(min(until, now + LOOK))
-
-    def _unavailable(self, what: str, name: str | None) -> BackendUnavailable:
-        seats = self._board.seats
-        out = "; ".join(self._board.out()) or "all of them vote now"
-        return BackendUnavailable(
-            f"{what}: {self._board.voting()} of {len(seats)} nodes vote, and {self._quorum} are "
-            f"needed ({out})",
-            name=name,
-        )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ..._async.backends import redlock_nodes as redlock_nodes_module
 from ..._async.backends.redlock_bells import Waiter
 from ..._async.backends.redlock_nodes import Nodes, Sealed
-from ...redis.scripts import text_of
-from ...redlock.standing import read_marker
+from ...redis.scripts import REDLOCK, text_of
+from ...redlock.commands import members_text
+from ...redlock.standing import US, read_marker
 from ...redlock.votes import Ballot
 from .. import faults
 from ..loop import Process
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from ..world import World
 
 
+MARKER, COUNTERS = b"holdfast:redlock:marker", b"holdfast:redlock:counters"
+
+
 class RedlockPlan:
     faults: Sequence[str] = faults.KINDS
     all_at_once = False
@@ -28,11 +32,13 @@ class RedlockPlan:
     crashes = 4
     breaks_exclusion = frozenset({"clock"})
     breaks_tokens: frozenset[str] = frozenset()
-    recovery = 30.0
-    settle = 170.0  # a tombstone lasts a minute, and a clock may be set back twice, by 40 s
+    recovery = 0.0
+    settle = 66.0  # a tombstone lasts a minute, and a request may arrive, or again, 3 s late
     heedless = False
     sizes: Sequence[int] = (3, 3, 5)
     scales: Sequence[float] = (0.2, 1.0)
+    fresh = 0.25
+    """How many runs begin with nodes that were never used; the others with such as are in use."""
     trouble = 4.0
     unsettled = 6
     clients: Sequence[int] = (2, 3)
@@ -50,18 +56,34 @@ class RedlockPlan:
         scale = draw.choice(self.scales)
         self.ttls = (0.4 * scale, 2.4 * scale)
         self.options["max_ttl"] = 2.5 * scale
+        # A node waits max_ttl before it comes back; what was held meanwhile ends with its TTL; a call
+        # without an answer ends after 5 s, and is followed by another.
+        self.recovery = (2.5 + 2.4) * scale + 10.0
         count = draw.choice(self.sizes)
         names = [f"n{number}" for number in range(1, count + 1)]
         self.url = "redlock://" + ",".join(f"{name}:6379" for name in names)
         nodes = [RedisNode(Process(world.loop, name), self.scripts()) for name in names]
         for node in nodes:
             world.network.listen(f"{node.process.name}:6379", node)
+        if draw.random() >= self.fresh:
+            self._used_before(nodes)
         return nodes
+
+    def _used_before(self, nodes: Sequence[RedisNode]) -> None:
+        """As a first start leaves them. Faults begin after it in any case."""
+        members = members_text([f"{node.process.name}:6379" for node in nodes])
+        base = b"%d" % (nodes[0].process.clock.wall() * 1_000_000)
+        longest = b"%d" % round(self.options["max_ttl"] * 1000)
+        for node in nodes:
+            parts = (node.run_id + b".used", b"1", base, longest, members, b"")
+            node.data.values[MARKER] = US.join(parts)
+            for name in REDLOCK:
+                node.load(text_of(f"redlock_{name}.lua"))
 
     def unsettle(self, world: World) -> None:
         """A node's counters rise alone, as by the failed round of somebody: they get out of step."""
         data = world.loop.random.choice(world.servers).data  # type: ignore[attr-defined]
-        counters = data.values.get(b"holdfast:redlock:counters", {})
+        counters = data.values.get(COUNTERS, {})
         for stripe in counters:
             counters[stripe] = b"%d" % (int(counters[stripe]) + world.loop.random.randrange(1, 4))
 
@@ -69,7 +91,7 @@ class RedlockPlan:
         """As long as a majority of others votes: without one nobody could come back. It is declared."""
         voting = 0
         for other in servers:
-            text = other.data.values.get(b"holdfast:redlock:marker")
+            text = other.data.values.get(MARKER)
             if other is not server and other.up and text is not None:
                 voting += read_marker(text).incarnation.startswith(other.run_id)
         return voting > len(servers) // 2
@@ -151,7 +173,7 @@ class LateReply(Hammer):
         def stands(ballot: Ballot) -> bool:
             ballot.raising = False
             ballot.counted = list(ballot.begins)
-            return len(ballot.counted) >= ballot._board.quorum
+            return len(ballot.counted) >= ballot._quorum
 
         return replaced(Ballot, "stands", stands)
 

@@ -1,0 +1,167 @@
+"""A round: all nodes are asked at once, the majority decides, and the token is agreed upon.
+
+Each has an owner id of its own. One that does not stand is given back on all nodes, whatever they
+answered; where they did not, a tombstone refuses the request if it arrives after all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from threading import Lock
+
+from ..._runtime.aio import Signal
+from ...clock import Clock
+from ...redis.protocol import bulk
+from ...redlock.aio import Fan
+from ...redlock.commands import MARKED, QUIET, UNMARKED, Words
+from ...redlock.members import Settings
+from ...redlock.standing import Board
+from ...redlock.votes import Ballot
+from .redlock_bells import Waiter
+from .redlock_nodes import Nodes
+
+ROUNDS = 4
+"""How often a split vote is tried again at once."""
+MANY = 1000
+"""Holds after which those that ended unreleased are looked for."""
+SHORTEST_PAUSE = 0.002
+"""Seconds before that, doubled each time, and never in step with others."""
+
+
+class Hold:
+    """What one of our leases consists of: a hold on each of several nodes."""
+
+    __slots__ = ("begins", "end", "name", "round", "token", "ttl", "until", "ways")
+
+    def __init__(
+        self,
+        name: str,
+        round_id: str,
+        end: bytes,
+        ballot: Ballot,
+        ttl: float,
+        until: float,
+        ways: Sequence[object],
+    ) -> None:
+        self.name = name
+        self.round = round_id
+        self.end = end
+        """The round's id, as a part of a command."""
+        self.ways = ways
+        """On which it was asked for."""
+        self.begins = ballot.begins
+        """Answers that came too late to be counted join here: they, too, hold others off."""
+        self.token = ballot.token
+        self.ttl = ttl
+        self.until = until
+
+
+class Rounds:
+    def __init__(
+        self, settings: Settings, board: Board, fan: Fan, nodes: Nodes, clock: Clock
+    ) -> None:
+        self._timeout = settings.node_timeout
+        self._quorum = settings.quorum
+        self._board = board
+        self._fan = fan
+        self._nodes = nodes
+        self._clock = clock
+        self.holds: dict[str, Hold] = {}
+        """By owner: what our leases consist of."""
+        self._mutex = Lock()
+
+    async def tried(self, waiter: Waiter, by: float) -> Hold | float:
+        """Try, and again where votes were split; without the lock, how long it may take."""
+        clock, pause = self._clock, SHORTEST_PAUSE
+        left = 0.0
+        for number in range(ROUNDS):
+            if self._board.voting() < self._quorum:
+                await self._nodes.majority(by)
+            answer = await self._round(waiter, by)
+            if isinstance(answer, Hold):
+                return answer
+            left = answer.remaining()
+            if waiter.left or answer.held_by_one() or number == ROUNDS - 1:
+                break
+            moment = clock.now() + pause * (0.5 + os.urandom(1)[0] / 128)
+            if moment >= by:
+                break
+            await Signal(clock).wait(moment)
+            pause *= 2
+        return left
+
+    async def _round(self, waiter: Waiter, by: float) -> Hold | Ballot:
+        """One round. If it does not stand, nothing of it is left."""
+        ticket, words = waiter.ticket, waiter.words
+        round_id = waiter.next_round()
+        end = bulk(round_id.encode())
+        clock, timeout = self._clock, self._timeout
+        ballot = Ballot(self._board)
+        take = words.take
+        votes = self._board.votes
+        commands = [take + vote + end if vote else None for vote in votes]
+        ballot.asked = len(commands) - commands.count(None)
+        ways = self._fan.ways()
+        sent = clock.now()
+        hold: Hold | None = None
+        try:
+            await self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
+            if ballot.close():
+                below = ballot.below()
+                if below:
+                    until = min(by, clock.now() + timeout)
+                    await self._raise(ballot, below, votes, words, end, until)
+                if ballot.stands() and not waiter.left:
+                    ttl = ticket.ttl
+                    hold = Hold(ticket.name, round_id, end, ballot, ttl, sent + ttl, ways)
+        finally:
+            if hold is not None:
+                self._keep(ticket.owner, hold)
+            else:
+                asked = [index for index, command in enumerate(commands) if command is not None]
+                self.give_back(words, round_id, asked, ballot.begins)
+        return ballot if hold is None else hold
+
+    async def _raise(
+        self,
+        ballot: Ballot,
+        below: Sequence[int],
+        votes: Sequence[bytes],
+        words: Words,
+        end: bytes,
+        by: float,
+    ) -> None:
+        """Phase 2, in the incarnations that were asked in phase 1: one that has come back since, from a
+        snapshot perhaps with an old hold of ours in it, must not confirm it."""
+        token = bulk(b"%d" % ballot.token)
+        commands: list[bytes | None] = [None] * len(votes)
+        for index in below:
+            begin = bulk(b"%d" % ballot.begins[index])
+            commands[index] = words.raise_ + token + begin + words.stripe + votes[index] + end
+        ballot.asked = len(below)
+        if ballot.asked:
+            await self._fan.ask(commands, ballot.raised, by)
+
+    def give_back(
+        self, words: Words, round_id: str, nodes: Sequence[int], answered: dict[int, int]
+    ) -> None:
+        """To all of them, whatever they answered; where they did not, with a tombstone."""
+        end = bulk(round_id.encode())
+        commands: list[bytes | None] = [None] * len(self._board.seats)
+        for index in nodes:
+            mark = UNMARKED if index in answered else MARKED
+            commands[index] = words.free + mark + QUIET + end
+        by = self._clock.now() + self._timeout
+        for index in self._fan.post(commands, by):
+            self._nodes.owe(index, words.free + MARKED + QUIET + end, words.ttl)
+
+    def _keep(self, owner: str, hold: Hold) -> None:
+        self.holds[owner] = hold
+        if len(self.holds) % MANY == 0:
+            # Those that ran out were never released, and nobody will ask for them again.
+            now = self._clock.now()
+            with self._mutex:
+                for old, one in list(self.holds.items()):
+                    if one.until < now:
+                        self.holds.pop(old, None)

@@ -1,0 +1,133 @@
+"""The shipped scripts, text for text, in a real Lua 5.1; only `redis.call` leads to `redis_data`.
+
+One interpreter serves all servers of all runs in a process, one script at a time, as Redis itself runs
+them. A script keeps nothing between its calls (its variables are all local), so what was compiled for
+one run is as good for the next. Its answer is put into the protocol's form in Lua: to look at a table
+from outside costs more than the script.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Protocol
+
+from ..errors import ConfigError
+from .redis_data import COMMANDS, Data, Refusal
+
+_PREAMBLE = b"""
+local call, lists = ...
+local floor, ceil, format, type = math.floor, math.ceil, string.format, type
+redis = {
+  call = function(name, ...)
+    if lists[name] then return { call(name, ...) } end
+    return call(name, ...)
+  end,
+  error_reply = function(text)
+    -- One without a space has no code of its own.
+    return { err = string.find(text, ' ', 1, true) and text or 'ERR ' .. text }
+  end,
+  status_reply = function(text) return { ok = text } end,
+}
+local function packed(v)
+  local kind = type(v)
+  if kind == 'number' then return format(':%.0f\\r\\n', v < 0 and ceil(v) or floor(v)) end
+  if kind == 'string' then return '$' .. #v .. '\\r\\n' .. v .. '\\r\\n' end
+  if kind == 'table' then
+    if v.err then return '-' .. v.err .. '\\r\\n' end
+    if v.ok then return '+' .. v.ok .. '\\r\\n' end
+    local parts, count = { '' }, 0
+    while v[count + 1] ~= nil do
+      count = count + 1
+      parts[count + 1] = packed(v[count])
+    end
+    parts[1] = '*' .. count .. '\\r\\n'
+    return table.concat(parts)
+  end
+  if v == true then return ':1\\r\\n' end
+  return '_\\r\\n'
+end
+local function split(count, ...)
+  local keys, args = { ... }, {}
+  for i = count + 1, #keys do
+    args[i - count] = keys[i]
+    keys[i] = nil
+  end
+  return keys, args
+end
+return function(script)
+  return function(count, ...) return packed(script(split(count, ...))) end
+end
+"""
+
+LISTS = (b"MGET", b"TIME", b"HMGET", b"HGETALL", b"HVALS", b"LRANGE", b"PUBSUB", b"ZRANGE")
+"""Commands that answer a list, as far as scripts use them."""
+
+
+class Server(Protocol):
+    """Whose script runs."""
+
+    data: Data
+
+    def command(self, name: bytes, *words: bytes) -> Any:
+        """One that needs more than the data."""
+        ...
+
+
+class Lua:
+    def __init__(self) -> None:
+        try:
+            from lupa.lua51 import LuaError, LuaRuntime
+        except ImportError:
+            raise ConfigError(
+                "the simulator runs our scripts in Lua, which is missing: pip install 'holdfast[sim]'"
+            ) from None
+        # A list comes as a tuple, and its parts arrive in Lua as so many values.
+        self._runtime = LuaRuntime(encoding=None, unpack_returned_tuples=True)
+        self._error = LuaError
+        self._compiled: dict[bytes, Any] = {}
+        self._server: Server | None = None
+        table = self._runtime.table_from
+        self._ok = table({b"ok": b"OK"})
+        lists = table(dict.fromkeys(LISTS, True))
+        self._wrap = self._runtime.execute(_PREAMBLE, self._call, lists)
+
+    def compiled(self, text: bytes) -> Any:
+        function = self._compiled.get(text)
+        if function is None:
+            script = self._runtime.execute(b"return function(KEYS, ARGV) " + text + b"\nend")
+            function = self._compiled[text] = self._wrap(script)
+        return function
+
+    def run(self, server: Server, function: Any, count: int, words: list[bytes]) -> bytes:
+        """The answer, as it is sent. `words`: so many keys, and then the arguments."""
+        self._server = server
+        try:
+            answer: bytes = function(count, *words)
+            return answer
+        except self._error as error:
+            text = error.args[0] if error.args else b""
+            raise Refusal(text.decode() if isinstance(text, bytes) else str(text)) from None
+
+    def _call(self, name: bytes, *words: Any) -> Any:
+        for word in words:
+            if type(word) is not bytes:
+                # Redis formats numbers so, too; one that is too large for that loses its digits.
+                words = tuple([w if type(w) is bytes else b"%.17g" % w for w in words])
+                break
+        server = self._server
+        assert server is not None
+        command = COMMANDS.get(name)
+        value = server.command(name, *words) if command is None else command(server.data, *words)
+        kind = type(value)
+        if kind is bytes or kind is int:
+            return value
+        if value is None:
+            return False
+        if kind is list:
+            return tuple([False if item is None else item for item in value])
+        return self._ok
+
+
+@cache
+def lua() -> Lua:
+    return Lua()
