@@ -146,7 +146,8 @@ class Hold:
     def _accept_handed(self, token: int) -> bool:
         """The lock was handed to us; False if too little is left of the claim window to use it so."""
         session = self._session
-        ttl, window = self.ttl, session.claim_window
+        # A store may give less than was asked for: it has said so by then.
+        ttl, window = self._ticket.ttl, session.claim_window
         if window > ttl:
             window = ttl
         now = session.clock.now()
@@ -160,6 +161,7 @@ class Hold:
                 return False
             self._state = _WHEN_GRANTED
             self.token = token
+            self.ttl = ttl
             self._deadline = deadline
             self._granted_at = now
             self._confirmed = False
