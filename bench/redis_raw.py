@@ -43,21 +43,29 @@ class RawSocket:
         return reply
 
 
-class RawMultiplexed(asyncio.Protocol):
-    """One asyncio connection: what all coroutines send goes out together, answers in their order."""
+class RawMultiplexed(asyncio.BufferedProtocol):
+    """One asyncio connection: what all coroutines send goes out together, answers in their order.
+
+    It reads into a buffer of its own, as ours does: otherwise the loop gets a quarter of a megabyte for
+    each read, whose cost depends on what else is in the memory of the process.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.reader = Reader(notEnoughData=NOTHING)
+        self.reader: Any = Reader(notEnoughData=NOTHING)
         self.pending: deque[asyncio.Future[Any]] = deque()
         self.unsent: list[bytes] = []
         self.transport: Any = None
+        self.buffer = bytearray(65536)
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
-    def data_received(self, data: bytes) -> None:
-        self.reader.feed(data)
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.reader.feed(self.buffer, 0, nbytes)
         while (reply := self.reader.gets()) is not NOTHING:
             self.pending.popleft().set_result(reply)
 

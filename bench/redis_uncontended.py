@@ -1,7 +1,8 @@
 """Acquire and release locks that nobody else wants, on Redis: blocking, and in asyncio.
 
-Ours and the floors take turns within one process, against one server started for the run. The other
-libraries, some of which start threads, take turns with the floors in a process of their own.
+Ours and the floors take turns within one process, against one server started for the run: blocking in
+one, which has the keeper's thread, and asyncio in another, which has none. The other libraries, some of
+which start threads, take turns with the floors in a process of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def figure(setting: Setting) -> list[Row]:
     samples: Samples = {}
     with server(setting.folder) as port:
         for _ in range(processes):
-            for kind in ("ours", "peers"):
+            for kind in MEASURES:
                 with Child("bench.redis_uncontended", kind, port, rounds) as child:
                     for name, values in child.receive().items():
                         samples.setdefault(name, []).extend(values)
@@ -71,17 +72,23 @@ def figure(setting: Setting) -> list[Row]:
 
 def _measure(port: int, rounds: int) -> Samples:
     raw = RawSocket(port)
-    url = f"redis://127.0.0.1:{port}/0"
-    with holdfast.connect(url) as locks, asyncio.Runner() as runner:
+    with holdfast.connect(f"redis://127.0.0.1:{port}/0") as locks:
         batches: dict[str, Callable[[int], object]] = {
             RAW: _pair(raw, *bare_pair(raw, "bare")),
             OWN: _pair(raw, *own_pair(raw, "own")),
             OURS: _blocking(locks.lock("bench")),
         }
         samples = interleave(batches, rounds, 200)
-        scene = runner.run(_scene(port, url, raw))
+    raw.sock.close()
+    return samples
+
+
+def _measure_aio(port: int, rounds: int) -> Samples:
+    raw = RawSocket(port)
+    with asyncio.Runner() as runner:
+        scene = runner.run(_scene(port, f"redis://127.0.0.1:{port}/0", raw))
         one = {name: _on(runner, scene.pop(name)) for name in (MUX, MUX_OURS)}
-        samples |= interleave(one, rounds, 200)
+        samples = interleave(one, rounds, 200)
         close = scene.pop("close")
         many = {name: _on(runner, work) for name, work in scene.items()}
         samples |= interleave(many, max(5, rounds // 2), 4 * CROWD)
@@ -197,6 +204,7 @@ async def _peer_scene(port: int, raw: RawSocket) -> dict[str, Callable[[int], An
     return {MUX + BESIDE_PEERS: pairs, MUX_PEER: theirs, "close": close}
 
 
+MEASURES = {"ours": _measure, "ours in asyncio": _measure_aio, "peers": _measure_peers}
+
 if __name__ == "__main__":
-    measure = _measure if sys.argv[1] == "ours" else _measure_peers
-    say(measure(int(sys.argv[2]), int(sys.argv[3])))
+    say(MEASURES[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3])))

@@ -170,6 +170,10 @@ class Ledger:
                 break
             elif entry.barge and entry.owner != asking:
                 self._wake(entry, 0)
+                # It has the claim window to come and take it. One that is frozen is passed over then.
+                if entry.expires > now + entry.claim:
+                    entry.expires = now + entry.claim
+                    rows.save(entry, was_waiting=True)
                 head = entry
                 break
             else:

@@ -60,17 +60,17 @@ def test_a_memory_that_is_only_compared_with_stays_as_it_is() -> None:
 
 
 def test_an_old_floor_does_not_fall(site: Site) -> None:
-    """What is pruned later with a lower token does not lower it."""
+    """What is pruned later with a lower token does not lower it. (In a cluster: in one slot.)"""
     if not site.prunes:
         return  # it has nothing to forget
-    for resource, token in (("x", 34), ("y", 50)):
+    for resource, token in (("{s}x", 34), ("{s}y", 50)):
         site.write(resource, "a", token)
     time.sleep(0.005)
     assert site.prune() == 2
-    site.reset("z", to=10)
+    site.reset("{s}z", to=10)
     time.sleep(0.005)
     assert site.prune() == 1
-    for resource in ("x", "y", "z", "new"):
+    for resource in ("{s}x", "{s}y", "{s}z", "{s}new"):
         with pytest.raises(Exception, match="50"):
             site.write(resource, "late", 49)
 
@@ -109,7 +109,7 @@ def test_what_a_bare_number_left_behind_counts_for_every_store(site: Site) -> No
     site.write("x", "a", 100)
     time.sleep(0.005)
     assert site.prune() == 1
-    for resource in ("x", "y"):
+    for resource in ("x", "{x}y"):
         with pytest.raises(holdfast.StaleToken):
             site.write(resource, "late", Of("etcd", 50))
     site.write("x", "b", Of("etcd", 100))

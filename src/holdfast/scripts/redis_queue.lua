@@ -201,7 +201,14 @@ local function settle(asking)
     elseif not room(waiter) then
       return waiter
     elseif waiter.barge and owner ~= asking then
-      if call('PUBLISH', waiter.channel, owner .. ' 0') > 0 then return waiter end
+      if call('PUBLISH', waiter.channel, owner .. ' 0') > 0 then
+        -- It has the claim window to come and take it. One that is frozen is passed over then.
+        if call('PTTL', key) > waiter.claim then
+          if waiter.since == '' then text = began(waiter, key) .. text end
+          call('SET', key, text, 'PX', waiter.claim)
+        end
+        return waiter
+      end
       call('LPOP', Q)
       call('DEL', key)
     else

@@ -36,7 +36,7 @@ class Stuck(Exception):
 class SimClock:
     """The clock of one machine: it may run fast or slow, and its wall clock may be stepped."""
 
-    __slots__ = ("_loop", "_offset", "_rate", "_since", "stepped")
+    __slots__ = ("_loop", "_offset", "_rate", "_since", "set_back", "stepped")
 
     def __init__(self, loop: VirtualLoop, rate: float = 1.0) -> None:
         self._loop = loop
@@ -44,12 +44,18 @@ class SimClock:
         self._since = loop.now
         self._offset = 0.0
         self.stepped = 0.0
+        self.set_back = 0.0
+        """By how much in all."""
 
     def now(self) -> float:
         return START + self._offset + (self._loop.now - self._since) * self._rate
 
     def wall(self) -> float:
         return WALL + self.now() + self.stepped
+
+    def step(self, by: float) -> None:
+        self.stepped += by
+        self.set_back += max(0.0, -by)
 
     def run_at(self, rate: float) -> None:
         """From now on so fast."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from .. import aio, clock
 from ..errors import LockError
+from ..redis import aio as redis_aio
 from .checker import Checker, Grant
 from .faults import Faults
 from .loop import PROCESS, Process, Stuck, VirtualLoop
@@ -20,6 +21,8 @@ from .story import Story
 
 MOST_STEPS = 60_000
 LONGEST = 300.0
+SMALL_CHUNK = 4096
+"""Bytes that a connection reads at once. To clear larger buffers for each of so many takes its time."""
 EXPECTED = (LockError, TimeoutError)
 """What an acquisition may end with, while there are faults."""
 
@@ -47,9 +50,10 @@ class Plan(Protocol):
     """Faults after which exclusion is not promised: clock, snapshot, nothing."""
     breaks_tokens: frozenset[str]
     recovery: float
-    """Seconds in which everybody gets the lock again after everything has healed."""
+    """Seconds in which everybody gets the lock again after everything has healed. What a server's clock
+    was set back in the run comes on top: for so much longer its keys live."""
     settle: float
-    """Seconds after which nothing may be left of a lock that nobody holds."""
+    """Seconds after which nothing may be left of a lock that nobody holds; and the same."""
     trouble: float
     """Seconds in which faults happen."""
     clients: Sequence[int]
@@ -107,12 +111,13 @@ class World:
         self._healed = False
 
     def run(self) -> Result:
-        source, urandom = clock.source, os.urandom
+        source, urandom, chunk = clock.source, os.urandom, redis_aio.CHUNK
         log = logging.getLogger("holdfast")
         log.addFilter(self._logged)
         clock.source = lambda: PROCESS.get().clock
         # Owner ids and the lengths of pauses come from here: a run must be the same each time.
         os.urandom = Random(~self.seed).randbytes
+        redis_aio.CHUNK = SMALL_CHUNK
         try:
             self.loop.on_stop = self._on_stop
             main = self.director.spawn(self._main())
@@ -126,7 +131,7 @@ class World:
                 self.checker.broken(f"a callback failed: {failure!r}")
             self.checker.judge()
         finally:
-            clock.source, os.urandom = source, urandom
+            clock.source, os.urandom, redis_aio.CHUNK = source, urandom, chunk
             log.removeFilter(self._logged)
             self.loop.close()
         return Result(self.seed, self.checker, self.story, self.loop)
@@ -243,10 +248,11 @@ class World:
         ready.set_result(None)
         await asyncio.sleep(self.plan.trouble)
         self.heal()
+        set_back = max(server.process.clock.set_back for server in self.servers)
         alive = [actor for actor in actors if not actor.process.dead]
         for actor in alive:
-            await actor.finished(self.plan.recovery)
-        await asyncio.sleep(self.plan.settle)
+            await actor.finished(self.plan.recovery + set_back)
+        await asyncio.sleep(self.plan.settle + set_back)
         for left in self.plan.leftovers(self.servers):
             self.checker.broken(f"left behind: {left}")
 
@@ -318,15 +324,16 @@ class Actor:
         self._tell("asks for %r", name)
         try:
             if draw() < 0.15:
-                lease = await self._cancelled(lock, timeout)
-                if lease is None:
+                obtained = await self._cancelled(lock, timeout)
+                if obtained is None:
                     return
+                lease, got = obtained
             else:
-                lease = await lock.acquire(timeout)
+                lease, got = await self._acquired(lock, timeout)
         except EXPECTED as error:
             self._tell("does not get %r: %s", name, error)
             return
-        grant = self._checker.granted(name, self.process.name, lease.token, asked, self._loop.now)
+        grant = self._checker.granted(name, self.process.name, lease.token, asked, got)
         self._tell("holds %r as %d", name, lease.token)
         await self._use(lease, grant)
         if renew or draw() < 0.7:
@@ -341,9 +348,16 @@ class Actor:
         if not lease.held:
             grant.ended = self._loop.now
 
-    async def _cancelled(self, lock: aio.Lock, timeout: float | None) -> aio.Lease | None:
+    async def _acquired(self, lock: aio.Lock, timeout: float | None) -> tuple[aio.Lease, float]:
+        """With the moment of the grant: between tasks its client may stand still for long."""
+        lease = await lock.acquire(timeout)
+        return lease, self._loop.now
+
+    async def _cancelled(
+        self, lock: aio.Lock, timeout: float | None
+    ) -> tuple[aio.Lease, float] | None:
         """An acquisition that somebody may cancel, at whatever await it is by then."""
-        task = asyncio.get_running_loop().create_task(lock.acquire(timeout))
+        task = asyncio.get_running_loop().create_task(self._acquired(lock, timeout))
         await asyncio.wait({task}, timeout=(0.0, 0.001, 0.5)[int(self._random() * 3)])
         if not task.done():
             self._tell("is cancelled")

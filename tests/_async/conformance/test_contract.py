@@ -289,6 +289,24 @@ async def test_a_barging_head_is_woken_and_not_handed_the_lock(fair_url: str) ->
         assert isinstance(await store.renew(barger), Renewed)
 
 
+async def test_a_barging_head_that_does_not_come_is_passed_over_after_the_claim_window(
+    fair_url: str,
+) -> None:
+    async with bench(fair_url, heartbeat=12.0, claim_window=1.0) as store:
+        holder, barger, behind = store.ticket(), store.ticket(barge=True), store.ticket()
+        await store.grant(holder)
+        await store.ask(barger)
+        if not store.backend.guarantees.barging:
+            return  # handed over as to anybody, which is tested elsewhere
+        await store.ask(behind)
+        await store.release(holder)
+
+        async def granted() -> bool:
+            return isinstance(await store.renew(behind), Renewed)
+
+        await eventually(granted)  # its place would last for a minute
+
+
 async def test_tokens_of_holders_at_once_are_unique_and_of_the_next_higher(fair_url: str) -> None:
     async with bench(fair_url) as store:
         tickets = [store.share(1, 4) for _ in range(4)]

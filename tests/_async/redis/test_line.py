@@ -206,7 +206,7 @@ async def test_a_waiter_is_woken_on_the_connection_that_replaced_another(
         holdfast.connect(server.url) as others,
         holdfast.connect(proxy.url, heartbeat=60.0) as locks,
     ):
-        lease = await others.lock("x").acquire()
+        lease = await others.lock("x", ttl=120.0).acquire()
         waiter = Job(locks.lock("x").acquire)
 
         def listeners() -> set[bytes]:
@@ -223,4 +223,28 @@ async def test_a_waiter_is_woken_on_the_connection_that_replaced_another(
         await eventually(lambda: listeners() and not listeners() & before)
         assert await waits()
         await lease.release()
+        assert (await waiter.result()).token > lease.token
+
+
+async def test_a_waiter_that_was_asked_for_twice_is_woken_where_it_listens(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    # No heartbeat falls into this test: only the wake-up can tell it.
+    async with (
+        holdfast.connect(server.url) as others,
+        holdfast.connect(proxy.url, heartbeat=60.0) as locks,
+    ):
+        lease = await others.lock("x", ttl=90.0).acquire()
+        assert await locks.lock("x").try_acquire(timeout=0.01) is None  # it has a channel now
+        proxy.reset_once = True
+        waiter = Job(locks.lock("x", ttl=90.0).acquire)  # enqueued, and asked again elsewhere
+
+        async def waits() -> bool:
+            if proxy.reset_once or not locks._live:
+                return False
+            (queued,) = locks._live.leases.values()
+            return queued._waiting() and len((await others.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        assert await lease.release() is True
         assert (await waiter.result()).token > lease.token

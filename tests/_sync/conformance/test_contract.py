@@ -291,6 +291,24 @@ def test_a_barging_head_is_woken_and_not_handed_the_lock(fair_url: str) -> None:
         assert isinstance(store.renew(barger), Renewed)
 
 
+def test_a_barging_head_that_does_not_come_is_passed_over_after_the_claim_window(
+    fair_url: str,
+) -> None:
+    with bench(fair_url, heartbeat=12.0, claim_window=1.0) as store:
+        holder, barger, behind = store.ticket(), store.ticket(barge=True), store.ticket()
+        store.grant(holder)
+        store.ask(barger)
+        if not store.backend.guarantees.barging:
+            return  # handed over as to anybody, which is tested elsewhere
+        store.ask(behind)
+        store.release(holder)
+
+        def granted() -> bool:
+            return isinstance(store.renew(behind), Renewed)
+
+        eventually(granted)  # its place would last for a minute
+
+
 def test_tokens_of_holders_at_once_are_unique_and_of_the_next_higher(fair_url: str) -> None:
     with bench(fair_url) as store:
         tickets = [store.share(1, 4) for _ in range(4)]

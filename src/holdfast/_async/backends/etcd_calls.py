@@ -35,11 +35,20 @@ class Calls:
         self._logging_in = Mutex()
         self._logins = 0
         self._members = len(address.endpoints)
+        self.unproven: dict[Callable[[], None], int] = {}
+        """What to call once a transaction that was sent later is answered in the same term."""
 
     async def txn(
         self, request: bytes, by: float, doubt: Callable[[], None] | None = None
     ) -> Transaction:
-        return messages.parse_txn(await self.call(messages.TXN, request, by, doubt))
+        kept = list(self.unproven.items()) if self.unproven else None
+        answer = await self.call(messages.TXN, request, by, doubt)
+        if kept:
+            term = messages.parse_term(answer)
+            for prove, of in kept:
+                if self.unproven.pop(prove, None) is not None and of == term:
+                    prove()
+        return messages.parse_txn(answer)
 
     async def range(self, request: bytes, by: float) -> Range:
         return messages.parse_range(await self.call(messages.RANGE, request, by))

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from math import ceil
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 HOLD, QUEUE, OWN, GRAVES, FOREIGN = "hold", "queue", "own", "graves", "foreign"
 STALE = 4
 """One kept alive longer ago than its TTL divided by this is so again before anything is put on it."""
-QUEUE_STALE = 0.5
+QUEUE_STALE = 0.25
 FRESH = 12
 """What was kept alive within this part of its TTL is not again when the engine renews."""
 LONGEST = 9_000_000_000
@@ -71,6 +72,12 @@ class Lease:
         """Seconds after it was kept alive for which more is put on it without doing that again."""
         # The next heartbeat of a waiter counts from there.
         return min(self.ttl / STALE, QUEUE_STALE) if self.kind == QUEUE else self.ttl / STALE
+
+    def kept(self, sent: float, ttl: float) -> None:
+        """It was kept alive, by a leader that still led afterwards."""
+        if sent > self.sent:
+            self.ttl = ttl
+            self.sent = sent
 
     def over(self, now: float) -> bool:
         """By our own clock: no more is to be put on it, and it is never kept alive again."""
@@ -115,7 +122,7 @@ class Leases:
             return lease
         key = kind, seconds(ttl)
         lease = self._shared.get(key)
-        if lease is not None and self.keep(lease, by, lease.lasting):
+        if lease is not None and self.keep(lease, by, lease.lasting, proof=False):
             return lease
         with self._granting:
             lease = self.alive(kind, ttl)  # somebody else may have made one
@@ -183,8 +190,11 @@ class Leases:
                 lease = self._all[lease_id] = Lease(lease_id, FOREIGN, whole, whole, sent)
             return lease
 
-    def keep(self, lease: Lease, by: float, within: float = 0.0) -> bool:
-        """Keep it alive; False if it has ended. Kept alive so many seconds ago is enough."""
+    def keep(self, lease: Lease, by: float, within: float = 0.0, *, proof: bool = True) -> bool:
+        """Keep it alive; False if it has ended. Kept alive so many seconds ago is enough.
+
+        Without `proof` it counts once the transaction is answered for which it is needed.
+        """
         arrived = self._clock.now() - within
         if lease.sent >= arrived and not lease.dead:
             return True
@@ -198,14 +208,18 @@ class Leases:
                 if lease.over(sent):
                     return False
                 answer = self._calls.call(messages.LEASE_KEEP_ALIVE, request, by)
-                if self._led_by(messages.parse_term(answer), by):
-                    break
-            _, ttl = messages.parse_lease(answer)
+                term = messages.parse_term(answer)
+                _, ttl = messages.parse_lease(answer)
+                if ttl <= 0 or proof:
+                    if self._led_by(term, by):
+                        break
+                else:
+                    self._calls.unproven[partial(lease.kept, sent, float(ttl))] = term
+                    return True
             if ttl <= 0:
                 self.end(lease)
                 return False
-            lease.ttl = float(ttl)
-            lease.sent = sent
+            lease.kept(sent, float(ttl))
             return True
 
     def _led_by(self, term: int, by: float) -> bool:

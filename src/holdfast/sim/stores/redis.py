@@ -29,8 +29,10 @@ class RedisPlan:
     breaks_exclusion = frozenset({"clock", "snapshot", "nothing"})
     # With the data lost *and* the clock set back, tokens may go back: docs/redis.md says so.
     breaks_tokens = frozenset({"clock"})
-    recovery = 60.0  # as long as a clock that was set back lets a lock live on
-    settle = 170.0  # a tombstone lasts a minute, and a clock may be set back twice, by 40 s
+    recovery = (
+        15.0  # the longest TTL, 2.4 s; a call without an answer, 5 s, on a dead connection 1 s more
+    )
+    settle = 66.0  # a tombstone lasts a minute, and a request may arrive, or again, 3 s late
     trouble = 4.0
     unsettled = 0
     clients: Sequence[int] = (2, 3)

@@ -32,8 +32,8 @@ class RedlockPlan:
     crashes = 4
     breaks_exclusion = frozenset({"clock"})
     breaks_tokens: frozenset[str] = frozenset()
-    recovery = 30.0
-    settle = 170.0  # a tombstone lasts a minute, and a clock may be set back twice, by 40 s
+    recovery = 0.0
+    settle = 66.0  # a tombstone lasts a minute, and a request may arrive, or again, 3 s late
     heedless = False
     sizes: Sequence[int] = (3, 3, 5)
     scales: Sequence[float] = (0.2, 1.0)
@@ -56,6 +56,9 @@ class RedlockPlan:
         scale = draw.choice(self.scales)
         self.ttls = (0.4 * scale, 2.4 * scale)
         self.options["max_ttl"] = 2.5 * scale
+        # A node waits max_ttl before it comes back; what was held meanwhile ends with its TTL; a call
+        # without an answer ends after 5 s, and is followed by another.
+        self.recovery = (2.5 + 2.4) * scale + 10.0
         count = draw.choice(self.sizes)
         names = [f"n{number}" for number in range(1, count + 1)]
         self.url = "redlock://" + ",".join(f"{name}:6379" for name in names)
