@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
-from holdfast._async.backends import etcd_leases
+from holdfast._async.backends import etcd_guard, etcd_leases
 from holdfast.entries import Claim
 from holdfast.etcd.messages import Event, KeyValue
 from holdfast.model import GONE, Renewed
@@ -42,6 +42,12 @@ async def through(proxy: Proxy) -> AsyncIterator[holdfast.Locks]:
         yield locks
 
 
+@pytest.fixture
+def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held is not watched: what the proxy sees next is what the test sends."""
+    monkeypatch.setattr(etcd_guard, "SOON", 1e6)
+
+
 async def waits(locks: holdfast.Locks, name: str = "x") -> None:
     async def one() -> bool:
         return len((await locks.inspect(name)).waiters) == 1
@@ -63,6 +69,7 @@ async def test_an_acquire_whose_answer_was_lost_is_the_same_acquire(
         assert not (await watcher.inspect("x")).held
 
 
+@pytest.mark.usefixtures("unguarded")
 async def test_a_release_whose_answer_was_lost_says_that_it_was_ours(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
@@ -89,6 +96,7 @@ async def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
         assert rival.token > lease.token
 
 
+@pytest.mark.usefixtures("unguarded")
 async def test_a_release_that_arrives_late_does_not_free_the_next_holder(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:

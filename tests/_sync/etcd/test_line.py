@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._sync.backends import etcd_leases
+from holdfast._sync.backends import etcd_guard, etcd_leases
 from holdfast.entries import Claim
 from holdfast.etcd.messages import Event, KeyValue
 from holdfast.model import GONE, Renewed
@@ -44,6 +44,12 @@ def through(proxy: Proxy) -> Iterator[holdfast.Locks]:
         yield locks
 
 
+@pytest.fixture
+def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held is not watched: what the proxy sees next is what the test sends."""
+    monkeypatch.setattr(etcd_guard, "SOON", 1e6)
+
+
 def waits(locks: holdfast.Locks, name: str = "x") -> None:
     def one() -> bool:
         return len(locks.inspect(name).waiters) == 1
@@ -65,6 +71,7 @@ def test_an_acquire_whose_answer_was_lost_is_the_same_acquire(
         assert not watcher.inspect("x").held
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_a_release_whose_answer_was_lost_says_that_it_was_ours(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
@@ -91,6 +98,7 @@ def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
         assert rival.token > lease.token
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_a_release_that_arrives_late_does_not_free_the_next_holder(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
