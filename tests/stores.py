@@ -96,7 +96,7 @@ def redlock_servers() -> RedlockNodes:
 def redlock(folder: Path) -> Iterator[str]:
     nodes = redlock_servers()
     nodes.flush()
-    yield nodes.url
+    yield f"{nodes.url}?node_timeout=5"  # a machine that stands still is no node that is out
 
 
 @cache

@@ -44,7 +44,7 @@ def nodes(servers: RedlockNodes) -> Iterator[RedlockNodes]:
 
 
 def connect(nodes: RedlockNodes, **options: Any) -> holdfast.Locks:
-    return holdfast.connect(nodes.url, **{"max_ttl": MAX_TTL, "node_timeout": 0.5} | options)
+    return holdfast.connect(nodes.url, **{"max_ttl": MAX_TTL, "node_timeout": 1.5} | options)
 
 
 def out(locks: holdfast.Locks) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def test_without_a_majority_it_says_which_nodes_are_out(nodes: RedlockNodes) -> 
 
 
 def test_hanging_nodes_cost_their_time_out_once(nodes: RedlockNodes) -> None:
-    with connect(nodes, node_timeout=0.3) as locks:
+    with connect(nodes) as locks:
         with locks.lock("x", ttl=2.0):
             pass
         nodes.nodes[0].pause()
@@ -96,7 +96,7 @@ def test_hanging_nodes_cost_their_time_out_once(nodes: RedlockNodes) -> None:
         for _ in range(20):
             with locks.lock("x", ttl=2.0):
                 pass
-        assert time.monotonic() - started < 20 * 0.3  # nobody waited for them
+        assert time.monotonic() - started < 10.0  # nobody waited for them, 1.5 s each time
         nodes.nodes[0].resume()
         nodes.nodes[4].resume()
 
@@ -112,10 +112,10 @@ def test_slow_and_cut_off_nodes_are_left_out(nodes: RedlockNodes) -> None:
         for proxy in proxies:
             stack.callback(proxy.close)
         url = url_of([proxy.port for proxy in proxies])
-        with holdfast.connect(url, max_ttl=MAX_TTL, node_timeout=0.2) as locks:
+        with holdfast.connect(url, max_ttl=MAX_TTL, node_timeout=1.5) as locks:
             with locks.lock("x", ttl=2.0) as lease:
                 first = lease.token
-            proxies[0].delay = 0.5  # slow
+            proxies[0].delay = 2.0  # slow
             proxies[1].swallow = True  # requests arrive, answers do not
             tokens = [first]
             for _ in range(10):
