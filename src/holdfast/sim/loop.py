@@ -131,6 +131,16 @@ class Handle:
         return self._cancelled
 
 
+class Never:
+    """A callback that does not come, because the run is over: Python tidies up what is left of it."""
+
+    def cancel(self) -> None:
+        pass
+
+    def cancelled(self) -> bool:
+        return True
+
+
 _Base: Any = asyncio.AbstractEventLoop  # most of it is not needed here
 
 
@@ -173,6 +183,8 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         return asyncio.Task(coro, loop=self, **options)
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        if self._closed:
+            return Never()
         if context is None:
             context = copy_context()
         handle = Handle(callback, args, context, context[PROCESS])
@@ -189,6 +201,8 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     def call_at(
         self, when: float, callback: Any, *args: Any, context: Context | None = None
     ) -> Any:
+        if self._closed:
+            return Never()
         if context is None:
             context = copy_context()
         handle = Handle(callback, args, context, context[PROCESS])
