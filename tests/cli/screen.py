@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import pty
-import select
 import subprocess
 import sys
 import time
 from contextlib import suppress
 
 from cli.stage import LIMIT, Stage
+from worlds.descriptors import readable
 
 _TAKE = (
     "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
@@ -65,7 +65,6 @@ class Screen:
             self.process.wait(LIMIT)
 
     def _read(self, seconds: float) -> None:
-        ready, _, _ = select.select([self._master], [], [], seconds)
-        if ready:
+        if readable(self._master, seconds):
             with suppress(OSError):  # the last one has closed it
                 self.text += os.read(self._master, 65536).decode(errors="replace")

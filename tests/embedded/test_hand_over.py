@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import select
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from holdfast.clock import BootClock
 from holdfast.embedded.store import Store
 from holdfast.entries import Ask
 from holdfast.model import Label
+from worlds.descriptors import readable
 
 CASES = 400
 CLAIM, LONG = 6.0, 20.0
@@ -115,7 +115,7 @@ class Watched(Store):
 
 def announced(store: Watched) -> bool:
     """Whether those who watch us were told since the last look, as they see it."""
-    return any(os.read(fd, 64) for fd in select.select([store.pipe], [], [], 0)[0])
+    return readable(store.pipe, 0) and bool(os.read(store.pipe, 64))
 
 
 @pytest.fixture
