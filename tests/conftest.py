@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,15 @@ from stores import STORES, UNFAIR
 
 LIMIT = 60.0
 """Seconds one asynchronous test may take in all."""
+MANY_FILES = 20_000
+"""A process keeps its presence in every folder of an embedded store until it ends, and each test has one."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @pytest.hookimpl(tryfirst=True)
