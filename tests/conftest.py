@@ -15,7 +15,7 @@ from stores import STORES, UNFAIR
 LIMIT = 60.0
 """Seconds one asynchronous test may take in all."""
 MANY_FILES = 20_000
-"""A process keeps its presence in every folder of an embedded store until it ends, and each test has one."""
+"""A process stays present in the folder of an embedded store until it ends, and each test has one."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
