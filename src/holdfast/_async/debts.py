@@ -11,7 +11,6 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from .._runtime.aio import Routine, Signal
-from ..errors import LockError
 
 if TYPE_CHECKING:
     from .contract import Ticket
@@ -33,7 +32,7 @@ class Debts:
         self._last_by = 0.0
         """Set by `close`: when the last try has to have ended."""
 
-    def owe(self, ticket: Ticket, error: LockError) -> None:
+    def owe(self, ticket: Ticket, error: Exception) -> None:
         """The store did not answer when this was to be given back."""
         with self._mutex:
             if not self._last_by:
@@ -67,7 +66,7 @@ class Debts:
                     await session.backend.release(
                         ticket.name, ticket.owner, last_by or session.by()
                     )
-                except LockError as error:
+                except Exception as error:  # whatever it was: the routine has to go on
                     if not last_by and session.clock.now() < ended_at:
                         continue
                     self._failed(ticket, error)
@@ -78,5 +77,5 @@ class Debts:
                 await self._signal.wait(session.clock.now() + pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _failed(self, ticket: Ticket, error: LockError) -> None:
+    def _failed(self, ticket: Ticket, error: Exception) -> None:
         self._session.tell("release_failed", ticket.name, ticket.owner, 0, 0.0, str(error))

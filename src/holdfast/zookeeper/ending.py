@@ -10,6 +10,7 @@ All state is behind one mutex. Answers come in the connection's thread; nothing 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
 from typing import Any
@@ -23,7 +24,7 @@ from .names import Naming, in_line
 from .node import ASKING, HELD, LEAVING, OVER, Node
 
 
-class Ending:
+class Ending(ABC):
     """What the queue knows of its nodes, and how it gets rid of them. Under the mutex."""
 
     def __init__(self, naming: Naming, clock: Clock, claim_window: float) -> None:
@@ -41,9 +42,9 @@ class Ending:
     def ring_at(self, due: float, ring: Callable[[], None]) -> None:
         self._alarm.at(due, ring)
 
+    @abstractmethod
     def _drive(self, node: Node) -> None:
         """Do what comes next, if nothing is under way and there is a connection."""
-        raise NotImplementedError
 
     def _send(self, node: Node, request: Any, then: Callable[[Node, Any, Any], None]) -> None:
         turn = node.turn
