@@ -156,18 +156,27 @@ class Fan:
         self._own: list[Line | None] = [None] * len(addresses)
         self._own_mutexes = [Lock() for _ in addresses]
 
-    def ask(self, commands: Sequence[bytes | None], heard: Heard, by: float) -> None:
+    def ask(
+        self,
+        commands: Sequence[bytes | None],
+        heard: Heard,
+        by: float,
+        ways: Sequence[object] = (),
+        instead: Sequence[bytes | None] = (),
+    ) -> Sequence[object]:
         """Each node its command, all at once; until `heard` has enough, or all have answered.
 
-        Answers that come later are told to `heard` as well, when the connection is next used.
+        Answers that come later are told to `heard` as well, when the connection is next used. Answers
+        the ways on which they went. With those of an earlier question, a node to which another leads
+        now is sent `instead`: what was asked then may arrive after it.
         """
         self.check()
         lane = self._take()
         try:
             lines, now = lane.lines, self.clock.now
             moment, left = now(), 0
-            for index, command in enumerate(commands):
-                if command is None:
+            for index, usual in enumerate(commands):
+                if usual is None:
                     continue
                 line = lines[index]
                 if line is None or (line.asked and line.asked[0][1] < moment):
@@ -175,19 +184,21 @@ class Fan:
                 if line is None:
                     heard(index, BackendUnavailable("not connected"))
                     continue
+                behind = not ways or line is ways[index]
                 try:
-                    line.send(command, heard, by)
+                    line.send(usual if behind else instead[index] or usual, heard, by)
                     left += 1
                 except OSError as error:
                     self._broke(lane, index, error)
                     heard(index, error)
+            used = lines[:]
             enough = False
             poll, by_fd = lane.poll.poll, lane.by_fd
             while left and not enough:
                 wait = by - now()
                 if wait <= 0:
                     self._give_up_on(lane, heard)
-                    return
+                    break
                 for fd, _ in poll(min(wait, LONGEST_POLL) * 1000 + 1):
                     index = by_fd[fd]
                     line = lines[index]
@@ -199,32 +210,32 @@ class Fan:
                             enough = heard(index, reply) or enough
                         elif who is not None:
                             who(index, reply)
-        finally:
-            self._give(lane)
+        except BaseException:
+            # Interrupted, perhaps between a command and the note of who asked: an answer would be
+            # taken for another's.
+            lane.close()
+            raise
+        self._give(lane)
+        return used
 
-    def ways(self) -> Sequence[object]:
-        return ()
-
-    def behind(self, ways: Sequence[object], index: int) -> bool:
-        """Never sure: each thread that asks has connections of its own."""
-        return False
-
-    def catch_up(self, everywhere: bool = False) -> None:
-        """Take in answers that came too late to be waited for: on the connections that are used next,
-        or on all that nobody is using."""
+    def catch_up(self) -> None:
+        """Take in answers that came too late to be waited for, on all connections that nobody uses."""
         lanes = [self._take()]
-        while everywhere and self._idle:
-            lanes.append(self._take())
         try:
+            while self._idle:
+                lanes.append(self._take())
             for lane in lanes:
                 for index, line in enumerate(lane.lines):
                     if line is not None and line.asked:
                         for who, reply in self._take_in(lane, index, line):
                             if who is not None:
                                 who(index, reply)
-        finally:
-            for lane in reversed(lanes):
-                self._give(lane)
+        except BaseException:
+            for lane in lanes:
+                lane.close()
+            raise
+        for lane in reversed(lanes):
+            self._give(lane)
 
     def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
         """Send, and do not wait. Answers who could not be told."""
@@ -243,8 +254,10 @@ class Fan:
                 except OSError as error:
                     untold.append(index)
                     self._broke(lane, index, error)
-        finally:
-            self._give(lane)
+        except BaseException:
+            lane.close()
+            raise
+        self._give(lane)
         return untold
 
     def reach(self, index: int, by: float) -> list[Any]:
@@ -323,7 +336,11 @@ class Fan:
                     who(index, reply)
             line = lane.lines[index]
             if line is not None and line.asked and line.asked[0][1] < now:
-                self._broke(lane, index, Late("it did not answer in time"))
+                waiting = [who for who, _ in line.asked]
+                self._broke(lane, index, late := Late("it did not answer in time"))
+                for who in waiting:
+                    if who is not None:
+                        who(index, late)
         return self._line(lane, index)
 
     def _line(self, lane: Lane, index: int) -> Line | None:

@@ -102,11 +102,10 @@ class Rounds:
         votes = self._board.votes
         commands = [take + vote + end if vote else None for vote in votes]
         ballot.asked = len(commands) - commands.count(None)
-        ways = self._fan.ways()
         sent = clock.now()
         hold: Hold | None = None
         try:
-            await self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
+            ways = await self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
             if ballot.close():
                 below = ballot.below()
                 if below:
