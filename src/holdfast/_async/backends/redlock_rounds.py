@@ -107,10 +107,9 @@ class Rounds:
         try:
             ways = await self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
             if ballot.close():
-                below = ballot.below()
-                if below:
+                if not ballot.in_step:
                     until = min(by, clock.now() + timeout)
-                    await self._raise(ballot, below, votes, words, end, until)
+                    await self._raise(ballot, ballot.below(), votes, words, end, until)
                 if ballot.stands() and not waiter.left:
                     ttl = ticket.ttl
                     hold = Hold(ticket.name, round_id, end, ballot, ttl, sent + ttl, ways)

@@ -109,10 +109,9 @@ class Rounds:
         try:
             ways = self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
             if ballot.close():
-                below = ballot.below()
-                if below:
+                if not ballot.in_step:
                     until = min(by, clock.now() + timeout)
-                    self._raise(ballot, below, votes, words, end, until)
+                    self._raise(ballot, ballot.below(), votes, words, end, until)
                 if ballot.stands() and not waiter.left:
                     ttl = ticket.ttl
                     hold = Hold(ticket.name, round_id, end, ballot, ttl, sent + ttl, ways)
