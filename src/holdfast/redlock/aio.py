@@ -225,6 +225,10 @@ class Fan:
         connection = self._links[index].connection
         return connection is not None and connection is ways[index]
 
+    def same_run(self, ways: Sequence[object], index: int) -> bool:
+        """Whether what is sent to a node now reaches the run of its server that those led to."""
+        return self.behind(ways, index)
+
     def catch_up(self, everywhere: bool = False) -> None:
         """Take in the answers that came too late to be waited for: here the loop does so."""
 

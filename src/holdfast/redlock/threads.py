@@ -209,6 +209,10 @@ class Fan:
         """Never sure: each thread that asks has connections of its own."""
         return False
 
+    def same_run(self, ways: Sequence[object], index: int) -> bool:
+        """Always, or it is not sent: see `_line`."""
+        return True
+
     def catch_up(self, everywhere: bool = False) -> None:
         """Take in answers that came too late to be waited for: on the connections that are used next,
         or on all that nobody is using."""

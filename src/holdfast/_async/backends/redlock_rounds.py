@@ -111,7 +111,7 @@ class Rounds:
                 below = ballot.below()
                 if below:
                     until = min(by, clock.now() + timeout)
-                    await self._raise(ballot, below, votes, words, end, until)
+                    await self._raise(ballot, below, votes, ways, words, end, until)
                 if ballot.stands() and not waiter.left:
                     ttl = ticket.ttl
                     hold = Hold(ticket.name, round_id, end, ballot, ttl, sent + ttl, ways)
@@ -128,18 +128,24 @@ class Rounds:
         ballot: Ballot,
         below: Sequence[int],
         votes: Sequence[bytes],
+        ways: Sequence[object],
         words: Words,
         end: bytes,
         by: float,
     ) -> None:
-        """Phase 2, in the incarnations that were asked in phase 1: one that has come back since, from a
-        snapshot perhaps with an old hold of ours in it, must not confirm it."""
+        """Phase 2, in the incarnations that were asked in phase 1, and in the same runs of their servers.
+
+        One that has restarted since must not confirm a hold of ours that a snapshot brought back,
+        neither once it votes again nor before: until then the snapshot's marker names the old incarnation.
+        """
         token = bulk(b"%d" % ballot.token)
         commands: list[bytes | None] = [None] * len(votes)
+        ballot.asked = 0
         for index in below:
-            begin = bulk(b"%d" % ballot.begins[index])
-            commands[index] = words.raise_ + token + begin + words.stripe + votes[index] + end
-        ballot.asked = len(below)
+            if self._fan.same_run(ways, index):
+                begin = bulk(b"%d" % ballot.begins[index])
+                commands[index] = words.raise_ + token + begin + words.stripe + votes[index] + end
+                ballot.asked += 1
         if ballot.asked:
             await self._fan.ask(commands, ballot.raised, by)
 
