@@ -118,6 +118,12 @@ class Rounds:
         finally:
             if hold is not None:
                 self._keep(ticket.owner, hold)
+                if waiter.left:
+                    # Another thread has given it up in between. Either it found the hold, or we do.
+                    found = self.holds.pop(ticket.owner, None)
+                    hold = None
+                    if found is not None:
+                        self.give_back(words, round_id, range(len(votes)), ballot.begins)
             else:
                 asked = [index for index, command in enumerate(commands) if command is not None]
                 self.give_back(words, round_id, asked, ballot.begins)
