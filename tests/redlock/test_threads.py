@@ -70,6 +70,11 @@ def test_connections_are_made_at_the_same_time() -> None:
         assert len(out) == 2  # and the others were not taken for such
 
 
+def again_and_again(locks: holdfast.Locks) -> None:
+    while True:
+        locks.lock("x", ttl=TTL).acquire().release()
+
+
 def test_an_interrupted_request_does_not_mix_up_the_answers_to_others(nodes: RedlockNodes) -> None:
     """Ctrl-C, or what else a signal handler raises, between reading an answer and knowing it."""
     with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
@@ -85,8 +90,7 @@ def test_an_interrupted_request_does_not_mix_up_the_answers_to_others(nodes: Red
 
         line._feed = interrupted
         with pytest.raises(KeyboardInterrupt):
-            while True:  # until this node's answer is among those that are waited for
-                locks.lock("x", ttl=TTL).acquire().release()
+            again_and_again(locks)  # until this node's answer is among those that are waited for
         for _ in range(3):
             lease = locks.lock("x", ttl=TTL).acquire()
             begins = backend._holds[lease.owner].begins

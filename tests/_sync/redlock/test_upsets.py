@@ -61,3 +61,14 @@ def test_phase_2_does_not_reach_a_later_run_of_the_server(nodes: RedlockNodes) -
         with suppress(holdfast.BackendUnavailable):  # two of three may be out by then
             locks.lock("x", ttl=MAX_TTL).try_acquire()
         assert stood[0] is False
+
+
+def test_one_server_under_two_names_is_refused(nodes: RedlockNodes) -> None:
+    """It would have two votes: a majority that no other has to know of."""
+    first, second = nodes.nodes[0].port, nodes.nodes[1].port
+    url = f"redlock://127.0.0.1:{first},localhost:{first},127.0.0.1:{second}"
+    with pytest.raises(holdfast.ConfigError, match="one and the same server") as raised:
+        with holdfast.connect(url, max_ttl=MAX_TTL) as locks:
+            locks.lock("x", ttl=MAX_TTL).acquire()
+    assert f"localhost:{first}" in str(raised.value)
+    assert nodes.nodes[0]("EXISTS", "holdfast:redlock:marker") == 0

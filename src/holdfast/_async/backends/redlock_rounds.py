@@ -139,10 +139,10 @@ class Rounds:
         end: bytes,
         by: float,
     ) -> None:
-        """Phase 2, in the incarnations that were asked in phase 1, and in the same runs of their servers.
+        """Phase 2, in the incarnations that were asked in phase 1, and the same runs of the servers.
 
-        One that has restarted since must not confirm a hold of ours that a snapshot brought back,
-        neither once it votes again nor before: until then the snapshot's marker names the old incarnation.
+        One that has restarted since must not confirm a hold of ours that a snapshot brought back: not
+        when it votes again, and not before, while its marker still names the old incarnation.
         """
         token = bulk(b"%d" % ballot.token)
         commands: list[bytes | None] = [None] * len(votes)
