@@ -232,6 +232,11 @@ class Fan:
             await asking
         return used
 
+    def same_run(self, ways: Sequence[object], index: int) -> bool:
+        """Whether what is sent to a node now reaches the run of its server that those led to."""
+        connection = self._ways[index]
+        return connection is not None and connection is ways[index]
+
     def catch_up(self) -> None:
         """Take in the answers that came too late to be waited for: here the loop does so."""
 

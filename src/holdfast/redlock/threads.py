@@ -11,7 +11,7 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 from ..clock import Clock
@@ -27,6 +27,9 @@ KEPT_IDLE = 32
 """Lanes kept for the next caller."""
 CHUNK = 65536
 LONGEST_POLL = 1.0
+FOR_CONNECTING = 0.75
+"""Of the time for a request, where a connection is missing: that takes two or more round trips."""
+LINGER = 0.05
 
 
 class Asking:
@@ -201,6 +204,8 @@ class Fan:
         try:
             asking = Asking(heard)
             lines, now = lane.lines, self.clock.now
+            if None in lines:
+                self._connect_missing(lane, commands, by)
             moment = now()
             for index, usual in enumerate(commands):
                 if usual is None:
@@ -240,6 +245,10 @@ class Fan:
         self._give(lane)
         return used
 
+    def same_run(self, ways: Sequence[object], index: int) -> bool:
+        """Always, or it is not sent: see `_line`."""
+        return True
+
     def catch_up(self) -> None:
         """Take in answers that came too late to be waited for, on all connections that nobody uses."""
         lanes = [self._take()]
@@ -262,8 +271,9 @@ class Fan:
         lane = self._take()
         untold: list[int] = []
         try:
+            self._connect_missing(lane, commands, by)
             for index, command in enumerate(commands):
-                line = None if command is None else self._line(lane, index)
+                line = lane.lines[index]
                 if command is None:
                     continue
                 if line is None:
@@ -355,27 +365,64 @@ class Fan:
             line = lane.lines[index]
             if line is not None and line.asked and line.asked[0][1] < now:
                 self._broke(lane, index, Late("it did not answer in time"))
-        return self._line(lane, index)
+        return lane.lines[index]
 
-    def _line(self, lane: Lane, index: int) -> Line | None:
-        """The lane's connection to a node that votes, made anew where it is missing."""
-        line = lane.lines[index]
-        seat = self.board.seats[index]
-        vote = seat.vote
-        if line is not None or not vote:
-            return line
+    def _connect_missing(self, lane: Lane, commands: Sequence[bytes | None], by: float) -> None:
+        """The lane's connections to nodes that vote, all at once: one that hangs keeps up no other."""
+        lines, seats = lane.lines, self.board.seats
+        missing = [
+            index
+            for index, command in enumerate(commands)
+            if command is not None and lines[index] is None and seats[index].vote
+        ]
+        if not missing:
+            return
+        now = self.clock.now()
+        by = now + (by - now) * FOR_CONNECTING
+        made: list[Line | None] = [None] * len(lines)
+        over = False
+        mutex = Lock()
+
+        def make(index: int) -> None:
+            line = self._line(index, by)
+            with mutex:
+                if not over:
+                    made[index] = line
+                    return
+            if line is not None:
+                line.close()
+
+        threads = [Thread(target=make, args=(index,), daemon=True) for index in missing[1:]]
         try:
-            line, answers = self._connect(index, self.clock.now() + self.board.node_timeout)
+            for thread in threads:
+                thread.start()
+            make(missing[0])
+            for thread in threads:
+                # To find its name may take longer.
+                thread.join(max(0.0, by - self.clock.now()) + LINGER)
+        finally:
+            with mutex:
+                over = True
+            for index, line in enumerate(made):
+                if line is not None:
+                    lane.put(index, line)
+
+    def _line(self, index: int, by: float) -> Line | None:
+        """A connection to a node that votes. It may only be used for the life in which it does."""
+        vote = self.board.seats[index].vote
+        try:
+            line, answers = self._connect(index, by)
         except (BackendUnavailable, ConfigError) as error:
             self.board.failed(index, str(error))
             return None
-        marker = None if not isinstance(answers[1], bytes) else read_marker(answers[1])
-        # A connection may only be used for the life in which the node votes.
+        try:
+            marker = read_marker(answers[1]) if isinstance(answers[1], bytes) else None
+        except ValueError:
+            marker = None  # somebody wrote over it
         if marker is None or marker.incarnation not in vote or not self._same_life(line, marker):
             line.close()
             self.board.failed(index, "it has restarted")
             return None
-        lane.put(index, line)
         return line
 
     def _same_life(self, line: Line, marker: Any) -> bool:
