@@ -6,7 +6,7 @@ The twin is `threads`: the same names and meanings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from ..clock import Clock
@@ -206,13 +206,15 @@ class Fan:
         heard: Heard,
         by: float,
         ways: Sequence[object] = (),
-        instead: Sequence[bytes | None] = (),
+        answered: Container[int] = (),
+        instead: bytes = b"",
     ) -> Sequence[object]:
         """Each node its command, all at once; until `heard` has enough, or all have answered.
 
         Answers that come later are told to `heard` as well, while their connection lasts. Answers the
-        ways on which they went. With those of an earlier question, a node to which another leads now
-        is sent `instead`: what was asked then may arrive after it.
+        ways on which they went. With those of an earlier question, which some nodes have answered,
+        another that is not reached on the same way any more is sent `instead`: what was asked then may
+        arrive after it.
         """
         self.check()
         asking = Asking(self.board, self._loop, heard)
@@ -225,9 +227,9 @@ class Fan:
                 self.board.failed(index, "it is not connected")
                 heard(index, BackendUnavailable("not connected"))
                 continue
-            behind = not ways or connection is ways[index]
+            late = ways and connection is not ways[index] and index not in answered
             asking.left += 1
-            connection.send(usual if behind else instead[index] or usual, by, asking)
+            connection.send(instead if late else usual, by, asking)
         if asking.left:
             await asking
         return used

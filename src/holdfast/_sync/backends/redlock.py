@@ -189,18 +189,12 @@ class RedlockBackend:
                 self._rounds.give_back(words, owner, range(len(self._board.seats)), {})
             return False
         # A request that is not answered yet may arrive after this one, unless on the same connection.
-        begins, start, end = hold.begins, words.free, WAKING + hold.end
-        plain, marked = start + UNMARKED + end, start + MARKED + end
+        end = WAKING + hold.end
+        plain, marked = words.free + UNMARKED + end, words.free + MARKED + end
         votes = self._board.votes
-        commands: list[bytes | None] = []
-        instead: list[bytes | None] = []
-        for index, vote in enumerate(votes):
-            if vote:
-                commands.append(plain)
-                instead.append(plain if index in begins else marked)
-            else:
-                commands.append(None)
-                instead.append(None)
+        commands = [plain if vote else None for vote in votes]
+        for index, command in enumerate(commands):
+            if command is None:
                 self._nodes.owe(index, marked, hold.ttl)
         quorum, most = self._quorum, len(votes) - self._quorum
         freed = gone = 0
@@ -216,7 +210,7 @@ class RedlockBackend:
             return freed >= quorum or gone > most
 
         limit = min(by, self.clock.now() + self._settings.node_timeout)
-        self._fan.ask(commands, heard, limit, hold.ways, instead)
+        self._fan.ask(commands, heard, limit, hold.ways, hold.begins, marked)
         if freed >= quorum:
             return True
         if gone > most:
