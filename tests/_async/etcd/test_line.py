@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# unasync: aio-only
+import asyncio
+import gc
+
+# unasync: end
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -18,7 +23,7 @@ from holdfast.model import GONE, Renewed
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from stores import etcd_cluster
-from worlds.aio import Job, eventually
+from worlds.aio import Job, eventually, pause
 
 
 @pytest.fixture
@@ -325,6 +330,28 @@ def soon(backend: Any) -> float:
     return by
 
 
+# unasync: aio-only
+async def test_watches_that_broke_leave_no_task_behind(cluster: EtcdCluster, proxy: Proxy) -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
+    async with holdfast.connect(cluster.url) as others, through(proxy) as locks:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        session: Any = await locks._session()
+        roll = session.backend._roll
+        for _ in range(3):
+            await eventually(lambda: roll._bell is not None and roll._bell.standing)
+            proxy.hang_up()
+            await eventually(lambda: not roll._bell.standing)
+        await lease.release()
+        await (await waiter.result()).release()
+    gc.collect()
+    await pause(0)
+    assert complaints == []
+
+
+# unasync: end
 async def test_nobody_is_kept_by_another_who_asks_the_cluster_for_the_same(
     cluster: EtcdCluster,
 ) -> None:
