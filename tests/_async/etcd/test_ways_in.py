@@ -122,6 +122,19 @@ async def test_a_user_where_there_are_none(tmp_path: Path) -> None:
 
 
 # unasync: end
+async def test_who_asks_while_another_logs_in_anew_is_not_turned_away(guarded: EtcdCluster) -> None:
+    member = guarded.members[0]
+    url = f"etcd://worker:open%20sesame@127.0.0.1:{member.port}"
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x").acquire()
+        session = locks._live
+        assert session is not None
+        # Whoever logs in does so as nobody; what others ask at that moment goes out as nobody's.
+        session.backend._wire.log_in("")  # type: ignore[attr-defined]
+        await lease.renew()
+        assert await lease.release() is True
+
+
 def certificate(folder: Path) -> tuple[str, str]:
     key, cert = folder / "key.pem", folder / "cert.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
