@@ -12,7 +12,7 @@ from typing import Any
 from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..redis.address import Address
-from ..redis.aio import Connection
+from ..redis.aio_connection import Connection
 from ..redis.protocol import NOTHING, Late, Lost, check_greeting, greeting
 from ..redis.reply import Reply
 from .standing import Board, run_id_of, why
