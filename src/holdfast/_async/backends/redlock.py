@@ -21,7 +21,7 @@ from ...errors import BackendUnavailable, ConfigError, GuaranteeError
 from ...model import GONE, UNKNOWN, Busy, Granted, LockState, Outcome, Queued, Renewed, Waiting
 from ...redis.protocol import bulk, require_hiredis
 from ...redlock.aio import Fan
-from ...redlock.commands import MARKED, UNMARKED, WAKING, Commands
+from ...redlock.commands import MARKED, WAKING, Commands
 from ...redlock.members import Settings, settings_of
 from ...redlock.standing import Board
 from ...redlock.votes import Tally
@@ -187,8 +187,7 @@ class RedlockBackend:
                 self._rounds.give_back(words, owner, range(len(self._board.seats)), {})
             return False
         # A request that is not answered yet may arrive after this one, unless on the same connection.
-        end = WAKING + hold.end
-        plain, marked = words.free + UNMARKED + end, words.free + MARKED + end
+        plain, marked = words.release + hold.end, words.free + hold.end + MARKED + WAKING
         votes = self._board.votes
         commands = [plain if vote else None for vote in votes]
         for index, command in enumerate(commands):

@@ -163,10 +163,10 @@ class Rounds:
         commands: list[bytes | None] = [None] * len(self._board.seats)
         for index in nodes:
             mark = UNMARKED if index in answered else MARKED
-            commands[index] = words.free + mark + QUIET + end
+            commands[index] = words.free + end + mark + QUIET
         by = self._clock.now() + self._timeout
         for index in self._fan.post(commands, by):
-            self._nodes.owe(index, words.free + MARKED + QUIET + end, words.ttl)
+            self._nodes.owe(index, words.free + end + MARKED + QUIET, words.ttl)
 
     def _keep(self, owner: str, hold: Hold) -> None:
         self.holds[owner] = hold
