@@ -60,8 +60,8 @@ class Rules:
     """Phase 2 is refused by another incarnation than the one that answered phase 1."""
 
     phase2_same_run: bool = True
-    """Phase 2 only goes to the run of the server that answered phase 1. A server that has restarted from
-    a snapshot, and does not vote, has the marker of an earlier incarnation: the script cannot tell."""
+    """Phase 2 only goes to the run of the server that answered phase 1. A server that has restarted
+    from a snapshot, and does not vote, has the marker of an earlier incarnation: no script can tell."""
 
     holds_end_with_incarnation: bool = False
     """A hold that a snapshot brought back is no hold. Safe either way, with the rules above."""
