@@ -12,6 +12,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +22,7 @@ from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
 from .protocol import (
+    LONG,
     NO_CHANNEL,
     NOTHING,
     PING,
@@ -29,7 +31,9 @@ from .protocol import (
     bulk,
     check_greeting,
     greeting,
+    handed,
     pack,
+    wake_up,
     woken,
 )
 from .reply import Reply
@@ -48,8 +52,12 @@ PAUSE = 0.05
 TOGETHER = 128
 """Commands that go out in one write. More would leave the server idle while they are collected."""
 CHUNK = 65536
+_tuple: Callable[..., Any] = tuple.__new__
+"""Makes a named tuple without its own constructor, which is written in Python."""
 TICK = 0.1
 """Seconds between looks at those who listen; most are told before the first one."""
+PATIENT = 1.0
+"""Seconds that one must be ready to wait for, to be told of its place in the queue a moment later."""
 
 
 class Ear(Signal):
@@ -130,6 +138,12 @@ class Connection(asyncio.BufferedProtocol):
         self._write: Callable[[bytes], None]
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = inf
+        self._asked: Ticket | None = None
+        """Whose question is the only one under way, if it may be answered by a wake-up as well."""
+        self._socket: socket.socket | None = None
+        """Where the system can be told for how many bytes to wait."""
+        self._least = 1
+        self._hurry: asyncio.TimerHandle | None = None
         self.channel = NO_CHANNEL
         self.dead = False
 
@@ -137,6 +151,8 @@ class Connection(asyncio.BufferedProtocol):
         """Answered in its turn. What is sent while others wait for answers goes out together."""
         if reply is None:
             reply = Reply(self._loop)
+        if self._least != 1:
+            self._set_least(1)
         pending, unsent = self._pending, self._unsent
         if unsent:
             unsent.append(command)
@@ -159,9 +175,49 @@ class Connection(asyncio.BufferedProtocol):
         """See `PING`. With others' answers under way it would change nothing."""
         if self._pending or self.dead:
             return self.send(command, by)
-        reply = self.send(PING + command, by)
-        self._pending.appendleft((NOBODY, by))
+        self._pending.append((NOBODY, by))
+        return self._send_alone(PING + command, by)
+
+    def ask(self, ticket: Ticket, command: bytes, by: float) -> Reply:
+        """For a lock. Nobody else's answer is kept waiting if this one is waited for together with the
+        wake-up, for a moment: one turn of the loop less. If both have come, it is a grant.
+        """
+        until = ticket.until
+        if self._pending or self.dead or ticket.barge or (until and until - self._now() < PATIENT):
+            self._wire.hear(ticket)
+            return self.send(command, by)
+        self._asked = ticket
+        if self._least != LONG and self._socket is not None:
+            self._set_least(LONG)
+        return self._send_alone(command, by)
+
+    def _send_alone(self, command: bytes, by: float) -> Reply:
+        self._write(command)
+        reply = Reply(self._loop)
+        self._pending.append((reply, by))
+        if by < self._timer_due:
+            self._arm(by)
         return reply
+
+    def _set_least(self, least: int) -> None:
+        """Bytes for which the system waits before it tells us of them; for a tick at the most."""
+        assert self._socket is not None
+        assert self._transport is not None
+        self._least = least
+        with suppress(OSError):  # it is closed, which we are told soon
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
+        if least != 1:
+            if self._hurry is None:
+                self._hurry = self._loop.call_later(TICK, self._hurry_up)
+        elif self._pending:
+            # Not every system looks again at what has come by itself.
+            self._transport.pause_reading()
+            self._transport.resume_reading()
+
+    def _hurry_up(self) -> None:
+        self._hurry = None
+        if self._least != 1:
+            self._set_least(1)
 
     def _flush(self) -> None:
         if self._unsent:
@@ -181,13 +237,31 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._write = transport.write
+        if (
+            transport.get_extra_info("sslcontext") is None
+        ):  # there, what is read is not what was sent
+            self._socket = transport.get_extra_info("socket")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view  # TLS reads into slices of it: those of the buffer itself would be copies
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._asked is not None and self._handed_over(nbytes, self._asked):
+            return
         self._feed(self._buffer, 0, nbytes)
         self._answer()
+
+    def _handed_over(self, nbytes: int, ticket: Ticket) -> bool:
+        self._asked = None
+        reply = self._pending[0][0]
+        token = handed(bytes(self._view[:nbytes]), wake_up(self.channel, ticket.owner))
+        if token:
+            self._pending.popleft()
+            reply.settle(_tuple(Granted, (token, ticket.ttl, True, 0.0)))
+            return True
+        if not reply.settled:  # it is still wanted
+            self._wire.hear(ticket)
+        return False
 
     def _answer(self) -> None:
         gets, push, pending = self._gets, self._push, self._pending
@@ -204,6 +278,8 @@ class Connection(asyncio.BufferedProtocol):
             # A task raised what ends the event loop. If that goes on, so does the rest.
             self._loop.call_soon(self._answer)
             raise
+        if pending and self._least != 1 and self._asked is None:
+            self._set_least(1)  # what is still to come may be short
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end()
@@ -213,9 +289,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.dead = True
         self._unsent.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._asked = None
+        for timer in (self._timer, self._hurry):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._hurry = None
         pending = list(self._pending)
         self._pending.clear()
         for reply, _ in pending:
@@ -314,9 +392,9 @@ class Wire:
         if not ticket.queue:
             return connection.send(command + NO_CHANNEL + owner, by)
         channel = connection.channel
-        if channel is not NO_CHANNEL:
-            self._hear(ticket)
-        return connection.send(command + channel + owner, by)
+        if channel is NO_CHANNEL:
+            return connection.send(command + channel + owner, by)
+        return connection.ask(ticket, command + channel + owner, by)
 
     async def _connect_and_ask(
         self, ticket: Ticket, command: bytes, owner: bytes, by: float
@@ -328,11 +406,11 @@ class Wire:
         """The same, on a connection that has a channel."""
         connection = self._connection or await self._connect(by)
         await self._subscribe(connection, by)
-        self._hear(ticket)
+        self.hear(ticket)
         return await connection.send(command + connection.channel + owner, by)
 
-    def _hear(self, ticket: Ticket) -> None:
-        """Before it is asked for: the wake-up may come together with the answer."""
+    def hear(self, ticket: Ticket) -> None:
+        """Before its answer is read: the wake-up may come together with it."""
         ear = self.waiting[ticket.owner] = Ear(ticket)
         ticket.attach(ear)
 

@@ -32,6 +32,27 @@ FOR_CONNECTING = 0.75
 LINGER = 0.05
 
 
+class Asking:
+    """A question to several nodes, while its answers come."""
+
+    __slots__ = ("enough", "heard", "left")
+
+    def __init__(self, heard: Heard) -> None:
+        self.heard = heard
+        self.left = 0
+        """So many answers are missing."""
+        self.enough = False
+
+    def answered(self, index: int, reply: Any) -> None:
+        self.left -= 1
+        if self.heard(index, reply):
+            self.enough = True
+
+
+NOBODY = Asking(lambda index, reply: False)
+"""Asked, and does not want to know."""
+
+
 class Line:
     """One connection. Its answers come in the order of the commands."""
 
@@ -39,6 +60,7 @@ class Line:
         "_address",
         "_feed",
         "_gets",
+        "_index",
         "_recv",
         "_send",
         "_socket",
@@ -47,44 +69,49 @@ class Line:
         "run_id",
     )
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: Address, timeout: float, index: int) -> None:
         from hiredis import Reader
 
         self._address = address
+        self._index = index
         reader = Reader(notEnoughData=NOTHING)
         self._feed, self._gets = reader.feed, reader.gets
-        self.asked: deque[tuple[Heard | None, float]] = deque()
+        self.asked: deque[tuple[Asking, float]] = deque()
         """Who wants to hear the answers to come, and until when they should be here."""
         self.run_id = b""
         self._socket = _connected(address, timeout)
         self._send, self._recv = self._socket.send, self._socket.recv
         self.fd: int = self._socket.fileno()
 
-    def send(self, command: bytes, heard: Heard | None, by: float) -> None:
+    def send(self, command: bytes, who: Asking, by: float) -> None:
         """Raises OSError. Commands are short: a buffer that is full means that nobody reads."""
         if self._send(command) != len(command):
             raise ConnectionResetError("it does not read what it is sent")
-        self.asked.append((heard, by))
+        self.asked.append((who, by))
+        who.left += 1
 
-    def take_in(self) -> list[tuple[Heard | None, Any]]:
-        """What has come, without waiting; each answer with who asked. Raises OSError."""
+    def take_in(self, board: Board | None = None) -> None:
+        """Tell those who asked what has come, without waiting, and the board of refusals."""
         try:
             data = self._recv(CHUNK)
         except (BlockingIOError, InterruptedError):
-            return []
+            return
         except OSError as error:
             if type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError"):
-                return []
+                return
             raise
         if not data:
             raise ConnectionResetError("it hung up")
         self._feed(data)
-        gets, asked = self._gets, self.asked
-        answers: list[tuple[Heard | None, Any]] = []
+        gets, asked, index = self._gets, self.asked, self._index
         while (reply := gets()) is not NOTHING:
             if asked:
-                answers.append((asked.popleft()[0], reply))
-        return answers
+                who = asked.popleft()[0]
+                if type(reply) is not int and board is not None and isinstance(reply, Exception):
+                    board.failed(index, why(reply))
+                who.left -= 1  # `answered`, in short
+                if who.heard(index, reply):
+                    who.enough = True
 
     def ask(self, commands: Sequence[bytes], clock: Clock, by: float) -> list[Any]:
         """Wait for the answers to these, in their order. Raises `Lost`."""
@@ -92,21 +119,20 @@ class Line:
 
         def heard(_: int, reply: Any) -> bool:
             replies.append(reply)
-            return True
+            return False
 
+        who = Asking(heard)
         try:
             for command in commands:
-                self.send(command, heard, by)
+                self.send(command, who, by)
             poll = select.poll()
             poll.register(self.fd, select.POLLIN)
-            while len(replies) < len(commands):
+            while who.left:
                 left = by - clock.now()
                 if left <= 0:
                     raise Late(f"{self._address} did not answer in time")
                 if poll.poll(min(left, LONGEST_POLL) * 1000 + 1):
-                    for who, reply in self.take_in():
-                        if who is not None:
-                            who(0, reply)
+                    self.take_in()
         except OSError as error:
             if isinstance(error, Lost):
                 raise
@@ -159,20 +185,30 @@ class Fan:
         self._own: list[Line | None] = [None] * len(addresses)
         self._own_mutexes = [Lock() for _ in addresses]
 
-    def ask(self, commands: Sequence[bytes | None], heard: Heard, by: float) -> None:
+    def ask(
+        self,
+        commands: Sequence[bytes | None],
+        heard: Heard,
+        by: float,
+        ways: Sequence[object] = (),
+        instead: Sequence[bytes | None] = (),
+    ) -> Sequence[object]:
         """Each node its command, all at once; until `heard` has enough, or all have answered.
 
-        Answers that come later are told to `heard` as well, when the connection is next used.
+        Answers that come later are told to `heard` as well, when the connection is next used. Answers
+        the ways on which they went. With those of an earlier question, a node to which another leads
+        now is sent `instead`: what was asked then may arrive after it.
         """
         self.check()
         lane = self._take()
         try:
+            asking = Asking(heard)
             lines, now = lane.lines, self.clock.now
             if None in lines:
                 self._connect_missing(lane, commands, by)
-            moment, left = now(), 0
-            for index, command in enumerate(commands):
-                if command is None:
+            moment = now()
+            for index, usual in enumerate(commands):
+                if usual is None:
                     continue
                 line = lines[index]
                 if line is None or (line.asked and line.asked[0][1] < moment):
@@ -180,67 +216,55 @@ class Fan:
                 if line is None:
                     heard(index, BackendUnavailable("not connected"))
                     continue
+                behind = not ways or line is ways[index]
                 try:
-                    line.send(command, heard, by)
-                    left += 1
+                    line.send(usual if behind else instead[index] or usual, asking, by)
                 except OSError as error:
                     self._broke(lane, index, error)
                     heard(index, error)
-            enough = False
-            poll, by_fd = lane.poll.poll, lane.by_fd
-            while left and not enough:
+            used = lines[:]
+            poll, by_fd, board = lane.poll.poll, lane.by_fd, self.board
+            while asking.left and not asking.enough:
                 wait = by - now()
                 if wait <= 0:
-                    self._give_up_on(lane, heard)
-                    return
+                    self._give_up_on(lane, asking)
+                    break
                 for fd, _ in poll(min(wait, LONGEST_POLL) * 1000 + 1):
                     index = by_fd[fd]
                     line = lines[index]
-                    if line is None:
-                        continue  # it broke a moment ago
-                    for who, reply in self._take_in(lane, index, line):
-                        if who is heard:
-                            left -= 1
-                            enough = heard(index, reply) or enough
-                        elif who is not None:
-                            who(index, reply)
+                    if line is not None:  # otherwise it broke a moment ago
+                        try:
+                            line.take_in(board)
+                        except OSError as error:
+                            self._broke(lane, index, error)
         except BaseException:
-            lane.close()  # which answer comes next is not known any more
+            # Interrupted, perhaps between a command and the note of who asked: an answer would be
+            # taken for another's.
+            lane.close()
             raise
-        finally:
-            self._give(lane)
-
-    def ways(self) -> Sequence[object]:
-        return ()
-
-    def behind(self, ways: Sequence[object], index: int) -> bool:
-        """Never sure: each thread that asks has connections of its own."""
-        return False
+        self._give(lane)
+        return used
 
     def same_run(self, ways: Sequence[object], index: int) -> bool:
         """Always, or it is not sent: see `_line`."""
         return True
 
-    def catch_up(self, everywhere: bool = False) -> None:
-        """Take in answers that came too late to be waited for: on the connections that are used next,
-        or on all that nobody is using."""
+    def catch_up(self) -> None:
+        """Take in answers that came too late to be waited for, on all connections that nobody uses."""
         lanes = [self._take()]
-        while everywhere and self._idle:
-            lanes.append(self._take())
         try:
+            while self._idle:
+                lanes.append(self._take())
             for lane in lanes:
                 for index, line in enumerate(lane.lines):
                     if line is not None and line.asked:
-                        for who, reply in self._take_in(lane, index, line):
-                            if who is not None:
-                                who(index, reply)
+                        self._take_in(lane, index, line)
         except BaseException:
             for lane in lanes:
                 lane.close()
             raise
-        finally:
-            for lane in reversed(lanes):
-                self._give(lane)
+        for lane in reversed(lanes):
+            self._give(lane)
 
     def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
         """Send, and do not wait. Answers who could not be told."""
@@ -256,15 +280,14 @@ class Fan:
                     untold.append(index)
                     continue
                 try:
-                    line.send(command, None, by)
+                    line.send(command, NOBODY, by)
                 except OSError as error:
                     untold.append(index)
                     self._broke(lane, index, error)
         except BaseException:
             lane.close()
             raise
-        finally:
-            self._give(lane)
+        self._give(lane)
         return untold
 
     def reach(self, index: int, by: float) -> list[Any]:
@@ -338,9 +361,7 @@ class Fan:
         line = lane.lines[index]
         if line is not None:
             # An earlier answer may have come meanwhile, unread.
-            for who, reply in self._take_in(lane, index, line):
-                if who is not None:
-                    who(index, reply)
+            self._take_in(lane, index, line)
             line = lane.lines[index]
             if line is not None and line.asked and line.asked[0][1] < now:
                 self._broke(lane, index, Late("it did not answer in time"))
@@ -409,7 +430,7 @@ class Fan:
 
     def _connect(self, index: int, by: float) -> tuple[Line, list[Any]]:
         address = self._addresses[index]
-        line = Line(address, by - self.clock.now())
+        line = Line(address, by - self.clock.now(), index)
         try:
             hello = greeting(address)
             replies = line.ask([*hello, *self.first], self.clock, by)
@@ -421,28 +442,27 @@ class Fan:
         line.run_id = run_id_of(answers[0])
         return line, answers
 
-    def _take_in(self, lane: Lane, index: int, line: Line) -> list[tuple[Heard | None, Any]]:
+    def _take_in(self, lane: Lane, index: int, line: Line) -> None:
         try:
-            answers = line.take_in()
+            line.take_in(self.board)
         except OSError as error:
-            waiting = [who for who, _ in line.asked]
             self._broke(lane, index, error)
-            return [(who, error) for who in waiting]
-        for _, reply in answers:
-            if type(reply) is not int and isinstance(reply, Exception):
-                self.board.failed(index, why(reply))
-        return answers
 
-    def _give_up_on(self, lane: Lane, heard: Heard) -> None:
+    def _give_up_on(self, lane: Lane, asking: Asking) -> None:
         """Those that have not answered this in time; their connections are kept for a while."""
         for index, line in enumerate(lane.lines):
-            if line is not None and any(who is heard for who, _ in line.asked):
+            if line is not None and any(who is asking for who, _ in line.asked):
                 self.board.failed(index, f"{self._addresses[index]} did not answer in time")
-                heard(index, Late("it did not answer in time"))
+                asking.heard(index, Late("it did not answer in time"))
 
     def _broke(self, lane: Lane, index: int, error: Exception) -> None:
+        """No answer will come on it any more: all who wait for one are told so."""
+        line = lane.lines[index]
         lane.drop(index)
         self.board.failed(index, f"its connection broke: {error}")
+        if line is not None:
+            while line.asked:
+                line.asked.popleft()[0].answered(index, error)
 
     def _ask_own(
         self, index: int, commands: Sequence[bytes], by: float, run_id: bytes

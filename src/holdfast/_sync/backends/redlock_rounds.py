@@ -104,16 +104,14 @@ class Rounds:
         votes = self._board.votes
         commands = [take + vote + end if vote else None for vote in votes]
         ballot.asked = len(commands) - commands.count(None)
-        ways = self._fan.ways()
         sent = clock.now()
         hold: Hold | None = None
         try:
-            self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
+            ways = self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
             if ballot.close():
-                below = ballot.below()
-                if below:
+                if not ballot.in_step:
                     until = min(by, clock.now() + timeout)
-                    self._raise(ballot, below, votes, ways, words, end, until)
+                    self._raise(ballot, ballot.below(), votes, ways, words, end, until)
                 if ballot.stands() and not waiter.left:
                     ttl = ticket.ttl
                     hold = Hold(ticket.name, round_id, end, ballot, ttl, sent + ttl, ways)
