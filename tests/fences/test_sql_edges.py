@@ -48,8 +48,10 @@ class Meanwhile(SqlFence):
 
     happens: Any = None
 
-    def _update(self, *args: Any) -> Any:
-        steps = super()._update(*args)
+    def _run(self, link: Any, connection: Any, steps: Any) -> Any:
+        return super()._run(link, connection, self._meanwhile(steps))
+
+    def _meanwhile(self, steps: Any) -> Any:
         ask = next(steps)
         while True:
             answer = yield ask
