@@ -170,11 +170,19 @@ def test_a_long_name_of_a_lock_fits_into_the_metadata(store: Any) -> None:
             fence.put("x", b"c", other)
 
 
-def test_a_server_that_ignores_conditions_is_found_out() -> None:
+@pytest.mark.parametrize(
+    ("ignored", "said"),
+    [
+        ("IF_NONE_MATCH", "ignores that an object is to be created only"),
+        ("IF_MATCH", "ignores the condition of an update"),
+        ("X_AMZ_META", "does not keep an object's metadata"),
+    ],
+)
+def test_a_careless_server_is_found_out(ignored: str, said: str) -> None:
     name = f"b{os.urandom(8).hex()}"
-    with s3_server().careless() as url:
+    with s3_server().careless(ignored) as url:
         careless = s3_server().bucket(name, url)
-        with pytest.raises(holdfast.GuaranteeError, match="ignores"):
+        with pytest.raises(holdfast.GuaranteeError, match=said):
             ObjectFence(careless).verify()
         assert [one["path"] for batch in obstore.list(careless) for one in batch] == []
 

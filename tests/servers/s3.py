@@ -75,8 +75,8 @@ class S3Server:
         )
 
     @contextmanager
-    def careless(self) -> Iterator[str]:
-        """The URL of one that ignores conditions, as there are servers that do."""
+    def careless(self, ignored: str) -> Iterator[str]:
+        """The URL of one that ignores such headers, as there are servers that do."""
         import httpx
 
         with httpx.Client(base_url=self.url, trust_env=False) as client:
@@ -86,7 +86,7 @@ class S3Server:
                 headers = {
                     name[5:].replace("_", "-"): value
                     for name, value in environ.items()
-                    if name.startswith("HTTP_") and not name.startswith("HTTP_IF_")
+                    if name.startswith("HTTP_") and not name.startswith(f"HTTP_{ignored}")
                 }
                 method, path = environ["REQUEST_METHOD"], environ["REQUEST_URI"]
                 answer = client.request(method, path, content=body, headers=headers)
