@@ -11,7 +11,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 READY_LIMIT = 20.0
 
@@ -128,6 +128,24 @@ def certificate(folder: Path) -> tuple[str, str]:
     made += ["-nodes", "-days", "2", "-keyout", str(key), "-out", str(cert), *subject]
     subprocess.run(made, check=True, capture_output=True)
     return str(cert), str(key)
+
+
+class Tls(NamedTuple):
+    """What a server shows, and whom it trusts: also those who connect to it have to show one."""
+
+    cert: str
+    key: str
+    trusted: str
+
+    def settings(self, port: int) -> list[tuple[str, str]]:
+        return [
+            ("tls-port", str(port)),
+            ("tls-cert-file", self.cert),
+            ("tls-key-file", self.key),
+            ("tls-ca-cert-file", self.trusted),
+            ("tls-auth-clients", "yes"),
+            ("tls-replication", "yes"),
+        ]
 
 
 def free_port() -> int:

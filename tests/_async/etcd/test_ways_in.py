@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast.etcd.messages import AUTHENTICATE
 from servers.etcd import EtcdCluster
 from servers.redis import free_port
 from worlds.aio import Job, eventually
@@ -87,6 +88,28 @@ async def test_a_token_that_is_not_known_any_more_is_got_anew(guarded: EtcdClust
         assert (await waiter.result()).token > lease.token
 
 
+async def test_while_one_logs_in_anew_nobody_is_refused(
+    guarded: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"etcd://worker:open%20sesame@127.0.0.1:{guarded.members[0].port}"
+    async with holdfast.connect(url) as locks:
+        session: Any = await locks._session()
+        calls = session.backend._calls
+        ask = calls.wire.call
+        meanwhile: list[holdfast.LockState] = []
+
+        async def slowly(method: str, request: bytes, timeout: float) -> bytes:
+            if method == AUTHENTICATE:
+                meanwhile.append(await locks.inspect("x"))
+            answer: bytes = await ask(method, request, timeout)
+            return answer
+
+        monkeypatch.setattr(calls.wire, "call", slowly)
+        await calls.log_in(session.by())
+        assert len(meanwhile) == 1
+        assert await locks.lock("x").try_acquire() is not None
+
+
 # unasync: aio-only
 async def test_a_user_where_there_are_none(tmp_path: Path) -> None:
     cluster = EtcdCluster()
@@ -99,6 +122,19 @@ async def test_a_user_where_there_are_none(tmp_path: Path) -> None:
 
 
 # unasync: end
+async def test_who_asks_while_another_logs_in_anew_is_not_turned_away(guarded: EtcdCluster) -> None:
+    member = guarded.members[0]
+    url = f"etcd://worker:open%20sesame@127.0.0.1:{member.port}"
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x").acquire()
+        session = locks._live
+        assert session is not None
+        # Whoever logs in does so as nobody; what others ask at that moment goes out as nobody's.
+        session.backend._wire.log_in("")  # type: ignore[attr-defined]
+        await lease.renew()
+        assert await lease.release() is True
+
+
 def certificate(folder: Path) -> tuple[str, str]:
     key, cert = folder / "key.pem", folder / "cert.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
