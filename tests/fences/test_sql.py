@@ -210,6 +210,9 @@ def test_names_that_would_need_quotes_are_refused(site: SqlSite, bad: str) -> No
         site.fence.update(connection, bad, {"a": 1}, {"b": 1}, 1)
     with pytest.raises(holdfast.ConfigError, match="plain SQL name"):
         site.fence.update(connection, "t", {bad: 1}, {"b": 1}, 1)
+    if bad:  # no lock's column at all is as good
+        with pytest.raises(holdfast.ConfigError, match="plain SQL name"):
+            site.fence.update(connection, "t", {"a": 1}, {"b": 1}, 1, lock_column=bad)
     with pytest.raises(holdfast.ConfigError, match="plain SQL name"):
         SqlFence(connection, table=bad)
 

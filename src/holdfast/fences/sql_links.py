@@ -100,6 +100,7 @@ def _module(kind: type) -> str:
 
 
 def run(link: Link, connection: Any, steps: Steps[Result]) -> Result:
+    refuse_pipeline(link, connection)
     try:
         ask = next(steps)
         while True:
@@ -159,6 +160,7 @@ def keep_cursor(link: Link, connection: Any, cursor: Any) -> None:
 
 
 async def run_async(link: Link, connection: Any, steps: Steps[Result]) -> Result:
+    refuse_pipeline(link, connection)
     try:
         ask = next(steps)
         while True:
@@ -200,6 +202,16 @@ def in_transaction(link: Link, connection: Any) -> bool:
     if link.driver == "pymysql":
         return bool(connection.server_status & 1)
     return False
+
+
+def refuse_pipeline(link: Link, connection: Any) -> None:
+    """There the next statement is sent before anybody knows whether the token has passed."""
+    if link.driver == "psycopg" and not link.alchemy and connection.pgconn.pipeline_status:
+        raise ConfigError(
+            "this connection is in psycopg's pipeline mode, where the next statement is sent before "
+            "anybody knows whether this one passed: do this before you enter the pipeline, a guard in "
+            "the same transaction"
+        )
 
 
 def refuse_autocommit(link: Link, connection: Any) -> None:
