@@ -189,6 +189,8 @@ async def test_bad_options(tmp_path: Path) -> None:
         ({"tls_ca": str(tmp_path / "text")}, "not a PEM file"),
         ({"token_base": "7"}, "token_base"),
         ({"token_base": True}, "token_base"),
+        ({"token_base": 1.5}, "token_base"),
+        ({"token_base": float("nan")}, "token_base"),
     ):
         with pytest.raises(holdfast.ConfigError, match=message):
             holdfast.connect("etcd://127.0.0.1:1", **options)

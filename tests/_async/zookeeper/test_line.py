@@ -6,11 +6,13 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async import session
+from holdfast._async.contract import Ticket
 from holdfast.zookeeper import client
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
@@ -176,6 +178,26 @@ async def test_without_a_connection_leases_are_uncertain_at_once_and_then_held_a
         ]
         await lease.release()
         assert (await waiter.result()).token > token
+
+
+async def test_who_is_given_up_by_another_does_not_wait_any_longer(
+    through: str, proxy: Proxy
+) -> None:
+    async with holdfast.connect(through, tick=TICK) as locks:
+        await (await locks.lock("x").acquire()).release()
+        live: Any = await locks._session()
+        backend, by = live.backend, live.clock.now() + 60.0
+        proxy.stalled = True
+        asking = Job(backend.acquire, Ticket("x", "me", 30.0, live.label), by)
+        await eventually(lambda: "me" in backend._store._nodes)
+        leaving = Job(backend.release, "x", "me", by)
+        error = await asking.error()
+        assert isinstance(error, holdfast.BackendUnavailable)
+        assert "given up" in str(error)
+        proxy.stalled = False
+        proxy.hang_up()
+        assert await leaving.result() is False
+        assert not (await locks.inspect("x")).held
 
 
 async def test_an_answer_that_got_lost_alone_is_noticed(

@@ -8,11 +8,13 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast._sync import session
+from holdfast._sync.contract import Ticket
 from holdfast.zookeeper import client
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
@@ -174,6 +176,24 @@ def test_without_a_connection_leases_are_uncertain_at_once_and_then_held_again(
         ]
         lease.release()
         assert waiter.result().token > token
+
+
+def test_who_is_given_up_by_another_does_not_wait_any_longer(through: str, proxy: Proxy) -> None:
+    with holdfast.connect(through, tick=TICK) as locks:
+        locks.lock("x").acquire().release()
+        live: Any = locks._session()
+        backend, by = live.backend, live.clock.now() + 60.0
+        proxy.stalled = True
+        asking = Job(backend.acquire, Ticket("x", "me", 30.0, live.label), by)
+        eventually(lambda: "me" in backend._store._nodes)
+        leaving = Job(backend.release, "x", "me", by)
+        error = asking.error()
+        assert isinstance(error, holdfast.BackendUnavailable)
+        assert "given up" in str(error)
+        proxy.stalled = False
+        proxy.hang_up()
+        assert leaving.result() is False
+        assert not locks.inspect("x").held
 
 
 def test_an_answer_that_got_lost_alone_is_noticed(url: str, through: str, proxy: Proxy) -> None:
