@@ -319,6 +319,37 @@ async def test_a_silent_store_is_not_waited_for_much_longer_than_the_timeout(
         s.line.silent = set()
 
 
+async def test_nobody_is_kept_by_another_who_tries_to_reach_the_store(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = holdfast.connect(url)
+    backend = locks._opener()
+    given: list[float] = []
+    over: list[bool] = []
+
+    async def slow(by: float) -> None:
+        given.append(by - backend.clock.now())
+        await eventually(lambda: over)
+        raise holdfast.BackendUnavailable("nobody there")
+
+    monkeypatch.setattr(backend, "open", slow)
+    monkeypatch.setattr(locks, "_opener", lambda: backend)
+    first = Job(locks._session, 30.0)
+    await eventually(lambda: given)
+    third = Job(locks._session, 30.0)
+    second = Job(locks._session, 0.1)
+    assert isinstance(await second.error(), holdfast.BackendUnavailable)
+    assert not first.done()
+    over.append(True)
+    for job in (first, third):
+        assert isinstance(await job.error(), holdfast.BackendUnavailable)
+    assert given[1] < 30.0  # it has what is left of its own time
+    monkeypatch.undo()
+    await backend.open(backend.clock.now() + 10.0)
+    await backend.close()
+    await locks.close()
+
+
 async def test_who_times_out_on_a_silent_store_is_not_kept_by_the_clean_up(fair_url: str) -> None:
     async with scene(fair_url) as s:
         await s.others.lock("x").acquire()

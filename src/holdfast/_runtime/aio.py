@@ -32,6 +32,17 @@ Mutex = asyncio.Lock
 """Held across calls to the store; what is only held across plain code is a `threading.Lock`."""
 
 
+async def enter(mutex: Mutex, within: float) -> bool:
+    """Take it; False if others have had it for all of these seconds."""
+    if not mutex.locked():
+        return await mutex.acquire()
+    try:
+        async with asyncio.timeout(within):
+            return await mutex.acquire()
+    except TimeoutError:
+        return False
+
+
 here: Callable[[], object] = asyncio.get_running_loop
 """Where a session belongs: to an event loop here, to the whole process there."""
 

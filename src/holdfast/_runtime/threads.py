@@ -24,6 +24,7 @@ __all__ = [
     "Signal",
     "Worker",
     "current",
+    "enter",
     "finish",
     "here",
 ]
@@ -38,6 +39,11 @@ LONGEST_SLEEP = 1.0
 
 Mutex = Lock
 """Held across calls to the store; what is only held across plain code is a `threading.Lock`."""
+
+
+def enter(mutex: Lock, within: float) -> bool:
+    """Take it; False if others have had it for all of these seconds."""
+    return mutex.acquire(timeout=max(within, 0.0))
 
 
 def here() -> object:

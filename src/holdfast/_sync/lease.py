@@ -171,8 +171,12 @@ class Lease(Hold):
             raise self._loss()
         if isinstance(outcome, Renewed):
             sent = outcome.since or sent
-            # A store may give more than was asked for, where it counts in whole seconds.
-            self.ttl = self._ticket.ttl = max(asked, outcome.ttl)
+            # A store may give more than was asked for, where it counts in whole seconds; or never
+            # more than it did at first.
+            given = max(asked, outcome.ttl)
+            if not self._session.backend.guarantees.renew_ttl:
+                given = outcome.ttl
+            self.ttl = self._ticket.ttl = given
             self._renewed(outcome, sent)
             due = self._due(sent)
             if self._kept and due is not None:

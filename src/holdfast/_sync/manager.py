@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from .. import checks, forks, urls
-from .._runtime.threads import Mutex, finish, here
-from ..errors import ConfigError, GuaranteeError, LockError
+from .._runtime.threads import Mutex, enter, finish, here
+from ..clock import system_clock
+from ..errors import BackendUnavailable, ConfigError, GuaranteeError, LockError
 from ..events import Listener, Listeners
 from ..guarantees import Guarantees
 from ..model import LockState, lock_realm
@@ -338,7 +339,11 @@ class Locks:
 
     def _open(self, limit: float) -> Session:
         self._check_open()
-        with self._opening:
+        by = system_clock().now() + limit
+        opening = self._opening
+        if not enter(opening, limit):
+            raise BackendUnavailable(f"the store at {self.url} was not reached within {limit:g} s")
+        try:
             self._check_open()
             session = self._live
             if session is not None:
@@ -347,12 +352,15 @@ class Locks:
                 raise LockError(
                     "this connection is in use by another event loop; call connect() in each"
                 )
+            left = by - system_clock().now()  # somebody may have tried in vain before us
             backend = self._opener()
-            backend.open(backend.clock.now() + limit)
+            backend.open(backend.clock.now() + left)
             realm = lock_realm(self.guarantees.store, self.namespace)
             session = Session(backend, self._listeners, self._label, realm)
             self._live = session
             return session
+        finally:
+            opening.release()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -104,7 +104,7 @@ class Stream:
         self.endpoint = endpoint
         self._heard = heard
         self._ended = ended
-        self._unsent: asyncio.Queue[bytes] = asyncio.Queue()
+        self._unsent: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._call = channel.stream_stream(WATCH)(self._requests(), metadata=metadata)
         self._closed = False
         self._task = asyncio.get_running_loop().create_task(self._listen(), name="holdfast-watch")
@@ -118,8 +118,8 @@ class Stream:
         await asyncio.wait({self._task})
 
     async def _requests(self) -> AsyncIterator[bytes]:
-        while True:
-            yield await self._unsent.get()
+        while (message := await self._unsent.get()) is not None:
+            yield message
 
     async def _listen(self) -> None:
         grpc = require_grpc()
@@ -134,5 +134,7 @@ class Stream:
         except asyncio.CancelledError:
             if not self._call.cancelled():
                 raise
+        finally:
+            self._unsent.put_nowait(None)  # gRPC's task that reads it ends with us
         if not self._closed:
             self._ended(failure)

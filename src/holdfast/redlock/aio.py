@@ -12,7 +12,7 @@ from typing import Any
 from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..redis.address import Address
-from ..redis.aio import Connection
+from ..redis.aio_connection import Connection
 from ..redis.protocol import NOTHING, Late, Lost, check_greeting, greeting
 from ..redis.reply import Reply
 from .standing import Board, run_id_of, why
@@ -51,6 +51,7 @@ class Link:
             raise self.broken()
         self.connection = connection
         self.run_id = run_id_of(answers[0])
+        self._fan.changed()
         return answers
 
     async def _connect(self, by: float) -> NodeConnection:
@@ -79,6 +80,7 @@ class Link:
     def lost(self, connection: Connection) -> None:
         if self.connection is connection:
             self.connection = None
+            self._fan.changed()
             self._fan.board.failed(self._index, "its connection broke")
 
     def broken(self) -> Lost:
@@ -195,37 +197,47 @@ class Fan:
         self.closed = False
         self._loop = asyncio.get_running_loop()
         self._links = [Link(self, index, address) for index, address in enumerate(addresses)]
+        self._ways: list[NodeConnection | None] = [None] * len(addresses)
+        """The links' connections: another list whenever one of them changes."""
 
-    async def ask(self, commands: Sequence[bytes | None], heard: Heard, by: float) -> None:
+    async def ask(
+        self,
+        commands: Sequence[bytes | None],
+        heard: Heard,
+        by: float,
+        ways: Sequence[object] = (),
+        instead: Sequence[bytes | None] = (),
+    ) -> Sequence[object]:
         """Each node its command, all at once; until `heard` has enough, or all have answered.
 
-        Answers that come later are told to `heard` as well, while their connection lasts.
+        Answers that come later are told to `heard` as well, while their connection lasts. Answers the
+        ways on which they went. With those of an earlier question, a node to which another leads now
+        is sent `instead`: what was asked then may arrive after it.
         """
         self.check()
         asking = Asking(self.board, self._loop, heard)
-        for index, command in enumerate(commands):
-            if command is None:
+        used = self._ways
+        for index, usual in enumerate(commands):
+            if usual is None:
                 continue
-            connection = self._links[index].connection
+            connection = used[index]
             if connection is None:
                 self.board.failed(index, "it is not connected")
                 heard(index, BackendUnavailable("not connected"))
                 continue
+            behind = not ways or connection is ways[index]
             asking.left += 1
-            connection.send(command, by, asking)
+            connection.send(usual if behind else instead[index] or usual, by, asking)
         if asking.left:
             await asking
+        return used
 
-    def ways(self) -> Sequence[object]:
-        """The connections on which commands travel now."""
-        return [link.connection for link in self._links]
-
-    def behind(self, ways: Sequence[object], index: int) -> bool:
-        """Whether what is sent to a node now arrives after what was sent when these were the ways."""
-        connection = self._links[index].connection
+    def same_run(self, ways: Sequence[object], index: int) -> bool:
+        """Whether what is sent to a node now reaches the run of its server that those led to."""
+        connection = self._ways[index]
         return connection is not None and connection is ways[index]
 
-    def catch_up(self, everywhere: bool = False) -> None:
+    def catch_up(self) -> None:
         """Take in the answers that came too late to be waited for: here the loop does so."""
 
     def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
@@ -268,6 +280,10 @@ class Fan:
 
     def run_id(self, index: int) -> bytes:
         return self._links[index].run_id
+
+    def changed(self) -> None:
+        """Called by a link."""
+        self._ways = [link.connection for link in self._links]
 
     async def close(self) -> None:
         self.closed = True

@@ -5,8 +5,8 @@ threads costs as much as the answer took to travel. Here what is to be done with
 along with the request, and runs at once in the connection's thread. It must be quick, and must not
 wait.
 
-This is the only module that knows kazoo's insides: `_call`, which takes a request and whom to tell, and
-`_invoke`, to learn the session timeout that the server gave.
+This is the only module that knows kazoo's insides: `_call`, which takes a request and whom to tell,
+`_invoke`, to learn the session timeout that the server gave, and `_safe_close`, not to wait in vain.
 """
 
 from __future__ import annotations
@@ -284,6 +284,11 @@ class Client(KazooClient):  # type: ignore[misc]
             self.close()
         except Exception as error:  # it could not be reached: the session ends by itself
             _log.info("closing: %s", error)
+
+    def _safe_close(self) -> None:
+        if not self.connected:
+            self.drop()  # a greeting may be under way that nobody waits for any more
+        super()._safe_close()
 
 
 # The requests.

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# unasync: aio-only
+import asyncio
+import gc
+
+# unasync: end
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -11,13 +16,14 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async.backends import etcd_guard, etcd_leases
+from holdfast._async.contract import Ticket
 from holdfast.entries import Claim
 from holdfast.etcd.messages import Event, KeyValue
 from holdfast.model import GONE, Renewed
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from stores import etcd_cluster
-from worlds.aio import Job, eventually
+from worlds.aio import Job, eventually, pause
 
 
 @pytest.fixture
@@ -235,6 +241,34 @@ async def test_a_holder_to_whom_it_was_handed_hears_at_once_of_a_forced_release(
         assert await heir.wait_lost(timeout=10.0) is True
 
 
+async def test_a_forced_release_is_not_for_those_who_come_after(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with holdfast.connect(cluster.url) as locks, holdfast.connect(cluster.url) as others:
+        lease = await locks.lock("x").acquire()
+        waiter = Job(others.lock("x").acquire)
+        await waits(locks)
+        session: Any = await locks._session()
+        calls = session.backend._calls
+        look = calls.range
+        looks: list[int] = []
+
+        async def slowly(*args: Any) -> Any:
+            looks.append(1)
+            if len(looks) == 2:
+                await waiter.result()  # by its own look, when the holder has gone
+            return await look(*args)
+
+        monkeypatch.setattr(calls, "range", slowly)
+        assert await locks.force_release("x") is True
+        monkeypatch.undo()
+        second = await waiter.result()
+        assert len(looks) > 1
+        await second.renew()
+        assert [one.token for one in (await locks.inspect("x")).holders] == [second.token]
+        assert await lease.wait_lost(timeout=10.0) is True
+
+
 async def test_an_old_bell_grants_nothing(cluster: EtcdCluster) -> None:
     """It rang for an entry of the same attempt that has ended since. (Found by the simulator.)"""
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
@@ -294,6 +328,48 @@ async def test_what_was_given_up_is_not_renewed_and_what_was_renewed_is_not_give
 def soon(backend: Any) -> float:
     by: float = backend.clock.now() + 10.0
     return by
+
+
+# unasync: aio-only
+async def test_watches_that_broke_leave_no_task_behind(cluster: EtcdCluster, proxy: Proxy) -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
+    async with holdfast.connect(cluster.url) as others, through(proxy) as locks:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        session: Any = await locks._session()
+        roll = session.backend._roll
+        for _ in range(3):
+            await eventually(lambda: roll._bell is not None and roll._bell.standing)
+            proxy.hang_up()
+            await eventually(lambda: not roll._bell.standing)
+        await lease.release()
+        await (await waiter.result()).release()
+    gc.collect()
+    await pause(0)
+    assert complaints == []
+
+
+# unasync: end
+async def test_nobody_is_kept_by_another_who_asks_the_cluster_for_the_same(
+    cluster: EtcdCluster,
+) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        await (await locks.lock("x").acquire()).release()
+        session: Any = await locks._session()
+        backend, clock = session.backend, session.clock
+        leases = backend._leases
+        lease = await leases.shared("hold", 30.0, session.by())
+        lease.sent -= lease.ttl / 2  # not fresh any more
+        for mutex in (lease.keeping, leases._granting):
+            async with mutex:
+                for owner in ("me", "you"):
+                    ticket = Ticket("x", owner, 30.0, session.label)
+                    with pytest.raises(holdfast.BackendUnavailable, match="in time"):
+                        await backend.acquire(ticket, clock.now() + 0.1)
+            lease.dead = True
+        assert await locks.lock("x").try_acquire() is not None
 
 
 async def test_a_crowd_in_one_manager_loses_nothing(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast.etcd.messages import AUTHENTICATE
 from servers.etcd import EtcdCluster
 from servers.redis import free_port
 from worlds.aio import Job, eventually
@@ -85,6 +86,28 @@ async def test_a_token_that_is_not_known_any_more_is_got_anew(guarded: EtcdClust
         assert lease.held
         assert await lease.release() is True
         assert (await waiter.result()).token > lease.token
+
+
+async def test_while_one_logs_in_anew_nobody_is_refused(
+    guarded: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"etcd://worker:open%20sesame@127.0.0.1:{guarded.members[0].port}"
+    async with holdfast.connect(url) as locks:
+        session: Any = await locks._session()
+        calls = session.backend._calls
+        ask = calls.wire.call
+        meanwhile: list[holdfast.LockState] = []
+
+        async def slowly(method: str, request: bytes, timeout: float) -> bytes:
+            if method == AUTHENTICATE:
+                meanwhile.append(await locks.inspect("x"))
+            answer: bytes = await ask(method, request, timeout)
+            return answer
+
+        monkeypatch.setattr(calls.wire, "call", slowly)
+        await calls.log_in(session.by())
+        assert len(meanwhile) == 1
+        assert await locks.lock("x").try_acquire() is not None
 
 
 # unasync: aio-only

@@ -162,6 +162,8 @@ async def test_a_waiter_is_given_what_a_session_can_give(
         claim = Claim("x", lease.owner, asked)
         (outcome,) = await backend.renew([claim], backend.clock.now() + 5.0)
         assert (outcome.token, outcome.ttl) == (lease.token, given)
+        await lease.renew(asked)
+        assert lease.ttl == given  # by which the keeper goes
 
 
 async def test_digest_credentials_keep_others_out(url: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import holdfast
 from holdfast._sync.backends import etcd_guard, etcd_leases
+from holdfast._sync.contract import Ticket
 from holdfast.entries import Claim
 from holdfast.etcd.messages import Event, KeyValue
 from holdfast.model import GONE, Renewed
@@ -237,6 +238,34 @@ def test_a_holder_to_whom_it_was_handed_hears_at_once_of_a_forced_release(
         assert heir.wait_lost(timeout=10.0) is True
 
 
+def test_a_forced_release_is_not_for_those_who_come_after(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holdfast.connect(cluster.url) as locks, holdfast.connect(cluster.url) as others:
+        lease = locks.lock("x").acquire()
+        waiter = Job(others.lock("x").acquire)
+        waits(locks)
+        session: Any = locks._session()
+        calls = session.backend._calls
+        look = calls.range
+        looks: list[int] = []
+
+        def slowly(*args: Any) -> Any:
+            looks.append(1)
+            if len(looks) == 2:
+                waiter.result()  # by its own look, when the holder has gone
+            return look(*args)
+
+        monkeypatch.setattr(calls, "range", slowly)
+        assert locks.force_release("x") is True
+        monkeypatch.undo()
+        second = waiter.result()
+        assert len(looks) > 1
+        second.renew()
+        assert [one.token for one in locks.inspect("x").holders] == [second.token]
+        assert lease.wait_lost(timeout=10.0) is True
+
+
 def test_an_old_bell_grants_nothing(cluster: EtcdCluster) -> None:
     """It rang for an entry of the same attempt that has ended since. (Found by the simulator.)"""
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
@@ -296,6 +325,26 @@ def test_what_was_given_up_is_not_renewed_and_what_was_renewed_is_not_given_up(
 def soon(backend: Any) -> float:
     by: float = backend.clock.now() + 10.0
     return by
+
+
+def test_nobody_is_kept_by_another_who_asks_the_cluster_for_the_same(
+    cluster: EtcdCluster,
+) -> None:
+    with holdfast.connect(cluster.url) as locks:
+        locks.lock("x").acquire().release()
+        session: Any = locks._session()
+        backend, clock = session.backend, session.clock
+        leases = backend._leases
+        lease = leases.shared("hold", 30.0, session.by())
+        lease.sent -= lease.ttl / 2  # not fresh any more
+        for mutex in (lease.keeping, leases._granting):
+            with mutex:
+                for owner in ("me", "you"):
+                    ticket = Ticket("x", owner, 30.0, session.label)
+                    with pytest.raises(holdfast.BackendUnavailable, match="in time"):
+                        backend.acquire(ticket, clock.now() + 0.1)
+            lease.dead = True
+        assert locks.lock("x").try_acquire() is not None
 
 
 def test_a_crowd_in_one_manager_loses_nothing(

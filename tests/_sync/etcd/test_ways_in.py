@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.etcd.messages import AUTHENTICATE
 from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
 
@@ -86,6 +87,28 @@ def test_a_token_that_is_not_known_any_more_is_got_anew(guarded: EtcdCluster) ->
         assert lease.held
         assert lease.release() is True
         assert waiter.result().token > lease.token
+
+
+def test_while_one_logs_in_anew_nobody_is_refused(
+    guarded: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"etcd://worker:open%20sesame@127.0.0.1:{guarded.members[0].port}"
+    with holdfast.connect(url) as locks:
+        session: Any = locks._session()
+        calls = session.backend._calls
+        ask = calls.wire.call
+        meanwhile: list[holdfast.LockState] = []
+
+        def slowly(method: str, request: bytes, timeout: float) -> bytes:
+            if method == AUTHENTICATE:
+                meanwhile.append(locks.inspect("x"))
+            answer: bytes = ask(method, request, timeout)
+            return answer
+
+        monkeypatch.setattr(calls.wire, "call", slowly)
+        calls.log_in(session.by())
+        assert len(meanwhile) == 1
+        assert locks.lock("x").try_acquire() is not None
 
 
 def test_who_asks_while_another_logs_in_anew_is_not_turned_away(guarded: EtcdCluster) -> None:

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Iterator
 
 import pytest
 
 import holdfast
 from holdfast._sync import session
+from holdfast.zookeeper import client
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
@@ -170,6 +173,17 @@ def test_without_a_connection_leases_are_uncertain_at_once_and_then_held_again(
         ]
         lease.release()
         assert waiter.result().token > token
+
+
+def test_who_is_not_greeted_gives_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "GREETING", 60.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        locks = holdfast.connect(f"zookeeper://127.0.0.1:{silent.getsockname()[1]}")
+        began = time.monotonic()
+        with pytest.raises(holdfast.BackendUnavailable, match="did not answer in time"):
+            locks.lock("x").acquire(timeout=0.5)
+        assert time.monotonic() - began < 15.0
+        locks.close()
 
 
 def test_a_client_that_is_cut_off_is_told_before_its_rival_is_granted(url: str) -> None:

@@ -162,6 +162,8 @@ def test_a_waiter_is_given_what_a_session_can_give(url: str, asked: float, given
         claim = Claim("x", lease.owner, asked)
         (outcome,) = backend.renew([claim], backend.clock.now() + 5.0)
         assert (outcome.token, outcome.ttl) == (lease.token, given)
+        lease.renew(asked)
+        assert lease.ttl == given  # by which the keeper goes
 
 
 def test_digest_credentials_keep_others_out(url: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..._runtime.aio import Mutex, Signal
+from ..._runtime.aio import Mutex, Signal, enter
 from ...clock import Clock
 from ...errors import BackendUnavailable
 from ...etcd import messages
@@ -131,12 +131,21 @@ class Calls:
 
     async def _log_in(self, seen: int, by: float) -> None:
         """Get a token for our user, unless somebody did since `seen`."""
-        async with self._logging_in:
+        await self.take_turn(self._logging_in, by)
+        try:
             if self._logins != seen:
                 return
-            self.wire.log_in("")
+            # The old token stays until then: without one the calls of others would be refused.
             request = messages.authenticate(self._address.user, self._address.password)
             self.wire.log_in(
                 messages.parse_token(await self.call(messages.AUTHENTICATE, request, by))
             )
             self._logins += 1
+        finally:
+            self._logging_in.release()
+
+    async def take_turn(self, mutex: Mutex, by: float) -> None:
+        """Behind others who ask the cluster for the same; they may have longer than we do."""
+        if not await enter(mutex, by - self._clock.now()):
+            failure = Failure("DEADLINE_EXCEEDED", "", self.wire.endpoint)
+            raise failure.in_words(str(self._address))

@@ -102,22 +102,26 @@ class Rounds:
         votes = self._board.votes
         commands = [take + vote + end if vote else None for vote in votes]
         ballot.asked = len(commands) - commands.count(None)
-        ways = self._fan.ways()
         sent = clock.now()
         hold: Hold | None = None
         try:
-            await self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
+            ways = await self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
             if ballot.close():
-                below = ballot.below()
-                if below:
+                if not ballot.in_step:
                     until = min(by, clock.now() + timeout)
-                    await self._raise(ballot, below, votes, words, end, until)
+                    await self._raise(ballot, ballot.below(), votes, ways, words, end, until)
                 if ballot.stands() and not waiter.left:
                     ttl = ticket.ttl
                     hold = Hold(ticket.name, round_id, end, ballot, ttl, sent + ttl, ways)
         finally:
             if hold is not None:
                 self._keep(ticket.owner, hold)
+                if waiter.left:
+                    # Another thread has given it up in between. Either it found the hold, or we do.
+                    found = self.holds.pop(ticket.owner, None)
+                    hold = None
+                    if found is not None:
+                        self.give_back(words, round_id, range(len(votes)), ballot.begins)
             else:
                 asked = [index for index, command in enumerate(commands) if command is not None]
                 self.give_back(words, round_id, asked, ballot.begins)
@@ -128,18 +132,24 @@ class Rounds:
         ballot: Ballot,
         below: Sequence[int],
         votes: Sequence[bytes],
+        ways: Sequence[object],
         words: Words,
         end: bytes,
         by: float,
     ) -> None:
-        """Phase 2, in the incarnations that were asked in phase 1: one that has come back since, from a
-        snapshot perhaps with an old hold of ours in it, must not confirm it."""
+        """Phase 2, in the incarnations that were asked in phase 1, and the same runs of the servers.
+
+        One that has restarted since must not confirm a hold of ours that a snapshot brought back: not
+        when it votes again, and not before, while its marker still names the old incarnation.
+        """
         token = bulk(b"%d" % ballot.token)
         commands: list[bytes | None] = [None] * len(votes)
+        ballot.asked = 0
         for index in below:
-            begin = bulk(b"%d" % ballot.begins[index])
-            commands[index] = words.raise_ + token + begin + words.stripe + votes[index] + end
-        ballot.asked = len(below)
+            if self._fan.same_run(ways, index):
+                begin = bulk(b"%d" % ballot.begins[index])
+                commands[index] = words.raise_ + token + begin + words.stripe + votes[index] + end
+                ballot.asked += 1
         if ballot.asked:
             await self._fan.ask(commands, ballot.raised, by)
 

@@ -203,10 +203,16 @@ class EtcdBackend:
     def force_release(self, name: str, actor: str, by: float) -> bool:
         start = self._naming.line(name)
         freed = False
+        doomed: set[tuple[str, int]] | None = None
         while True:
             found = self._calls.range(messages.range_of(start, messages.after(start)), by)
             line = self._roll.line_of(found.keys)
-            holders = [one for one in line if one.entry.state == GRANTED][: AT_ONCE // 2]
+            holders = [one for one in line if one.entry.state == GRANTED]
+            if doomed is None:
+                doomed = {(one.entry.owner, one.kv.created) for one in holders}
+            # Who is granted the lock because those have gone is not meant.
+            holders = [one for one in holders if (one.entry.owner, one.kv.created) in doomed]
+            holders = holders[: AT_ONCE // 2]
             if not holders:
                 break
             owners = ",".join(one.entry.owner for one in holders)

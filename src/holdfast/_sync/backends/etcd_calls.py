@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..._runtime.threads import Mutex, Signal
+from ..._runtime.threads import Mutex, Signal, enter
 from ...clock import Clock
 from ...errors import BackendUnavailable
 from ...etcd import messages
@@ -133,10 +133,19 @@ class Calls:
 
     def _log_in(self, seen: int, by: float) -> None:
         """Get a token for our user, unless somebody did since `seen`."""
-        with self._logging_in:
+        self.take_turn(self._logging_in, by)
+        try:
             if self._logins != seen:
                 return
-            self.wire.log_in("")
+            # The old token stays until then: without one the calls of others would be refused.
             request = messages.authenticate(self._address.user, self._address.password)
             self.wire.log_in(messages.parse_token(self.call(messages.AUTHENTICATE, request, by)))
             self._logins += 1
+        finally:
+            self._logging_in.release()
+
+    def take_turn(self, mutex: Mutex, by: float) -> None:
+        """Behind others who ask the cluster for the same; they may have longer than we do."""
+        if not enter(mutex, by - self._clock.now()):
+            failure = Failure("DEADLINE_EXCEEDED", "", self.wire.endpoint)
+            raise failure.in_words(str(self._address))

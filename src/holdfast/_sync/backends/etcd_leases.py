@@ -124,11 +124,14 @@ class Leases:
         lease = self._shared.get(key)
         if lease is not None and self.keep(lease, by, lease.lasting, proof=False):
             return lease
-        with self._granting:
+        self._calls.take_turn(self._granting, by)
+        try:
             lease = self.alive(kind, ttl)  # somebody else may have made one
             if lease is None:
                 lease = self._shared[key] = self._grant(kind, key[1], by)
             return lease
+        finally:
+            self._granting.release()
 
     def own(self, ttl: float, by: float) -> Lease:
         """A lease for one attempt alone, with all of its time ahead."""
@@ -198,29 +201,35 @@ class Leases:
         arrived = self._clock.now() - within
         if lease.sent >= arrived and not lease.dead:
             return True
-        with lease.keeping:
+        self._calls.take_turn(lease.keeping, by)
+        try:
             if lease.sent >= arrived and not lease.dead:
                 return True  # somebody else's, sent after we had come
             self._settle(lease, by)
-            request = messages.lease_id(lease.id)
-            while True:
-                sent = self._clock.now()
-                if lease.over(sent):
-                    return False
-                answer = self._calls.call(messages.LEASE_KEEP_ALIVE, request, by)
-                term = messages.parse_term(answer)
-                _, ttl = messages.parse_lease(answer)
-                if ttl <= 0 or proof:
-                    if self._led_by(term, by):
-                        break
-                else:
-                    self._calls.unproven[partial(lease.kept, sent, float(ttl))] = term
-                    return True
-            if ttl <= 0:
-                self.end(lease)
+            return self._keep(lease, by, proof)
+        finally:
+            lease.keeping.release()
+
+    def _keep(self, lease: Lease, by: float, proof: bool) -> bool:
+        request = messages.lease_id(lease.id)
+        while True:
+            sent = self._clock.now()
+            if lease.over(sent):
                 return False
-            lease.kept(sent, float(ttl))
-            return True
+            answer = self._calls.call(messages.LEASE_KEEP_ALIVE, request, by)
+            term = messages.parse_term(answer)
+            _, ttl = messages.parse_lease(answer)
+            if ttl <= 0 or proof:
+                if self._led_by(term, by):
+                    break
+            else:
+                self._calls.unproven[partial(lease.kept, sent, float(ttl))] = term
+                return True
+        if ttl <= 0:
+            self.end(lease)
+            return False
+        lease.kept(sent, float(ttl))
+        return True
 
     def _led_by(self, term: int, by: float) -> bool:
         """Whether the leader of that term still leads."""

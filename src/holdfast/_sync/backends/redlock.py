@@ -129,7 +129,7 @@ class RedlockBackend:
         self, claims: Sequence[Claim], held: list[int], outcomes: list[Outcome], by: float
     ) -> None:
         # A node whose answer to the acquisition was not read yet would count as one without a hold.
-        self._fan.catch_up(everywhere=True)
+        self._fan.catch_up()
         seats = self._board.seats
         holds = [self._holds.get(claims[i].owner) for i in held]
         tally = Tally(len(held), self._quorum, len(seats))
@@ -188,19 +188,19 @@ class RedlockBackend:
             if waiter is None:
                 self._rounds.give_back(words, owner, range(len(self._board.seats)), {})
             return False
-        self._fan.catch_up()
         # A request that is not answered yet may arrive after this one, unless on the same connection.
-        behind, ways = self._fan.behind, hold.ways
         begins, start, end = hold.begins, words.free, WAKING + hold.end
         plain, marked = start + UNMARKED + end, start + MARKED + end
         votes = self._board.votes
         commands: list[bytes | None] = []
+        instead: list[bytes | None] = []
         for index, vote in enumerate(votes):
             if vote:
-                sure = index in begins or behind(ways, index)
-                commands.append(plain if sure else marked)
+                commands.append(plain)
+                instead.append(plain if index in begins else marked)
             else:
                 commands.append(None)
+                instead.append(None)
                 self._nodes.owe(index, marked, hold.ttl)
         quorum, most = self._quorum, len(votes) - self._quorum
         freed = gone = 0
@@ -216,7 +216,7 @@ class RedlockBackend:
             return freed >= quorum or gone > most
 
         limit = min(by, self.clock.now() + self._settings.node_timeout)
-        self._fan.ask(commands, heard, limit)
+        self._fan.ask(commands, heard, limit, hold.ways, instead)
         if freed >= quorum:
             return True
         if gone > most:

@@ -54,6 +54,8 @@ class Nodes:
         self._routines: dict[int, Routine] = {}
         self._run_ids: list[bytes] = [b""] * len(board.seats)
         """Of those that were reached and have no marker at all."""
+        self._runs: list[bytes] = [b""] * len(board.seats)
+        """Of all that were reached when they were last looked for."""
         self._owed: list[dict[bytes, float]] = [{} for _ in board.seats]
         """What a node that was out has still to be told, and until when that matters."""
         self._refusal: ConfigError | None = None
@@ -181,12 +183,13 @@ class Nodes:
         try:
             info, text, scripts = self._fan.reach(seat.index, self._by())
         except LockError:
-            self._run_ids[seat.index] = b""
+            self._run_ids[seat.index] = self._runs[seat.index] = b""
             raise
         _check_answers([info, text, scripts])
         run_id = run_id_of(info)
         if not run_id:
             raise BackendUnavailable("it does not say its run_id (INFO server)")
+        self._check_alone(seat, run_id)
         if not all(scripts):
             _check_answers(self._fan.batch(seat.index, self._commands.loads, self._by()))
         marker = None if text is None else read_marker(text)
@@ -215,6 +218,16 @@ class Nodes:
                 commands[seat.index] = command
                 self._fan.post(commands, self._by())
         seat.votes(marker)
+
+    def _check_alone(self, seat: Seat, run_id: bytes) -> None:
+        with self._mutex:
+            self._runs[seat.index] = run_id
+            same = [other.name for other in self._board.seats if self._runs[other.index] == run_id]
+        if len(same) > 1:
+            raise ConfigError(
+                f"{' and '.join(same)} are one and the same server; each node has one vote, so name "
+                "each once"
+            )
 
     def _check_marker(self, marker: Marker) -> None:
         mine = members_text(self._settings.members)
