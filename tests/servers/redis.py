@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 READY_LIMIT = 20.0
+OTHERS = sorted((Path(sys.prefix) / "servers").glob("[!.]*"))
+"""Programs of other versions and makes, from tools/redis-servers."""
 
 
 class RedisServer:
@@ -25,10 +28,12 @@ class RedisServer:
         port: int = 0,
         password: str = "",
         environment: dict[str, str] | None = None,
+        program: str = "",
     ) -> None:
-        program = shutil.which(os.environ.get("HOLDFAST_TEST_REDIS_SERVER", "redis-server"))
-        assert program is not None, "the tests need redis-server: apt-get install redis-server"
-        self._program = program
+        wanted = program or os.environ.get("HOLDFAST_TEST_REDIS_SERVER", "redis-server")
+        found = shutil.which(wanted)
+        assert found is not None, "the tests need redis-server: apt-get install redis-server"
+        self._program = found
         self.folder = Path(tempfile.mkdtemp(prefix="hf-redis-"))
         self.port = port or free_port()
         self.options = options

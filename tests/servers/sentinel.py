@@ -20,8 +20,9 @@ class Sentinel(RedisServer):
         self._lines = [
             "bind 127.0.0.1",
             f"sentinel monitor {NAME} 127.0.0.1 {primary} 2",
-            f"sentinel down-after-milliseconds {NAME} 300",
-            f"sentinel failover-timeout {NAME} 2000",
+            # Longer than any process may stand still by itself.
+            f"sentinel down-after-milliseconds {NAME} 1500",
+            f"sentinel failover-timeout {NAME} 4000",
             *lines,
         ]
         super().__init__(password=password)
