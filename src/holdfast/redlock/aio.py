@@ -276,8 +276,17 @@ class Fan:
     def catch_up(self) -> None:
         """Take in the answers that came too late to be waited for: here the loop does so."""
 
-    def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
-        """Send, and do not wait: behind whatever was sent before. Answers who could not be told."""
+    def post(
+        self,
+        commands: Sequence[bytes | None],
+        by: float,
+        ways: Sequence[object] = (),
+        instead: Sequence[bytes | None] = (),
+    ) -> list[int]:
+        """Send, and do not wait: behind whatever was sent before. Answers who could not be told.
+
+        `ways` and `instead` as in `ask`.
+        """
         untold: list[int] = []
         for index, command in enumerate(commands):
             if command is not None:
@@ -285,7 +294,8 @@ class Fan:
                 if connection is None:
                     untold.append(index)
                 else:
-                    connection.send(command, by)
+                    behind = not ways or connection is ways[index]
+                    connection.send(command if behind else instead[index] or command, by)
         return untold
 
     async def reach(self, index: int, by: float) -> list[Any]:

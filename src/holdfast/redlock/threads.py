@@ -276,8 +276,14 @@ class Fan:
         for lane in reversed(lanes):
             self._give(lane)
 
-    def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
-        """Send, and do not wait. Answers who could not be told."""
+    def post(
+        self,
+        commands: Sequence[bytes | None],
+        by: float,
+        ways: Sequence[object] = (),
+        instead: Sequence[bytes | None] = (),
+    ) -> list[int]:
+        """Send, and do not wait. Answers who could not be told. `ways` and `instead` as in `ask`."""
         lane = self._take()
         untold: list[int] = []
         try:
@@ -289,8 +295,9 @@ class Fan:
                 if line is None:
                     untold.append(index)
                     continue
+                behind = not ways or line is ways[index]
                 try:
-                    line.send(command, NOBODY, by)
+                    line.send(command if behind else instead[index] or command, NOBODY, by)
                 except OSError as error:
                     untold.append(index)
                     self._broke(lane, index, error)

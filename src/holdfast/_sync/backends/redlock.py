@@ -169,7 +169,8 @@ class RedlockBackend:
                 # A minority may have been renewed: nobody else should have to wait for it.
                 self._holds.pop(claim.owner, None)
                 words = self._commands.plain(claim.name)
-                self._rounds.give_back(words, hold.round, range(len(seats)), hold.begins)
+                nodes = range(len(seats))
+                self._rounds.give_back(words, hold.round, nodes, hold.begins, hold.ways)
             else:
                 outcomes[i] = UNKNOWN
 
@@ -186,7 +187,7 @@ class RedlockBackend:
             hold = None
         if hold is None:
             if waiter is None:
-                self._rounds.give_back(words, owner, range(len(self._board.seats)), {})
+                self._rounds.give_back(words, owner, range(len(self._board.seats)), (), ())
             return False
         # A request that is not answered yet may arrive after this one, unless on the same connection.
         plain, marked = words.release + hold.end, words.free + hold.end + MARKED + WAKING
