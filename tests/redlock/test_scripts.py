@@ -102,10 +102,10 @@ def test_another_life_has_no_vote() -> None:
 def test_all_who_help_a_node_use_the_first_number_that_was_proposed() -> None:
     node = Node()
     other = b"b" * 40
-    state, incarnation, _, how, _, life = node.ask(
+    state, incarnation, _, how, _, life, roster = node.ask(
         node.commands.begin(other, other + b".7", b"again", 0)
     )
-    assert (state, incarnation, how, life) == (0, other + b".7", b"again", 0)
+    assert (state, incarnation, how, life, roster) == (0, other + b".7", b"again", 0, b"")
     assert node.ask(node.commands.begin(other, other + b".8", b"again", 4))[5] == 4
     reply = node.ask(node.commands.begin(other, other + b".9", b"again", 9))
     assert (reply[1], reply[5]) == (other + b".7", 4)

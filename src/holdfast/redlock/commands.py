@@ -54,7 +54,7 @@ class Words(NamedTuple):
 class Commands:
     def __init__(self, namespace: str, heartbeat: float) -> None:
         self.naming = Naming(namespace, None)
-        space = self.naming.audit.removesuffix(b":audit")
+        self.space = space = self.naming.audit.removesuffix(b":audit")
         self.marker_key = space + b":redlock:marker"
         self.marker = bulk(self.marker_key)
         self.beginning = bulk(space + b":redlock:beginning")
@@ -150,10 +150,12 @@ class Commands:
 
     # For a node that comes back.
 
-    def begin(self, run_id: bytes, incarnation: bytes, how: bytes, life: int) -> bytes:
+    def begin(
+        self, run_id: bytes, incarnation: bytes, how: bytes, life: int, roster: bytes = b""
+    ) -> bytes:
         keys = self.marker + self.beginning
-        arguments = bulk(run_id) + bulk(incarnation) + bulk(how) + bulk(b"%d" % life)
-        return self._scripts["begin"].command(2, 6) + keys + arguments
+        arguments = [run_id, incarnation, how, b"%d" % life, roster]
+        return self._scripts["begin"].command(2, 7) + keys + b"".join(map(bulk, arguments))
 
     def seal(self, vote: bytes, name: str, life: int) -> bytes:
         keys = self.marker + self.counters
@@ -169,6 +171,7 @@ class Commands:
         max_ttl: float,
         members: Sequence[str],
         known: bytes,
+        roster: bytes = b"",
     ) -> bytes:
         keys = self.marker + self.beginning + self.counters
         arguments: list[Any] = [
@@ -179,8 +182,9 @@ class Commands:
             b"%d" % millis(max_ttl),
             members_text(members),
             known,
+            roster,
         ]
-        return self._scripts["admit"].command(3, 10) + keys + b"".join(map(bulk, arguments))
+        return self._scripts["admit"].command(3, 11) + keys + b"".join(map(bulk, arguments))
 
 
 def members_text(members: Sequence[str]) -> bytes:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast._async.backends.redlock_nodes import Nodes
 from servers.redlock import RedlockNodes
 from worlds.aio import eventually
 
 MAX_TTL = 20.0
 COUNTERS = "holdfast:redlock:counters"
+MARKER = "holdfast:redlock:marker"
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ async def test_one_server_under_two_names_is_refused(nodes: RedlockNodes) -> Non
         async with holdfast.connect(url, max_ttl=MAX_TTL) as locks:
             await locks.lock("x", ttl=MAX_TTL).acquire()
     assert f"localhost:{first}" in str(raised.value)
-    assert nodes.nodes[0]("EXISTS", "holdfast:redlock:marker") == 0
+    assert nodes.nodes[0]("EXISTS", MARKER) == 0
 
 
 async def test_tries_that_found_it_busy_leave_nothing_behind(nodes: RedlockNodes) -> None:
@@ -90,3 +92,30 @@ async def test_tries_that_found_it_busy_leave_nothing_behind(nodes: RedlockNodes
         # unasync: aio-only
         assert found == [0, 0, 0]
         # unasync: end
+
+
+async def test_a_first_start_that_was_interrupted_is_completed(
+    nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client dies when one node votes already: too few to bring the others back by reading."""
+    admit = Nodes._admit
+    admitted: list[bytes] = []
+
+    async def interrupted(self: Any, seat: Any, *rest: Any) -> None:
+        if admitted:
+            raise holdfast.BackendUnavailable("for a test")
+        admitted.append(seat.name)
+        await admit(self, seat, *rest)
+
+    monkeypatch.setattr(Nodes, "_admit", interrupted)
+    with pytest.raises(holdfast.BackendUnavailable):
+        async with connect(nodes) as locks:
+            await locks.lock("x", ttl=MAX_TTL).acquire(timeout=1.0)
+    monkeypatch.setattr(Nodes, "_admit", admit)
+    assert len(admitted) == 1
+    assert [node("EXISTS", MARKER) for node in nodes.nodes] == [1, 0, 0]
+    async with connect(nodes) as locks:
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire(timeout=15.0)
+        assert await locks.inspect("x")
+        assert await lease.release() is True
+    assert [node("EXISTS", MARKER) for node in nodes.nodes] == [1, 1, 1]

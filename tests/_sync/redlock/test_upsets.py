@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._sync.backends.redlock_nodes import Nodes
 from servers.redlock import RedlockNodes
 
 MAX_TTL = 20.0
 COUNTERS = "holdfast:redlock:counters"
+MARKER = "holdfast:redlock:marker"
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def test_one_server_under_two_names_is_refused(nodes: RedlockNodes) -> None:
         with holdfast.connect(url, max_ttl=MAX_TTL) as locks:
             locks.lock("x", ttl=MAX_TTL).acquire()
     assert f"localhost:{first}" in str(raised.value)
-    assert nodes.nodes[0]("EXISTS", "holdfast:redlock:marker") == 0
+    assert nodes.nodes[0]("EXISTS", MARKER) == 0
 
 
 def test_tries_that_found_it_busy_leave_nothing_behind(nodes: RedlockNodes) -> None:
@@ -83,3 +85,30 @@ def test_tries_that_found_it_busy_leave_nothing_behind(nodes: RedlockNodes) -> N
             found = [len(node("KEYS", "holdfast:{x}:x:*")) for node in nodes.nodes]
         # A majority has answered each; in blocking code the last node may not have, by then.
         assert sum(found) <= 10
+
+
+def test_a_first_start_that_was_interrupted_is_completed(
+    nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client dies when one node votes already: too few to bring the others back by reading."""
+    admit = Nodes._admit
+    admitted: list[bytes] = []
+
+    def interrupted(self: Any, seat: Any, *rest: Any) -> None:
+        if admitted:
+            raise holdfast.BackendUnavailable("for a test")
+        admitted.append(seat.name)
+        admit(self, seat, *rest)
+
+    monkeypatch.setattr(Nodes, "_admit", interrupted)
+    with pytest.raises(holdfast.BackendUnavailable):
+        with connect(nodes) as locks:
+            locks.lock("x", ttl=MAX_TTL).acquire(timeout=1.0)
+    monkeypatch.setattr(Nodes, "_admit", admit)
+    assert len(admitted) == 1
+    assert [node("EXISTS", MARKER) for node in nodes.nodes] == [1, 0, 0]
+    with connect(nodes) as locks:
+        lease = locks.lock("x", ttl=MAX_TTL).acquire(timeout=15.0)
+        assert locks.inspect("x")
+        assert lease.release() is True
+    assert [node("EXISTS", MARKER) for node in nodes.nodes] == [1, 1, 1]
