@@ -54,8 +54,10 @@ class Words(NamedTuple):
 class Commands:
     def __init__(self, namespace: str, heartbeat: float) -> None:
         self.naming = Naming(namespace, None)
-        self.space = space = self.naming.audit.removesuffix(b":audit")
+        space = self.naming.audit.removesuffix(b":audit")
         self.marker_key = space + b":redlock:marker"
+        self.of_nodes = (space + b":redlock:*").decode()
+        """All keys that say how the nodes stand."""
         self.marker = bulk(self.marker_key)
         self.beginning = bulk(space + b":redlock:beginning")
         self.counters = bulk(space + b":redlock:counters")

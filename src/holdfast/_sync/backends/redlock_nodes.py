@@ -306,7 +306,7 @@ class Nodes:
             raise BackendUnavailable(
                 f"it has restarted, and can only come back when {quorum} others vote; {len(replies)} "
                 "do. If they have restarted, too, they cannot say what the highest token was; to start "
-                f"anew stop all clients and delete {self._commands.marker_key.decode()} on all nodes"
+                f"anew stop all clients and delete {self._commands.of_nodes} on all nodes"
             )
         return replies
 
@@ -358,8 +358,8 @@ class Nodes:
             if reply[1] != noted[1] or reply[6] != roster:
                 raise BackendUnavailable(
                     f"{other.name} was to start with other lives of the nodes, and some have restarted "
-                    f"since; to start anew stop all clients and delete {self._commands.space.decode()}"
-                    ":redlock:* on all nodes"
+                    f"since; to start anew stop all clients and delete {self._commands.of_nodes} on all "
+                    "nodes"
                 )
         # All counters start at the same number, by the clock that is furthest ahead.
         base = max(reply[4] for reply in began)
