@@ -180,6 +180,11 @@ def why(error: Exception) -> str:
     return text[:200]
 
 
+def run_id_in(vote: bytes) -> bytes:
+    """Of the server that votes so."""
+    return vote.split(b"\r\n")[1].partition(b".")[0]
+
+
 def run_id_of(info: object) -> bytes:
     """From the answer to INFO; empty if it does not say."""
     if isinstance(info, str):

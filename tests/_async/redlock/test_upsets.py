@@ -119,3 +119,31 @@ async def test_a_first_start_that_was_interrupted_is_completed(
         assert await locks.inspect("x")
         assert await lease.release() is True
     assert [node("EXISTS", MARKER) for node in nodes.nodes] == [1, 1, 1]
+
+
+async def test_a_node_that_has_restarted_is_not_read_for_another(nodes: RedlockNodes) -> None:
+    """Its snapshot's marker is of the life in which it was last known to vote, its counters are old."""
+    async with connect(nodes) as locks:
+        async with locks.lock("x", ttl=MAX_TTL):
+            pass
+        backend: Any = (await locks._session()).backend
+        board, looking_after = backend._board, backend._nodes
+        node = nodes.nodes[1]
+        was = board.seats[1].vote
+        node("SAVE")
+        node.kill()
+        node.start()
+        by = backend.clock.now() + 20.0
+
+        async def reached() -> bool:
+            try:
+                await backend._fan.reach(1, by)
+                await backend._fan.batch(1, backend._commands.loads, by)
+            except holdfast.BackendUnavailable:
+                return False  # that was the connection to the last run
+            return True
+
+        await eventually(reached)
+        board.seats[1].vote = was  # somebody has looked before this was known
+        with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
+            await looking_after._seal(board.seats[0], board.seats[1:], 0)

@@ -13,6 +13,7 @@ import pytest
 import holdfast
 from holdfast._sync.backends.redlock_nodes import Nodes
 from servers.redlock import RedlockNodes
+from worlds.threads import eventually
 
 MAX_TTL = 20.0
 COUNTERS = "holdfast:redlock:counters"
@@ -112,3 +113,31 @@ def test_a_first_start_that_was_interrupted_is_completed(
         assert locks.inspect("x")
         assert lease.release() is True
     assert [node("EXISTS", MARKER) for node in nodes.nodes] == [1, 1, 1]
+
+
+def test_a_node_that_has_restarted_is_not_read_for_another(nodes: RedlockNodes) -> None:
+    """Its snapshot's marker is of the life in which it was last known to vote, its counters are old."""
+    with connect(nodes) as locks:
+        with locks.lock("x", ttl=MAX_TTL):
+            pass
+        backend: Any = locks._session().backend
+        board, looking_after = backend._board, backend._nodes
+        node = nodes.nodes[1]
+        was = board.seats[1].vote
+        node("SAVE")
+        node.kill()
+        node.start()
+        by = backend.clock.now() + 20.0
+
+        def reached() -> bool:
+            try:
+                backend._fan.reach(1, by)
+                backend._fan.batch(1, backend._commands.loads, by)
+            except holdfast.BackendUnavailable:
+                return False  # that was the connection to the last run
+            return True
+
+        eventually(reached)
+        board.seats[1].vote = was  # somebody has looked before this was known
+        with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
+            looking_after._seal(board.seats[0], board.seats[1:], 0)

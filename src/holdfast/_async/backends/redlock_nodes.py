@@ -29,7 +29,7 @@ from ...events import report
 from ...redlock.aio import Fan
 from ...redlock.commands import Commands, members_text
 from ...redlock.members import Settings
-from ...redlock.standing import Board, Marker, Seat, merge_known, read_marker, run_id_of
+from ...redlock.standing import Board, Marker, Seat, merge_known, read_marker, run_id_in, run_id_of
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 PATIENCE = 4
@@ -111,9 +111,10 @@ class Nodes:
 
     def owe(self, index: int, command: bytes, ttl: float) -> None:
         """Tell a node this as soon as it is back. After `ttl` it does not matter any more."""
-        owed = self._owed[index]
-        if len(owed) < MOST_OWED:
-            owed[command] = self._clock.now() + ttl
+        with self._mutex:
+            owed = self._owed[index]
+            if len(owed) < MOST_OWED:
+                owed[command] = self._clock.now() + ttl
 
     async def call(self, index: int, command: bytes, by: float) -> Any:
         return await self._fan.call(index, command, by)
@@ -211,7 +212,8 @@ class Nodes:
         if not (marker.incarnation.startswith(run_id) or self._settings.durable):
             raise BackendUnavailable("it has restarted meanwhile")
         self._run_ids[seat.index] = b""
-        owed, self._owed[seat.index] = self._owed[seat.index], {}
+        with self._mutex:
+            owed, self._owed[seat.index] = self._owed[seat.index], {}
         now = self._clock.now()
         for command, until in owed.items():
             if until > now:
@@ -296,7 +298,9 @@ class Nodes:
                 continue  # it has gone out meanwhile
             command = self._commands.seal(vote, seat.name, life)
             try:
-                reply = await self._fan.call(other.index, command, self._by())
+                # Not from a later run of its server, whose snapshot has the marker of that vote.
+                run_id = b"" if self._settings.durable else run_id_in(vote)
+                reply = await self._fan.call(other.index, command, self._by(), run_id)
                 replies.append(Sealed(other.name, other_life, *reply))
             except LockError as error:
                 self._board.failed(other.index, str(error))
@@ -355,9 +359,8 @@ class Nodes:
                 return None
             if reply[1] != noted[1] or reply[6] != roster:
                 raise BackendUnavailable(
-                    f"{other.name} was to start with other lives of the nodes, and some have restarted "
-                    f"since; to start anew stop all clients and delete {self._commands.of_nodes} on all "
-                    "nodes"
+                    f"{other.name} was to start with other lives of the nodes, some of which are over; "
+                    f"to start anew stop all clients and delete {self._commands.of_nodes} on all nodes"
                 )
         # All counters start at the same number, by the clock that is furthest ahead.
         base = max(reply[4] for reply in began)
