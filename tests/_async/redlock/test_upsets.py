@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from holdfast import aio as holdfast
 from holdfast._async.backends.redlock_nodes import Nodes
 from servers.redlock import RedlockNodes
-from worlds.aio import eventually
+from worlds.aio import Job, eventually
 
 MAX_TTL = 20.0
 COUNTERS = "holdfast:redlock:counters"
@@ -147,3 +148,22 @@ async def test_a_node_that_has_restarted_is_not_read_for_another(nodes: RedlockN
         board.seats[1].vote = was  # somebody has looked before this was known
         with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
             await looking_after._seal(board.seats[0], board.seats[1:], 0)
+
+
+async def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockNodes) -> None:
+    """It costs its time-out; then the next node is asked to wake, and has time to answer."""
+    timeout = 2.0
+    async with connect(nodes, node_timeout=timeout) as locks:
+        async with connect(nodes, node_timeout=timeout) as others:
+            for some in (locks, others):
+                async with some.lock("y", ttl=MAX_TTL):
+                    pass
+            held = await locks.lock("x", ttl=MAX_TTL).acquire()
+            nodes.nodes[0].pause()
+            began = time.monotonic()
+            waiter = Job(others.lock("x", ttl=MAX_TTL).acquire)
+            await eventually(lambda: waiter.done() or nodes.nodes[1]("LLEN", "holdfast:{x}:q"))
+            assert time.monotonic() - began < 1.6 * timeout
+            assert await held.release() is True
+            assert await (await waiter.result()).release() is True
+            nodes.nodes[0].resume()

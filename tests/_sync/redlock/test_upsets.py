@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import holdfast
 from holdfast._sync.backends.redlock_nodes import Nodes
 from servers.redlock import RedlockNodes
-from worlds.threads import eventually
+from worlds.threads import Job, eventually
 
 MAX_TTL = 20.0
 COUNTERS = "holdfast:redlock:counters"
@@ -141,3 +142,22 @@ def test_a_node_that_has_restarted_is_not_read_for_another(nodes: RedlockNodes) 
         board.seats[1].vote = was  # somebody has looked before this was known
         with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
             looking_after._seal(board.seats[0], board.seats[1:], 0)
+
+
+def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockNodes) -> None:
+    """It costs its time-out; then the next node is asked to wake, and has time to answer."""
+    timeout = 2.0
+    with connect(nodes, node_timeout=timeout) as locks:
+        with connect(nodes, node_timeout=timeout) as others:
+            for some in (locks, others):
+                with some.lock("y", ttl=MAX_TTL):
+                    pass
+            held = locks.lock("x", ttl=MAX_TTL).acquire()
+            nodes.nodes[0].pause()
+            began = time.monotonic()
+            waiter = Job(others.lock("x", ttl=MAX_TTL).acquire)
+            eventually(lambda: waiter.done() or nodes.nodes[1]("LLEN", "holdfast:{x}:q"))
+            assert time.monotonic() - began < 1.6 * timeout
+            assert held.release() is True
+            assert waiter.result().release() is True
+            nodes.nodes[0].resume()
