@@ -210,12 +210,6 @@ BROKEN = (
         Return(fresh=True),
     ),
     Broken(
-        "a first start with other nodes than were noted before",
-        replace(SHIPPED, first_roster_stays=False),
-        Return(fresh=True),
-        small=False,
-    ),
-    Broken(
         "a rejoin that forgets seals",
         replace(SHIPPED, passes_seals_on=False),
         Size(restarts=2, counters=LEVEL),

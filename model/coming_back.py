@@ -181,7 +181,7 @@ class ComingBack:
             done = self.did(state, c, Event("see", c, n, note="voting"), NOTHING)
             yield seen(done.state, c, n, view, done.event)
             return
-        if node.roster and node.roster != ours and self.rules.first_roster_stays:
+        if node.roster and node.roster != ours:
             return
         following = Task("enrol", done=(*task.done, n))
         if len(following.done) == self.size:

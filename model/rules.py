@@ -73,9 +73,6 @@ class Rules:
     """The number of a node's new life is noted on it before anybody is told: the first one proposed
     counts, and ends a first start that has not come to this node. Otherwise each client has its own."""
 
-    first_roster_stays: bool = True
-    """A node that has noted who takes part in a first start does not note others in the same run."""
-
     noted_may_start: bool = False
     """A node that was noted for a first start, and finds that others vote, starts at once."""
 
