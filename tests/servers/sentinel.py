@@ -20,8 +20,9 @@ class Sentinel(RedisServer):
         self._lines = [
             "bind 127.0.0.1",
             f"sentinel monitor {NAME} 127.0.0.1 {primary} 2",
-            f"sentinel down-after-milliseconds {NAME} 300",
-            f"sentinel failover-timeout {NAME} 2000",
+            # Longer than any process may stand still by itself.
+            f"sentinel down-after-milliseconds {NAME} 1500",
+            f"sentinel failover-timeout {NAME} 4000",
             *lines,
         ]
         super().__init__(password=password)
@@ -153,10 +154,11 @@ class Watch:
         self.sentinels[0]("SENTINEL", "FAILOVER", NAME)
         self.await_(lambda: self.primary is not before)
 
-    def calm(self) -> None:
+    def calm(self) -> Watch:
         """From now on it takes a minute of silence until a server counts as down."""
         for sentinel in self.sentinels:
             sentinel("SENTINEL", "SET", NAME, "down-after-milliseconds", 60_000)
+        return self
 
     def hurry(self) -> None:
         """After a failover: an old primary that comes back is told of it soon."""

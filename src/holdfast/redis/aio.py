@@ -1,8 +1,6 @@
-"""The wire for asyncio: one connection, on which the commands of all tasks are pipelined.
+"""The wire for asyncio: one connection for all tasks, made again when it is lost; and who waits.
 
-Answers come in the order of the commands, wake-ups between them. A task that is cancelled leaves its
-command where it is, so whatever is sent behind it takes effect after it. The twin is `threads`: the
-same names and meanings.
+The twin is `threads`: the same names and meanings.
 """
 
 from __future__ import annotations
@@ -10,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,43 +17,20 @@ from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
-from .protocol import (
-    LONG,
-    NO_CHANNEL,
-    NOTHING,
-    PING,
-    Late,
-    Lost,
-    bulk,
-    check_greeting,
-    greeting,
-    handed,
-    pack,
-    wake_up,
-    woken,
-)
+from .aio_connection import Connection
+from .protocol import NO_CHANNEL, Late, Lost, bulk, check_greeting, greeting, pack, woken
 from .reply import Reply
 
 if TYPE_CHECKING:
     from .._async.contract import Ticket
 
 ASYNCHRONOUS = True
-PATIENCE = 1.0
-"""Seconds for which an answer may be overdue before its connection is given up."""
-
 ATTEMPT = 1.0
 """Seconds for one attempt to reach a server that may not be the primary any more."""
 PAUSE = 0.05
 """Seconds before it is asked again where the primary is."""
-TOGETHER = 128
-"""Commands that go out in one write. More would leave the server idle while they are collected."""
-CHUNK = 65536
-_tuple: Callable[..., Any] = tuple.__new__
-"""Makes a named tuple without its own constructor, which is written in Python."""
 TICK = 0.1
 """Seconds between looks at those who listen; most are told before the first one."""
-PATIENT = 1.0
-"""Seconds that one must be ready to wait for, to be told of its place in the queue a moment later."""
 
 
 class Ear(Signal):
@@ -96,237 +69,6 @@ class Finder(Protocol):
     def doubt(self) -> None:
         """It may be elsewhere by now: ask again next time."""
         ...
-
-
-class Nobody(Reply):
-    """Takes the answer to a command that was only sent along."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        pass
-
-    def settle(self, value: Any) -> None:
-        pass
-
-    def settle_soon(self, value: Any, error: BaseException | None = None) -> None:
-        pass
-
-
-NOBODY = Nobody()
-
-
-class Connection(asyncio.BufferedProtocol):
-    def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
-        from hiredis import ProtocolError, PushNotification, Reader
-
-        self._wire = wire
-        self._loop = loop
-        self._now = clock.now
-        reader = Reader(notEnoughData=NOTHING)
-        self._feed: Callable[..., None] = reader.feed
-        self._gets = reader.gets
-        # Read into, again and again: for each read the loop would otherwise get a quarter of a
-        # megabyte from the system, and give it back.
-        self._buffer = bytearray(CHUNK)
-        self._view = memoryview(self._buffer)
-        self._push = PushNotification
-        self._nonsense: type[Exception] = ProtocolError
-        self._pending: deque[tuple[Reply, float]] = deque()
-        self._unsent: list[bytes] = []
-        self._transport: asyncio.Transport | None = None
-        self._write: Callable[[bytes], None]
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = inf
-        self._asked: Ticket | None = None
-        """Whose question is the only one under way, if it may be answered by a wake-up as well."""
-        self._socket: socket.socket | None = None
-        """Where the system can be told for how many bytes to wait."""
-        self._least = 1
-        self._hurry: asyncio.TimerHandle | None = None
-        self.channel = NO_CHANNEL
-        self.dead = False
-
-    def send(self, command: bytes, by: float, reply: Reply | None = None) -> Reply:
-        """Answered in its turn. What is sent while others wait for answers goes out together."""
-        if reply is None:
-            reply = Reply(self._loop)
-        if self._least != 1:
-            self._set_least(1)
-        pending, unsent = self._pending, self._unsent
-        if unsent:
-            unsent.append(command)
-            if len(unsent) >= TOGETHER:
-                self._flush()
-        elif self.dead:
-            reply.settle_soon(None, self._wire.broken())
-            return reply
-        elif pending:
-            unsent.append(command)
-            self._loop.call_soon(self._flush)
-        else:
-            self._write(command)
-        pending.append((reply, by))
-        if by < self._timer_due:
-            self._arm(by)
-        return reply
-
-    def send_after_ping(self, command: bytes, by: float) -> Reply:
-        """See `PING`. With others' answers under way it would change nothing."""
-        if self._pending or self.dead:
-            return self.send(command, by)
-        self._pending.append((NOBODY, by))
-        return self._send_alone(PING + command, by)
-
-    def ask(self, ticket: Ticket, command: bytes, by: float) -> Reply:
-        """For a lock. Nobody else's answer is kept waiting if this one is waited for together with the
-        wake-up, for a moment: one turn of the loop less. If both have come, it is a grant.
-        """
-        until = ticket.until
-        if self._pending or self.dead or ticket.barge or (until and until - self._now() < PATIENT):
-            self._wire.hear(ticket)
-            return self.send(command, by)
-        self._asked = ticket
-        if self._least != LONG and self._socket is not None:
-            self._set_least(LONG)
-        return self._send_alone(command, by)
-
-    def _send_alone(self, command: bytes, by: float) -> Reply:
-        self._write(command)
-        reply = Reply(self._loop)
-        self._pending.append((reply, by))
-        if by < self._timer_due:
-            self._arm(by)
-        return reply
-
-    def _set_least(self, least: int) -> None:
-        """Bytes for which the system waits before it tells us of them; for a tick at the most."""
-        assert self._socket is not None
-        assert self._transport is not None
-        self._least = least
-        with suppress(OSError):  # it is closed, which we are told soon
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
-        if least != 1:
-            if self._hurry is None:
-                self._hurry = self._loop.call_later(TICK, self._hurry_up)
-        elif self._pending:
-            # Not every system looks again at what has come by itself.
-            self._transport.pause_reading()
-            self._transport.resume_reading()
-
-    def _hurry_up(self) -> None:
-        self._hurry = None
-        if self._least != 1:
-            self._set_least(1)
-
-    def _flush(self) -> None:
-        if self._unsent:
-            unsent = b"".join(self._unsent)
-            self._unsent.clear()
-            self._write(unsent)
-
-    def abort(self) -> None:
-        """Now, whatever was still to be written."""
-        if self._transport is not None:
-            self._transport.abort()
-        self._end()
-
-    # Called by the event loop.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._write = transport.write
-        if (
-            transport.get_extra_info("sslcontext") is None
-        ):  # there, what is read is not what was sent
-            self._socket = transport.get_extra_info("socket")
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view  # TLS reads into slices of it: those of the buffer itself would be copies
-
-    def buffer_updated(self, nbytes: int) -> None:
-        if self._asked is not None and self._handed_over(nbytes, self._asked):
-            return
-        self._feed(self._buffer, 0, nbytes)
-        self._answer()
-
-    def _handed_over(self, nbytes: int, ticket: Ticket) -> bool:
-        self._asked = None
-        reply = self._pending[0][0]
-        token = handed(bytes(self._view[:nbytes]), wake_up(self.channel, ticket.owner))
-        if token:
-            self._pending.popleft()
-            reply.settle(_tuple(Granted, (token, ticket.ttl, True, 0.0)))
-            return True
-        if not reply.settled:  # it is still wanted
-            self._wire.hear(ticket)
-        return False
-
-    def _answer(self) -> None:
-        gets, push, pending = self._gets, self._push, self._pending
-        try:
-            while (answer := gets()) is not NOTHING:
-                if type(answer) is push and answer[0] != b"subscribe":
-                    if answer[0] == b"message":
-                        self._wire.woken(answer[2])
-                elif pending:  # otherwise an answer to nothing, which cannot be ours
-                    pending.popleft()[0].settle(answer)
-        except self._nonsense:
-            self.abort()  # nothing that follows could be understood
-        except BaseException:
-            # A task raised what ends the event loop. If that goes on, so does the rest.
-            self._loop.call_soon(self._answer)
-            raise
-        if pending and self._least != 1 and self._asked is None:
-            self._set_least(1)  # what is still to come may be short
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        if self.dead:
-            return
-        self.dead = True
-        self._unsent.clear()
-        self._asked = None
-        for timer in (self._timer, self._hurry):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._hurry = None
-        pending = list(self._pending)
-        self._pending.clear()
-        for reply, _ in pending:
-            reply.settle_soon(None, self._wire.broken())
-        self._wire.lost(self)
-
-    # One timer for all that waits; it is left alone while answers come.
-
-    def _arm(self, due: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_due = due
-        self._timer = self._loop.call_later(max(0.0, due - self._now()), self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        self._timer_due = inf
-        now = self._now()
-        due = None
-        for reply, by in self._pending:
-            if by <= now:
-                reply.settle_soon(None, self._wire.late())
-            elif due is None or by < due:
-                due = by
-        if self._pending and self._pending[0][1] <= now:
-            # Its turn has not come, and all that is behind it waits too. Not for long.
-            last_chance = self._pending[0][1] + PATIENCE
-            if now >= last_chance:
-                self.abort()
-                return
-            due = last_chance if due is None else min(due, last_chance)
-        if due is not None:
-            self._arm(due)
 
 
 class Wire:

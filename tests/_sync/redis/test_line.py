@@ -88,6 +88,21 @@ def test_a_connection_that_has_fallen_silent_is_replaced(server: RedisServer, pr
         eventually(granted)
 
 
+def test_a_renewal_that_is_not_answered_costs_no_lease_beside_it(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    """The keeper waits for the one with the long TTL, while that with the short one comes due."""
+    with holdfast.connect(proxy.url) as locks:
+        long = locks.lock("long", ttl=60.0).acquire()
+        short = locks.lock("short", ttl=4.0).acquire(timeout=10.0)
+        deadline = short._deadline
+        proxy.mute()
+        locks._session().look_at([long.owner])
+        eventually(lambda: short._deadline > deadline or not short.held)
+        assert short.held
+        assert long.held
+
+
 @pytest.mark.parametrize("cut", [0, 1, 5])
 def test_an_answer_cut_in_half_is_asked_for_again(
     server: RedisServer, proxy: Proxy, cut: int

@@ -165,7 +165,7 @@ class Rounds:
     ) -> None:
         """To all of them, whatever they answered; with a tombstone where the request may come later."""
         end = bulk(round_id.encode())
-        plain, marked = [words.free + mark + QUIET + end for mark in (UNMARKED, MARKED)]
+        plain, marked = [words.free + end + mark + QUIET for mark in (UNMARKED, MARKED)]
         behind: list[bytes | None] = [None] * len(self._board.seats)
         otherwise = behind[:]
         for index in nodes:
