@@ -177,6 +177,19 @@ def test_a_holder_whose_way_is_cut_is_told_before_its_rival_is_granted(
             locks.close()
 
 
+def test_a_keep_alive_counts_from_when_it_was_sent(proxy: Proxy) -> None:
+    with through(proxy) as locks:
+        lease = locks.lock("x", ttl=20.0).acquire()
+        session: Any = locks._session()
+        kept = session.backend._roll.known("x", lease.owner).lease
+        kept.sent -= 10.0  # not fresh any more
+        proxy.delay = 0.2
+        lease.renew()  # the keep-alive, the read that proves it, and a look at the key
+        assert lease.remaining() < 20.0 - 3 * 0.2
+        assert lease.remaining() > 10.0
+        proxy.delay = 0.0
+
+
 def test_a_lease_that_ended_while_waiting_is_made_anew(cluster: EtcdCluster) -> None:
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
