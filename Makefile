@@ -36,6 +36,7 @@ test:
 	@tools/need $(TEST_PROGRAMS)
 	@tools/setup dev
 	@tools/azurite
+	@tools/redis-servers
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check:

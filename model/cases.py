@@ -132,6 +132,7 @@ LARGE: tuple[Size | Return, ...] = (
     Size(attempts=3, spread=2),
     Size(attempts=3, repeats=1),
     Size(restarts=1, snapshots=1, spread=2),
+    Size(restarts=1, snapshots=1, repeats=1, counters=(0, 1, 1)),
     Size(restarts=2),
     Size(attempts=3, restarts=1, counters=(0, 0, 1)),
     Size(nodes=5, counters=(0, 0, 0, 0, 1)),
@@ -222,15 +223,20 @@ BROKEN = (
     ),
     Broken(
         "a hold that a snapshot brought back, asked for again",
-        replace(SHIPPED, holds_end_with_incarnation=False),
+        replace(SHIPPED, take_tied=False),
         Size(restarts=1, snapshots=1, repeats=1, counters=APART),
         small=False,
     ),
     Broken(
         "a hold that a snapshot brought back, met by a phase 2 of an earlier incarnation",
-        replace(SHIPPED, holds_end_with_incarnation=False, phase2_tied=False),
+        replace(SHIPPED, phase2_tied=False),
         Size(restarts=1, snapshots=1, counters=APART),
         small=False,
+    ),
+    Broken(
+        "a hold that a snapshot brought back, met by a phase 2 before the node votes",
+        replace(SHIPPED, phase2_same_run=False),
+        Size(restarts=1, snapshots=1, counters=APART),
     ),
 )
 
@@ -242,12 +248,12 @@ HARMLESS = (
     ),
     Broken(
         "phase 2 of an earlier incarnation, where holds end with it",
-        replace(SHIPPED, phase2_tied=False),
+        replace(SHIPPED, phase2_tied=False, holds_end_with_incarnation=True),
         Size(restarts=1, snapshots=1, counters=APART),
     ),
     Broken(
-        "a hold that a snapshot brought back, where nothing is asked for again",
-        replace(SHIPPED, holds_end_with_incarnation=False),
+        "holds that end with their incarnation",
+        replace(SHIPPED, holds_end_with_incarnation=True),
         Size(restarts=1, snapshots=1, counters=APART),
     ),
     Broken(

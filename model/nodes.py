@@ -20,6 +20,11 @@ def may_vote(rules: Rules, node: Node) -> bool:
     return node.marker == node.incarnation
 
 
+def is_addressed(rules: Rules, node: Node, incarnation: int) -> bool:
+    """A phase 1 request that names this incarnation is for the one that runs."""
+    return node.marker == incarnation or not rules.take_tied
+
+
 def has(rules: Rules, node: Node, owner: int) -> bool:
     """The lock is held by this owner."""
     if node.owner != owner:

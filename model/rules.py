@@ -53,11 +53,18 @@ class Rules:
     rejoin_tied: bool = True
     """The last step of a rejoin is refused by another incarnation than the one it was meant for."""
 
+    take_tied: bool = True
+    """Phase 1 is refused by another incarnation than the one in which the round believed."""
+
     phase2_tied: bool = True
     """Phase 2 is refused by another incarnation than the one that answered phase 1."""
 
-    holds_end_with_incarnation: bool = True
-    """A hold that a snapshot brought back is no hold."""
+    phase2_same_run: bool = True
+    """Phase 2 only goes to the run of the server that answered phase 1. A server that has restarted
+    from a snapshot, and does not vote, has the marker of an earlier incarnation: no script can tell."""
+
+    holds_end_with_incarnation: bool = False
+    """A hold that a snapshot brought back is no hold. Safe either way, with the rules above."""
 
     deadline_from: Literal["sending", "reply"] = "sending"
     """What the client's own deadline counts from."""

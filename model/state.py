@@ -35,8 +35,8 @@ class Vote(NamedTuple):
 class Cell(NamedTuple):
     """What one attempt has to do with one node."""
 
-    landed: bool
-    """An acquire has arrived at this node. The next one is a repetition."""
+    landed: int
+    """The incarnation of this node in which an acquire has arrived; the next one is a repetition."""
     votes: tuple[Vote, ...]
     """Before the token is chosen: every answer. After: the one to be counted, if any."""
     tombstone: bool
@@ -116,7 +116,7 @@ def highest(granted: int) -> int:
 
 
 def fresh_cell() -> Cell:
-    return Cell(False, (), False)
+    return Cell(0, (), False)
 
 
 def start(

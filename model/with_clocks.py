@@ -52,8 +52,10 @@ class WithClocks:
                     yield from self.begin(state, a)
                 continue
             for n, node in enumerate(state.nodes):
-                if on.may_vote(self.rules, node):
+                votes = on.may_vote(self.rules, node)
+                if votes:
                     yield from self.acquire(state, a, n)
+                if votes or not self.rules.phase2_same_run:
                     yield from self.phase2(state, a, n)
                 yield from self.release(state, a, n)
             yield from self.grant(state, a)
@@ -88,9 +90,11 @@ class WithClocks:
         """A phase 1 request of attempt `a` arrives at node `n`."""
         attempt, node = state.attempts[a], state.nodes[n]
         cell = attempt.cells[n]
-        if cell.tombstone or (cell.landed and not state.repeats):
+        if cell.tombstone:
             return
-        repeated = state._replace(repeats=state.repeats - cell.landed)
+        if cell.landed and not (state.repeats and on.is_addressed(self.rules, node, cell.landed)):
+            return
+        repeated = state._replace(repeats=state.repeats - bool(cell.landed))
         if node.owner == NOBODY or not on.has(self.rules, node, node.owner):
             after = on.take(node, a, self.ttl)
             event = Event("acquire", a, n, value=after.begin)
@@ -109,7 +113,8 @@ class WithClocks:
         cells = list(attempt.cells)
         votes = cells[n].votes
         new = attempt.stage == ASKING and not any(v[:2] == vote[:2] for v in votes)
-        cells[n] = Cell(True, (*votes, vote) if new else votes, cells[n].tombstone)
+        kept = (*votes, vote) if new else votes
+        cells[n] = Cell(vote.incarnation, kept, cells[n].tombstone)
         landed = attempt._replace(cells=tuple(cells))
         yield Step(event, self.tidy(with_attempt(state, a, landed)), "")
         if new:
@@ -217,7 +222,7 @@ class WithClocks:
     def tidy(self, state: State) -> State:
         """Forget what can no longer have any effect, so that more states are the same."""
         rules = self.rules
-        exact = rules.phase2 == "hold" and rules.phase2_tied
+        exact = rules.phase2 == "hold" and rules.phase2_tied and rules.phase2_same_run
         rows = []
         for a, (stage, token, floor, left, cells) in enumerate(state.attempts):
             kept = cells

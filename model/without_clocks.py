@@ -43,8 +43,10 @@ class WithoutClocks:
             if attempt.stage == IDLE and a and state.attempts[a - 1].stage == IDLE:
                 continue  # one that has not begun is like another
             for n, node in enumerate(state.nodes):
-                if on.may_vote(self.rules, node):
+                votes = on.may_vote(self.rules, node)
+                if votes:
                     yield from self.acquire(state, a, n)
+                if votes or not self.rules.phase2_same_run:
                     yield from self.phase2(state, a, n)
             if self.rules.owner_used_again:
                 yield from self.use_again(state, a)
@@ -60,7 +62,7 @@ class WithoutClocks:
         attempt, node = state.attempts[a], state.nodes[n]
         cell = attempt.cells[n]
         if cell.landed:
-            if not state.repeats:
+            if not state.repeats or not on.is_addressed(self.rules, node, cell.landed):
                 return
             state = state._replace(repeats=state.repeats - 1)
         if attempt.stage <= ASKING and on.has(self.rules, node, a):
@@ -83,11 +85,11 @@ class WithoutClocks:
             if self.rules.late_reply_counted and attempt.stage == CHOSEN and not late:
                 late = (vote._replace(counted=vote.begin >= attempt.token),)
                 event = event._replace(note="late")
-            cells[n] = Cell(True, late, False)
+            cells[n] = Cell(vote.incarnation, late, False)
             yield self.settled(state, a, attempt._replace(cells=tuple(cells)), event)
             return
         floor = attempt.floor if attempt.stage else highest(state.granted)
-        cells[n] = Cell(True, (*cells[n].votes, vote), False)
+        cells[n] = Cell(vote.incarnation, (*cells[n].votes, vote), False)
         asking = Attempt(ASKING, 0, floor, 0, tuple(cells))
         yield Step(event, self.tidy(with_attempt(state, a, asking)), "")
         for token, row, begins in choices(cells, n, self.majority):
@@ -193,7 +195,7 @@ class WithoutClocks:
         """Without votes that phase 2 can never confirm; over, when too few are left to be granted."""
         rules = self.rules
         stage, token, floor, _, cells = attempt
-        exact = rules.phase2 == "hold" and rules.phase2_tied
+        exact = rules.phase2 == "hold" and rules.phase2_tied and rules.phase2_same_run
         live = [
             bool(cell.votes)
             and (

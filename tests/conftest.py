@@ -20,9 +20,10 @@ MANY_FILES = 20_000
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell that starts the tests in the background lets them, and all they start, ignore these.
+    # Who starts the tests in the background lets them, and all they start, ignore these.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -46,7 +46,16 @@ def after(state: str, event: str) -> str:
     return TRANSITIONS.get((state, event), state)
 
 
+ENOUGH_OF_A_CLAIM = 0.25
+"""The part of a claim window that must be left for a hand-over to be used unconfirmed."""
+
+
 def drift_margin(ttl: float) -> float:
     """How much earlier than the store we end a lease: 1 % for clocks that run apart, and 2 ms."""
     margin = ttl * 0.01 + 0.002
     return margin if margin < ttl * 0.5 else ttl * 0.5
+
+
+def handed_for(window: float) -> tuple[float, float]:
+    """How long a hand-over lasts for us, given for `window`, and how much must be left to use it so."""
+    return window - drift_margin(window), window * ENOUGH_OF_A_CLAIM

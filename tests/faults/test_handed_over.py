@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
 import shutil
 import signal
 import sqlite3
@@ -29,6 +31,7 @@ class Scene:
         self.path = path
         self.live = f"{path}-live"
         self.stack = ExitStack()
+        self.waiters: dict[str, threading.Thread] = {}
 
     def connect(self) -> holdfast.Locks:
         return self.stack.enter_context(holdfast.connect(f"sqlite://{self.path}{SLOW}"))
@@ -37,6 +40,15 @@ class Scene:
         with closing(sqlite3.connect(self.path)) as connection:
             rows = connection.execute("SELECT owner FROM entry WHERE waiting = 1 ORDER BY seq")
             return [owner for (owner,) in rows]
+
+    def gate_is_taken(self) -> bool:
+        """Somebody is inside, about to write."""
+        with open(f"{self.live}/gate", "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
 
     def queue(self, locks: holdfast.Locks, owner: str) -> list[holdfast.Lease]:
         """Have it wait for "x"; answers the list that its lease will be put in."""
@@ -48,7 +60,9 @@ class Scene:
             except holdfast.LockError:
                 return
 
-        threading.Thread(target=work, daemon=True).start()
+        thread = threading.Thread(target=work, daemon=True)
+        self.waiters[owner] = thread
+        thread.start()
         eventually(lambda: owner in self.waiting())
         return leases
 
@@ -82,7 +96,11 @@ def test_nobody_is_woken_in_a_file_that_was_replaced(scene: Scene) -> None:
         os.unlink(f"{scene.path}{suffix}")
     now_held = other.lock("x").acquire()
     assert lease.release() is False  # it ended with the file
-    time.sleep(0.3)
+    session: Any = waiter._session()
+    mailbox = session.backend._mailbox.fileno()
+    eventually(lambda: not select.select([mailbox], [], [], 0)[0])  # it has read what was sent
+    session.look_at(["w"])  # if that was nothing, it now finds that its place is gone
+    eventually(lambda: not scene.waiters["w"].is_alive())
     assert not (leases and now_held.held), "two hold one lock, in two files"
 
 
@@ -141,7 +159,10 @@ def test_a_lock_is_handed_over_for_the_whole_claim_window(scene: Scene) -> None:
         stranger.execute("BEGIN IMMEDIATE")
         releasing = threading.Thread(target=lease.release)
         releasing.start()
-        time.sleep(0.3)  # it waits by now, or begins later: then there is less to get wrong
+        eventually(scene.gate_is_taken)
+        waits = time.clock_gettime(time.CLOCK_BOOTTIME)
+        # Two moments that can be told apart: when it began to wait, and when it could write.
+        eventually(lambda: time.clock_gettime(time.CLOCK_BOOTTIME) > waits + 0.1)
         stood = time.clock_gettime(time.CLOCK_BOOTTIME)
         stranger.execute("COMMIT")
         releasing.join()

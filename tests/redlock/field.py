@@ -20,7 +20,8 @@ from servers.proxy import Proxy
 from servers.redlock import url_of
 from servers.stepped import SteppedServer
 
-ACTOR = Path(__file__).with_name("actor.py")
+TESTS = Path(__file__).parent.parent
+ACTORS = [TESTS / world / "redlock" / "actor.py" for world in ("_sync", "_async")]
 LIMIT = 60.0
 MAX_TTL = 2.0
 OPTIONS: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 0.3}
@@ -49,12 +50,14 @@ class Watcher:
 class Actor(Watcher):
     def __init__(self, url: str, seed: int, *rest: str) -> None:
         super().__init__([])
+        program = ACTORS[seed % len(ACTORS)]  # in turn one in asyncio, and one in blocking code
         self.name = f"client{seed}"
         self._process = subprocess.Popen(
-            [sys.executable, str(ACTOR), url, json.dumps(OPTIONS), str(seed), *rest],
+            [sys.executable, str(program), url, json.dumps(OPTIONS), str(seed), *rest],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
         )
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()

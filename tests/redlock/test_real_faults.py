@@ -58,15 +58,16 @@ def one_way(place: Field) -> None:
     place.all_vote()
 
 
-def a_client_pauses(place: Field) -> None:
-    """For longer than its lease lasts, if it has one; the others go on."""
-    actor = place.actors[0]
-    before = actor.count("granted")
-    place.until(lambda: actor.count("granted") > before, "a grant")
-    actor.pause()
+def clients_pause(place: Field) -> None:
+    """One in asyncio and one in blocking code, for longer than their leases last; the others go on."""
+    for actor in place.actors[:2]:
+        before = actor.count("granted")
+        place.until(lambda: actor.count("granted") > before, "a grant")  # noqa: B023
+        actor.pause()
     for name in ("x", "y"):
-        place.take(name)  # whatever it held is over by now
-    actor.resume()
+        place.take(name)  # whatever they held is over by now
+    for actor in place.actors[:2]:
+        actor.resume()
     place.goes_on()
 
 
@@ -120,7 +121,7 @@ def test_tokens_and_exclusion_hold_on_real_nodes() -> None:
             a_late_request,
             replayed_requests,
             one_way,
-            a_client_pauses,
+            clients_pause,
             a_node_stands_still,
             a_crash_without_data,
             a_crash_with_old_data,
@@ -132,7 +133,7 @@ def test_tokens_and_exclusion_hold_on_real_nodes() -> None:
 def test_tokens_rise_on_real_nodes_whose_clocks_jump_and_drift() -> None:
     with field(3) as place:
         place.checker.excluded = False  # it rests on clocks; the order of tokens does not
-        run(place, a_clock_ahead, clocks_that_drift, a_client_pauses, replayed_requests)
+        run(place, a_clock_ahead, clocks_that_drift, clients_pause, replayed_requests)
         assert place.judge() == []
 
 

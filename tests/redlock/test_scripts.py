@@ -51,7 +51,7 @@ class Node:
         return self.ask(words.raise_ + numbers + words.stripe + VOTE + bulk(owner.encode()))
 
     def free(self, owner: str, mark: bytes) -> Any:
-        return self.ask(self.commands.of(Asked(30.0)).free + mark + QUIET + bulk(owner.encode()))
+        return self.ask(self.commands.of(Asked(30.0)).free + bulk(owner.encode()) + mark + QUIET)
 
     def ends(self) -> None:
         while self.server("EXISTS", "holdfast:{x}"):
@@ -132,3 +132,28 @@ def test_a_first_start_does_not_admit_one_that_others_know_by_a_later_number() -
 
     assert admitted(1) == 0
     assert admitted(2) == 1
+
+
+def test_a_hold_is_dated_when_it_is_first_renewed_and_shown_so_before() -> None:
+    node = Node()
+
+    def since() -> int:
+        (found,) = node.ask(node.commands.look(["x"]))
+        return int(found[0].split(b"\x1f")[4])
+
+    def now() -> int:
+        seconds, micros = node.server("TIME")
+        return int(seconds) * 1_000_000 + int(micros)
+
+    before = now()
+    begin = node.take("one", ttl=600.0)
+    assert before - 2000 <= since() <= now() + 2000
+    node.server("PEXPIRE", "holdfast:{x}", 590_000)  # ten seconds later
+    shown = since()
+    assert before - 10_002_000 <= shown <= now() - 9_998_000
+    assert node.ask(node.commands.keep(VOTE, [("x", "one", begin, 600.0)])) == [1]
+    assert node.server("PTTL", "holdfast:{x}") > 595_000
+    assert abs(since() - shown) <= 1_000_000
+    kept = since()
+    assert node.ask(node.commands.keep(VOTE, [("x", "one", begin, 900.0)])) == [1]
+    assert since() == kept

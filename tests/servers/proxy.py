@@ -25,6 +25,8 @@ class Proxy:
         """Requests do not arrive; answers do."""
         self.stalled = False
         """Nothing arrives, either way; the connections stay open, as after a cable was pulled."""
+        self.pieces = 0
+        """Answers come in pieces of so many bytes; 0: as they are."""
         self.refuse = False
         """New connections are reset."""
         self.cut_once = -1
@@ -144,7 +146,9 @@ class Proxy:
                     self.lose_once = False
                     continue
                 if not self.swallow and not self.stalled and server not in self._muted:
-                    client.sendall(data)
+                    size = self.pieces or len(data)
+                    for start in range(0, len(data), size):
+                        client.sendall(data[start : start + size])
         if server in self._delivering:
             self._answered.set()
         else:

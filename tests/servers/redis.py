@@ -7,12 +7,16 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 READY_LIMIT = 20.0
+OTHERS = sorted((Path(sys.prefix) / "servers").glob("[!.]*"))
+"""Programs of other versions and makes, from tools/redis-servers."""
 
 
 class RedisServer:
@@ -24,10 +28,12 @@ class RedisServer:
         port: int = 0,
         password: str = "",
         environment: dict[str, str] | None = None,
+        program: str = "",
     ) -> None:
-        program = shutil.which(os.environ.get("HOLDFAST_TEST_REDIS_SERVER", "redis-server"))
-        assert program is not None, "the tests need redis-server: apt-get install redis-server"
-        self._program = program
+        wanted = program or os.environ.get("HOLDFAST_TEST_REDIS_SERVER", "redis-server")
+        found = shutil.which(wanted)
+        assert found is not None, "the tests need redis-server: apt-get install redis-server"
+        self._program = found
         self.folder = Path(tempfile.mkdtemp(prefix="hf-redis-"))
         self.port = port or free_port()
         self.options = options
@@ -129,8 +135,32 @@ def certificate(folder: Path) -> tuple[str, str]:
     return str(cert), str(key)
 
 
+class Tls(NamedTuple):
+    """What a server shows, and whom it trusts: also those who connect to it have to show one."""
+
+    cert: str
+    key: str
+    trusted: str
+
+    def settings(self, port: int) -> list[tuple[str, str]]:
+        return [
+            ("tls-port", str(port)),
+            ("tls-cert-file", self.cert),
+            ("tls-key-file", self.key),
+            ("tls-ca-cert-file", self.trusted),
+            ("tls-auth-clients", "yes"),
+            ("tls-replication", "yes"),
+        ]
+
+
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    return free_ports(1)[0]
+
+
+def free_ports(number: int) -> list[int]:
+    """No two of them the same."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        return [sock.getsockname()[1] for sock in sockets]

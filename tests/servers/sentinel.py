@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from .redis import READY_LIMIT, RedisServer
+from .redis import READY_LIMIT, RedisServer, Tls, free_port
 
 NAME = "the-locks"
 QUICK = {"info_period": 100, "publish_period": 100, "ask_period": 100}
@@ -19,8 +20,9 @@ class Sentinel(RedisServer):
         self._lines = [
             "bind 127.0.0.1",
             f"sentinel monitor {NAME} 127.0.0.1 {primary} 2",
-            f"sentinel down-after-milliseconds {NAME} 300",
-            f"sentinel failover-timeout {NAME} 2000",
+            # Longer than any process may stand still by itself.
+            f"sentinel down-after-milliseconds {NAME} 1500",
+            f"sentinel failover-timeout {NAME} 4000",
             *lines,
         ]
         super().__init__(password=password)
@@ -52,17 +54,38 @@ class Sentinel(RedisServer):
 class Watch:
     """A primary, a replica, and three sentinels that know all of them and each other."""
 
-    def __init__(self, *, password: str = "", sentinel_password: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        password: str = "",
+        sentinel_password: str = "",
+        user: Sequence[str] = (),
+        sentinel_user: Sequence[str] = (),
+        tls: Tls | None = None,
+        sentinel_tls: Tls | None = None,
+    ) -> None:
+        """Users as `user` lines have them. With TLS, all of them speak it with each other."""
         self._started: list[RedisServer] = []
+        self._places: dict[int, RedisServer] = {}
+        self.secure_ports: list[int] = []
         try:
-            quick = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
-            self.first = self._start(RedisServer(*quick, password=password))
-            follow = ("--replicaof", "127.0.0.1", str(self.first.port))
-            self.second = self._start(RedisServer(*quick, *follow, password=password))
+            quick = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
+            if user:
+                quick += ["--user", *user]
+            self.first = self._serve(tls, *quick, password=password)
+            (place,) = self._places
+            follow = ("--replicaof", "127.0.0.1", str(place))
+            self.second = self._serve(tls, *quick, *follow, password=password)
             self.sentinels: list[Sentinel] = []
-            lines = (f"sentinel auth-pass {NAME} {password}",) if password else ()
+            lines = [f"sentinel auth-pass {NAME} {password}"] if password else []
+            if sentinel_user:
+                lines.append("user " + " ".join(sentinel_user))
             for _ in range(3):
-                sentinel = Sentinel(self.first.port, *lines, password=sentinel_password)
+                port = free_port()
+                own = sentinel_tls.settings(port) if sentinel_tls else []
+                self.secure_ports.append(port)
+                words = [f"{name} {value}" for name, value in own]
+                sentinel = Sentinel(place, *lines, *words, password=sentinel_password)
                 self.sentinels.append(sentinel)
                 self._started.append(sentinel)
             self.await_(self._complete)
@@ -74,20 +97,33 @@ class Watch:
             self.stop()
             raise
 
-    def _start(self, server: RedisServer) -> RedisServer:
+    def _serve(self, tls: Tls | None, *options: str, password: str) -> RedisServer:
+        port = free_port()
+        own = tls.settings(port) if tls else []
+        words = [word for name, value in own for word in (f"--{name}", value)]
+        server = RedisServer(*options, *words, password=password)
         self._started.append(server)
+        self._places[port if tls else server.port] = server
         return server
 
     @property
     def url(self) -> str:
-        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return self._url(sentinel.port for sentinel in self.sentinels)
+
+    @property
+    def secure_url(self) -> str:
+        """Of the ports where the sentinels speak TLS."""
+        return self._url(self.secure_ports)
+
+    def _url(self, ports: Iterable[int]) -> str:
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         return f"redis+sentinel://{hosts}/{NAME}"
 
     @property
     def primary(self) -> RedisServer:
         """Which sentinels may learn of one after the other."""
         _, port = max(sentinel.place() for sentinel in self.sentinels if sentinel.running)
-        return self.first if self.first.port == port else self.second
+        return self._places[port]
 
     @property
     def replica(self) -> RedisServer:
@@ -118,10 +154,11 @@ class Watch:
         self.sentinels[0]("SENTINEL", "FAILOVER", NAME)
         self.await_(lambda: self.primary is not before)
 
-    def calm(self) -> None:
+    def calm(self) -> Watch:
         """From now on it takes a minute of silence until a server counts as down."""
         for sentinel in self.sentinels:
             sentinel("SENTINEL", "SET", NAME, "down-after-milliseconds", 60_000)
+        return self
 
     def hurry(self) -> None:
         """After a failover: an old primary that comes back is told of it soon."""

@@ -82,7 +82,7 @@ def test_a_bell_says_who_and_who_is_behind() -> None:
         standing = naming.standing(kv)
         assert standing is not None
         standings.append(standing)
-    owner, key, rest = keys.rung(keys.ring(standings[0], standings[1:]))
+    owner, key, rest = keys.rung(keys.ring(standings[0], [keys.in_bytes(s) for s in standings[1:]]))
     assert (owner, key) == ("o0", line + b"s.0")
     again = [naming.standing(keys.behind(one)) for one in rest]
     assert [one.entry for one in again if one is not None] == [s.entry for s in standings[1:]]

@@ -31,6 +31,12 @@ class Job(Generic[Result]):
             await asyncio.wait({self._task})
         return self._task.exception()
 
+    async def cancelled(self) -> Result | None:
+        """Cancel it; its result, if it came to one all the same."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        return None if self._task.cancelled() else self._task.result()
+
 
 async def eventually(condition: Callable[[], Awaitable[object] | object]) -> None:
     """Wait until the condition, which may be a coroutine function, answers something true."""
@@ -47,3 +53,8 @@ async def eventually(condition: Callable[[], Awaitable[object] | object]) -> Non
 async def pause(seconds: float) -> None:
     """Let time pass that a test needs to pass, such as the rest of a short TTL."""
     await asyncio.sleep(seconds)
+
+
+def run(work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+    """From a program's first line."""
+    asyncio.run(work(*args))

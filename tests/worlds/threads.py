@@ -56,3 +56,8 @@ def eventually(condition: Callable[[], object]) -> None:
 def pause(seconds: float) -> None:
     """Let time pass that a test needs to pass, such as the rest of a short TTL."""
     time.sleep(seconds)
+
+
+def run(work: Callable[..., None], *args: object) -> None:
+    """From a program's first line."""
+    work(*args)

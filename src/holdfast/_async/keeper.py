@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 BATCH = 128
 """Renewals in one call: enough to share its cost, few enough to keep a transaction short."""
 LONGEST_CALL = 5.0
+SHORT_CALL = 0.5
+"""A call that may take longer is cut short for the sake of others, see `_limit`."""
+LOOK = 1.0
+"""Seconds between looks at all that is kept, of which there may be tens of thousands."""
 LINGER = 1.0
 CONFIRM_AFTER = 0.02
 """Seconds until a hand-over is confirmed in the background. A lock that is given back sooner never
@@ -51,6 +55,9 @@ class Keeper:
         self._next = 0.0
         self._ticking_until = 0.0
         self._tick = TICK
+        self._looked = -inf
+        self._shortest = inf
+        """What any of those that were kept could spare when they were last looked at."""
         self._routine: Routine | None = None
         self._closed = False
 
@@ -173,9 +180,7 @@ class Keeper:
         outcomes: Sequence[Outcome]
         detail = "the store did not answer for this lease"
         try:
-            outcomes = await self._session.backend.renew(
-                claims, sent + min(LONGEST_CALL, max(shortest, 0.05))
-            )
+            outcomes = await self._session.backend.renew(claims, sent + self._limit(shortest, sent))
         except Exception as error:
             # Whatever it was, the leases are unconfirmed; and the keeper has to go on.
             outcomes = [UNKNOWN] * len(due)
@@ -184,6 +189,21 @@ class Keeper:
                 report("the keeper could not renew leases", error)
         for lease, outcome in self._renewed(due, outcomes, sent):
             self._again(lease, self._apply(lease, outcome, sent, detail))
+
+    def _limit(self, shortest: float, now: float) -> float:
+        """Seconds for one call. If it is not answered, whoever else comes due meanwhile has to wait
+        for its end: so it takes no longer than any of them can spare."""
+        limit = min(LONGEST_CALL, max(shortest, 0.05))
+        if limit <= SHORT_CALL:
+            return limit
+        if now >= self._looked + LOOK:
+            self._looked = now
+            with self._session.mutex:
+                kept = [lease for lease in self._session.leases.values() if lease._kept]
+            # A waiter may miss more than one of its heartbeats, and keeps its place.
+            spare = [one.ttl / 3 if one._state is HELD else 3 * one._interval() for one in kept]
+            self._shortest = min(spare, default=inf)
+        return min(limit, max(self._shortest, SHORT_CALL))
 
     def _renewed(
         self, leases: Sequence[Hold], outcomes: Sequence[Outcome], sent: float

@@ -15,6 +15,7 @@ from .. import forks
 from .._runtime.aio import Alarm, Signal, finish, here
 from ..errors import ConfigError, LockError
 from ..events import Event, Listeners
+from ..lifecycle import handed_for
 from ..model import Label
 from .contract import Backend, Ticket
 from .debts import Debts
@@ -38,6 +39,8 @@ class Session:
         "attempts",
         "backend",
         "burned",
+        "claim_lasts",
+        "claim_least",
         "claim_window",
         "clock",
         "closed",
@@ -62,6 +65,7 @@ class Session:
         """Where the tokens of all its locks are counted."""
         self.clock = backend.clock
         self.claim_window = backend.claim_window
+        self.claim_lasts, self.claim_least = handed_for(backend.claim_window)
         self.heartbeat = backend.heartbeat
         self.listeners = listeners
         self.label = Label(os.uname().nodename, os.getpid(), label)

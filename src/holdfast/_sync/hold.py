@@ -29,6 +29,7 @@ from ..lifecycle import (
     UNCERTAIN,
     after,
     drift_margin,
+    handed_for,
 )
 from ..model import Outcome, Renewed, Waiting
 
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 HOLDING = (HELD, UNCERTAIN)
 _WHEN_GRANTED = after(ACQUIRING, GRANTED)
 _WHEN_FREED = after(HELD, FREED)
-ENOUGH_OF_A_CLAIM = 0.25
-"""The part of a claim window that must be left for a hand-over to be used unconfirmed."""
 SOON = 0.02
 """Seconds after a holder's end at which its waiters ask."""
 
@@ -149,12 +148,14 @@ class Hold:
         """The lock was handed to us; False if too little is left of the claim window to use it so."""
         session = self._session
         # A store may give less than was asked for: it has said so by then.
-        ttl, window = self._ticket.ttl, session.claim_window
-        if window > ttl:
-            window = ttl
+        ttl = self._ticket.ttl
+        if session.claim_window <= ttl:
+            lasts, least = session.claim_lasts, session.claim_least
+        else:
+            lasts, least = handed_for(ttl)
         now = session.clock.now()
-        deadline = self._beat_sent + window - drift_margin(window)
-        if deadline - now <= window * ENOUGH_OF_A_CLAIM:
+        deadline = self._beat_sent + lasts
+        if deadline - now <= least:
             return False
         if self._end_at is not None:
             deadline = min(deadline, now + self._end_at)

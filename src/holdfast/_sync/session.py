@@ -17,6 +17,7 @@ from .. import forks
 from .._runtime.threads import Alarm, Signal, finish, here
 from ..errors import ConfigError, LockError
 from ..events import Event, Listeners
+from ..lifecycle import handed_for
 from ..model import Label
 from .contract import Backend, Ticket
 from .debts import Debts
@@ -40,6 +41,8 @@ class Session:
         "attempts",
         "backend",
         "burned",
+        "claim_lasts",
+        "claim_least",
         "claim_window",
         "clock",
         "closed",
@@ -64,6 +67,7 @@ class Session:
         """Where the tokens of all its locks are counted."""
         self.clock = backend.clock
         self.claim_window = backend.claim_window
+        self.claim_lasts, self.claim_least = handed_for(backend.claim_window)
         self.heartbeat = backend.heartbeat
         self.listeners = listeners
         self.label = Label(os.uname().nodename, os.getpid(), label)

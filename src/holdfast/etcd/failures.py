@@ -26,8 +26,9 @@ class Failure(Exception):
 
     @property
     def wants_login(self) -> bool:
-        """The token of our user is not known any more, or older than a change of the users."""
-        return self.code == "UNAUTHENTICATED" or "auth store is old" in self.details
+        """The token of our user is not known any more, or older than a change of the users; or there
+        was none, because somebody was just getting a new one."""
+        return self.code == "UNAUTHENTICATED" or any(text in self.details for text in _LOG_IN)
 
     @property
     def lease_is_gone(self) -> bool:
@@ -60,4 +61,5 @@ class Failure(Exception):
         return BackendUnavailable(f"the etcd cluster at {cluster} cannot be used: {text}")
 
 
+_LOG_IN = ("auth store is old", "user name is empty")
 _PASSING = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "INTERNAL", "UNKNOWN"}

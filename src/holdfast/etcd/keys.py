@@ -136,12 +136,14 @@ def _escaped(text: str) -> str:
 # without having to look. Neither names nor entries have control characters.
 
 
-def ring(heir: Standing, behind: Sequence[Standing]) -> bytes:
-    lines = [heir.entry.owner.encode() + b"\t" + heir.kv.key]
-    for one in behind:
-        kv = one.kv
-        lines.append(b"%b\t%d\t%d\t%b" % (kv.key, kv.changed, kv.lease, kv.value))
-    return b"\n".join(lines)
+def ring(heir: Standing, behind: Sequence[bytes]) -> bytes:
+    """`behind`: as `in_bytes` has them, or as another bell said."""
+    return b"\n".join((heir.entry.owner.encode() + b"\t" + heir.kv.key, *behind))
+
+
+def in_bytes(standing: Standing) -> bytes:
+    kv = standing.kv
+    return b"%b\t%d\t%d\t%b" % (kv.key, kv.changed, kv.lease, kv.value)
 
 
 def rung(value: bytes) -> tuple[str, bytes, list[bytes]]:

@@ -1,8 +1,6 @@
-"""The wire for asyncio: one connection, on which the commands of all tasks are pipelined.
+"""The wire for asyncio: one connection for all tasks, made again when it is lost; and who waits.
 
-Answers come in the order of the commands, wake-ups between them. A task that is cancelled leaves its
-command where it is, so whatever is sent behind it takes effect after it. The twin is `threads`: the
-same names and meanings.
+The twin is `threads`: the same names and meanings.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,34 +17,18 @@ from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
-from .protocol import (
-    NO_CHANNEL,
-    NOTHING,
-    PING,
-    Late,
-    Lost,
-    bulk,
-    check_greeting,
-    greeting,
-    pack,
-    woken,
-)
+from .aio_connection import Connection
+from .protocol import NO_CHANNEL, Late, Lost, bulk, check_greeting, greeting, pack, woken
 from .reply import Reply
 
 if TYPE_CHECKING:
     from .._async.contract import Ticket
 
 ASYNCHRONOUS = True
-PATIENCE = 1.0
-"""Seconds for which an answer may be overdue before its connection is given up."""
-
 ATTEMPT = 1.0
 """Seconds for one attempt to reach a server that may not be the primary any more."""
 PAUSE = 0.05
 """Seconds before it is asked again where the primary is."""
-TOGETHER = 128
-"""Commands that go out in one write. More would leave the server idle while they are collected."""
-CHUNK = 65536
 TICK = 0.1
 """Seconds between looks at those who listen; most are told before the first one."""
 
@@ -88,167 +69,6 @@ class Finder(Protocol):
     def doubt(self) -> None:
         """It may be elsewhere by now: ask again next time."""
         ...
-
-
-class Nobody(Reply):
-    """Takes the answer to a command that was only sent along."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        pass
-
-    def settle(self, value: Any) -> None:
-        pass
-
-    def settle_soon(self, value: Any, error: BaseException | None = None) -> None:
-        pass
-
-
-NOBODY = Nobody()
-
-
-class Connection(asyncio.BufferedProtocol):
-    def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
-        from hiredis import ProtocolError, PushNotification, Reader
-
-        self._wire = wire
-        self._loop = loop
-        self._now = clock.now
-        reader = Reader(notEnoughData=NOTHING)
-        self._feed: Callable[..., None] = reader.feed
-        self._gets = reader.gets
-        # Read into, again and again: for each read the loop would otherwise get a quarter of a
-        # megabyte from the system, and give it back.
-        self._buffer = bytearray(CHUNK)
-        self._view = memoryview(self._buffer)
-        self._push = PushNotification
-        self._nonsense: type[Exception] = ProtocolError
-        self._pending: deque[tuple[Reply, float]] = deque()
-        self._unsent: list[bytes] = []
-        self._transport: asyncio.Transport | None = None
-        self._write: Callable[[bytes], None]
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = inf
-        self.channel = NO_CHANNEL
-        self.dead = False
-
-    def send(self, command: bytes, by: float, reply: Reply | None = None) -> Reply:
-        """Answered in its turn. What is sent while others wait for answers goes out together."""
-        if reply is None:
-            reply = Reply(self._loop)
-        pending, unsent = self._pending, self._unsent
-        if unsent:
-            unsent.append(command)
-            if len(unsent) >= TOGETHER:
-                self._flush()
-        elif self.dead:
-            reply.settle_soon(None, self._wire.broken())
-            return reply
-        elif pending:
-            unsent.append(command)
-            self._loop.call_soon(self._flush)
-        else:
-            self._write(command)
-        pending.append((reply, by))
-        if by < self._timer_due:
-            self._arm(by)
-        return reply
-
-    def send_after_ping(self, command: bytes, by: float) -> Reply:
-        """See `PING`. With others' answers under way it would change nothing."""
-        if self._pending or self.dead:
-            return self.send(command, by)
-        reply = self.send(PING + command, by)
-        self._pending.appendleft((NOBODY, by))
-        return reply
-
-    def _flush(self) -> None:
-        if self._unsent:
-            unsent = b"".join(self._unsent)
-            self._unsent.clear()
-            self._write(unsent)
-
-    def abort(self) -> None:
-        """Now, whatever was still to be written."""
-        if self._transport is not None:
-            self._transport.abort()
-        self._end()
-
-    # Called by the event loop.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._write = transport.write
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view  # TLS reads into slices of it: those of the buffer itself would be copies
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._feed(self._buffer, 0, nbytes)
-        self._answer()
-
-    def _answer(self) -> None:
-        gets, push, pending = self._gets, self._push, self._pending
-        try:
-            while (answer := gets()) is not NOTHING:
-                if type(answer) is push and answer[0] != b"subscribe":
-                    if answer[0] == b"message":
-                        self._wire.woken(answer[2])
-                elif pending:  # otherwise an answer to nothing, which cannot be ours
-                    pending.popleft()[0].settle(answer)
-        except self._nonsense:
-            self.abort()  # nothing that follows could be understood
-        except BaseException:
-            # A task raised what ends the event loop. If that goes on, so does the rest.
-            self._loop.call_soon(self._answer)
-            raise
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._end()
-
-    def _end(self) -> None:
-        if self.dead:
-            return
-        self.dead = True
-        self._unsent.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        pending = list(self._pending)
-        self._pending.clear()
-        for reply, _ in pending:
-            reply.settle_soon(None, self._wire.broken())
-        self._wire.lost(self)
-
-    # One timer for all that waits; it is left alone while answers come.
-
-    def _arm(self, due: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_due = due
-        self._timer = self._loop.call_later(max(0.0, due - self._now()), self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        self._timer_due = inf
-        now = self._now()
-        due = None
-        for reply, by in self._pending:
-            if by <= now:
-                reply.settle_soon(None, self._wire.late())
-            elif due is None or by < due:
-                due = by
-        if self._pending and self._pending[0][1] <= now:
-            # Its turn has not come, and all that is behind it waits too. Not for long.
-            last_chance = self._pending[0][1] + PATIENCE
-            if now >= last_chance:
-                self.abort()
-                return
-            due = last_chance if due is None else min(due, last_chance)
-        if due is not None:
-            self._arm(due)
 
 
 class Wire:
@@ -314,9 +134,9 @@ class Wire:
         if not ticket.queue:
             return connection.send(command + NO_CHANNEL + owner, by)
         channel = connection.channel
-        if channel is not NO_CHANNEL:
-            self._hear(ticket)
-        return connection.send(command + channel + owner, by)
+        if channel is NO_CHANNEL:
+            return connection.send(command + channel + owner, by)
+        return connection.ask(ticket, command + channel + owner, by)
 
     async def _connect_and_ask(
         self, ticket: Ticket, command: bytes, owner: bytes, by: float
@@ -328,11 +148,11 @@ class Wire:
         """The same, on a connection that has a channel."""
         connection = self._connection or await self._connect(by)
         await self._subscribe(connection, by)
-        self._hear(ticket)
+        self.hear(ticket)
         return await connection.send(command + connection.channel + owner, by)
 
-    def _hear(self, ticket: Ticket) -> None:
-        """Before it is asked for: the wake-up may come together with the answer."""
+    def hear(self, ticket: Ticket) -> None:
+        """Before its answer is read: the wake-up may come together with it."""
         ear = self.waiting[ticket.owner] = Ear(ticket)
         ticket.attach(ear)
 

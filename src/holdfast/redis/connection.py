@@ -15,7 +15,21 @@ from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
-from .protocol import LONG, NO_CHANNEL, NOTHING, Late, Lost, bulk, check_greeting, greeting, woken
+from .protocol import (
+    FREED,
+    LONG,
+    NO_CHANNEL,
+    NOTHING,
+    PING,
+    Late,
+    Lost,
+    bulk,
+    check_greeting,
+    greeting,
+    handed,
+    wake_up,
+    woken,
+)
 
 if TYPE_CHECKING:
     from .._sync.contract import Ticket
@@ -201,19 +215,42 @@ class Connection:
         try:
             if self._greeting:
                 return self._greet(command, by)
-            sent = self._send(command)
-            if sent != len(command):
-                self._send_rest(command, sent)
-            try:
-                self._feed(self._receive(CHUNK))
-                reply = self._gets()
-            except (BlockingIOError, TimeoutError):
-                reply = NOTHING  # yet
-            if reply is NOTHING or type(reply) is self._push:
-                reply = self._reply(by, reply)
-            return reply
+            return self._first(self._exchange(command), by)
         except (OSError, self._nonsense) as error:
             raise self._lost(error) from error
+
+    def free(self, command: bytes, by: float, now: float) -> Any:
+        """As `call`, for a release, on a connection whose answers are to be `LONG`."""
+        if self._tick != TICK or by - now < TICK:
+            self._set_tick(min(TICK, by - now))
+        try:
+            data = self._exchange(PING + command)
+            if data == FREED:
+                return 1
+            self._first(data, by)
+            return self.next(by)
+        except (OSError, self._nonsense) as error:
+            raise self._lost(error) from error
+
+    def _exchange(self, command: bytes) -> bytes | None:
+        """Send it; what has come by the next tick, if anything."""
+        sent = self._send(command)
+        if sent != len(command):
+            self._send_rest(command, sent)
+        try:
+            return self._receive(CHUNK)
+        except (BlockingIOError, TimeoutError):
+            return None
+
+    def _first(self, data: bytes | None, by: float) -> Any:
+        """The reply at the beginning of that."""
+        reply = NOTHING
+        if data is not None:
+            self._feed(data)
+            reply = self._gets()
+        if reply is NOTHING or type(reply) is self._push:
+            reply = self._reply(by, reply)
+        return reply
 
     def _greet(self, command: bytes, by: float) -> Any:
         commands, self._greeting = self._greeting, []
@@ -300,14 +337,24 @@ class Connection:
 
         With both, the answer is a grant that was handed over.
         """
-        mine = ticket.owner.encode() + b" "
-        reply = self.call(command, by, now, LONG)
+        beginning = wake_up(self.channel, ticket.owner)
+        if self.least != LONG:
+            self._set_least(LONG)
+        if self._tick != TICK or by - now < TICK:
+            self._set_tick(min(TICK, by - now))
+        try:
+            data = self._exchange(command)
+            if data and (token := handed(data, beginning)):
+                return _tuple(Granted, (token, ticket.ttl, True, 0.0))
+            reply = self._first(data, by)
+        except (OSError, self._nonsense) as error:
+            raise self._lost(error) from error
         if type(reply) is int:
             while (push := self._heard()) is not NOTHING:
                 # Others' are those of earlier tickets, and came late.
-                if type(push) is self._push and push[0] == b"message" and push[2].startswith(mine):
-                    _, token = woken(push[2])
-                    if token:
+                if type(push) is self._push and push[0] == b"message":
+                    owner, token = woken(push[2])
+                    if token and owner == ticket.owner:
                         return _tuple(Granted, (token, ticket.ttl, True, 0.0))
         return reply
 

@@ -52,9 +52,39 @@ the wake-up is. The answer to a PING ahead of it makes it the earlier one, so th
 first. On two processors that is a fifth of the time between two holders. It is answered with its own
 text, which makes that answer `LONG`."""
 
+FREED = bulk(b"the next one is told") + b":1\r\n"
+"""What is answered to both, if the release freed it."""
+
+MESSAGE = b">3\r\n" + bulk(b"message")
+"""How everything that is published begins; its channel and its text follow."""
+
 LONG = 18
 """Bytes. What is shorter can wait a little, on a connection that waits to be handed a lock: it only
 says that one is in the queue. A token and a wake-up are longer."""
+
+
+DIGITS = 16
+"""Of a token, as long as it is counted in microseconds since 1970."""
+
+
+def wake_up(channel: bytes, owner: str) -> bytes:
+    """How the message begins by which this owner is handed a lock; its token follows."""
+    return b"%b%b$%d\r\n%b " % (MESSAGE, channel, len(owner) + 1 + DIGITS, owner.encode())
+
+
+def handed(data: bytes, beginning: bytes) -> int:
+    """The token, if this is a place in the queue and such a wake-up, and nothing else; otherwise 0.
+
+    The parser can find that out, too, at several times the cost; and others wait for the lock by now.
+    It is passed by safely: the rest of what it has not finished would be at the beginning here.
+    """
+    place, _, token = data.partition(beginning)
+    if len(token) != DIGITS + 2 or place[:1] != b":" or place.find(b"\r\n") != len(place) - 2:
+        return 0
+    try:
+        return int(token)
+    except ValueError:
+        return 0
 
 
 def woken(message: bytes) -> tuple[str, int]:

@@ -39,6 +39,10 @@ class Reply:
 
     # For the connection.
 
+    @property
+    def settled(self) -> bool:
+        return self._value is not _PENDING
+
     def settle(self, value: Any) -> None:
         """Here it is. Only from a callback of the event loop."""
         if self._value is _PENDING:

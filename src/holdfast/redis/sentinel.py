@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ConfigError
 from ..urls import Target
 from .address import TLS_OPTIONS, Address, database, hosts_of, tls_of, unquote
 from .protocol import refusal
+
+if TYPE_CHECKING:
+    import ssl
 
 DEFAULT_PORT = 26379
 SENTINEL_OPTIONS: dict[str, Any] = {
@@ -16,6 +19,8 @@ SENTINEL_OPTIONS: dict[str, Any] = {
     "tls": 0,
     "sentinel_user": None,
     "sentinel_password": None,
+    "sentinel_tls": None,
+    **{f"sentinel_{name}": value for name, value in TLS_OPTIONS.items()},
 }
 
 
@@ -42,14 +47,31 @@ def watched_of(target: Target, settings: dict[str, Any]) -> Watched:
             "redis+sentinel://host1:26379,host2:26379/mymaster"
         )
     tls = tls_of(wants_tls(settings), settings)
+    to_them = _tls_to_sentinels(settings, tls)
     name, word = settings["sentinel_user"] or "", settings["sentinel_password"] or ""
     if not isinstance(name, str) or not isinstance(word, str):
         raise ConfigError("sentinel_user and sentinel_password must be text")
     return Watched(
-        tuple(Address(host, port, "", 0, name, word, tls, "sentinel") for host, port in hosts),
+        tuple(Address(host, port, "", 0, name, word, to_them, "sentinel") for host, port in hosts),
         service,
         Address("", 0, "", database(db or settings["db"]), user, password, tls, "primary"),
     )
+
+
+def _tls_to_sentinels(
+    settings: dict[str, Any], to_servers: ssl.SSLContext | None
+) -> ssl.SSLContext | None:
+    """As to the servers, unless something else is said of the sentinels; then that alone counts."""
+    said = settings["sentinel_tls"]
+    if said not in (None, 0, 1):
+        raise ConfigError("sentinel_tls must be True or False")
+    own = {name: settings[f"sentinel_{name}"] for name in TLS_OPTIONS}
+    given = [f"sentinel_{name}" for name, value in own.items() if value is not None]
+    if given and said is not None and not said:
+        raise ConfigError(f"{min(given)} is given, but sentinel_tls is off")
+    if not given and (said is None or (said and to_servers is not None)):
+        return to_servers
+    return tls_of(bool(given or said), own)
 
 
 def wants_tls(settings: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from ..errors import BackendUnavailable, LockError
 from ..model import Granted
 from .address import Address
 from .connection import Connection, Ear
-from .protocol import NO_CHANNEL, PING, Lost, pack
+from .protocol import NO_CHANNEL, Lost, pack
 
 if TYPE_CHECKING:
     from .._sync.contract import Ticket
@@ -97,8 +97,7 @@ class Wire:
             if connection.ear is None:
                 reply = connection.call(command, by, now)
             else:  # somebody else wanted what we had, and will again
-                connection.call(PING + command, by, now, connection.least)
-                reply = connection.next(by)
+                reply = connection.free(command, by, now)
         except BaseException:
             self._failed(connection)
             raise
@@ -140,8 +139,11 @@ class Wire:
                 reply = connection.call(command + channel + owner, by, now)
             else:
                 reply = connection.ask(ticket, command + channel + owner, by, now)
-                if type(reply) is Granted and connection.address is not self._address:
-                    raise Lost(f"the server at {connection.address} may not be the primary now")
+                if type(reply) is Granted:
+                    if connection.address is not self._address:
+                        raise Lost(f"the server at {connection.address} may not be the primary now")
+                    self._give(connection, now)
+                    return reply
         except BaseException:
             self._failed(connection)
             raise
@@ -290,17 +292,13 @@ class Wire:
     def _give(self, connection: Connection, now: float) -> None:
         """Kept for the next caller, with when it was last used."""
         connection.used = now
-        if (
-            connection.dead
-            or self._closed
-            or len(self._idle) >= KEPT_IDLE
-            or connection.address is not self._address
-        ):
-            connection.close()
-        else:
-            self._idle.append(connection)
-            if self._closed:  # meanwhile
+        idle = self._idle
+        if connection.address is self._address and not connection.dead and len(idle) < KEPT_IDLE:
+            idle.append(connection)
+            if self._closed:  # perhaps meanwhile
                 connection.close()
+        else:
+            connection.close()
 
     def _subscribe(
         self, connection: Connection, by: float, name: bytes = b"", ear: Ear | None = None

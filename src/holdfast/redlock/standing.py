@@ -8,6 +8,7 @@ is of an earlier life, and does not count.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import NamedTuple
 
 from ..clock import Clock
@@ -110,12 +111,17 @@ class Board:
         self.votes: tuple[bytes, ...] = ()
         """What each seat says, put together anew whenever one changes: a round takes one look at it."""
         self.lives: tuple[int, ...] = ()
+        self._mutex = Lock()
         self.changed()
         self._compared: dict[bytes, list[tuple[int, int]]] = {}
 
     def changed(self) -> None:
-        self.lives = tuple([seat.life for seat in self.seats])
-        self.votes = tuple([seat.vote for seat in self.seats])
+        """Nodes may change at the same time, each by a thread of its own."""
+        with self._mutex:
+            # The lives last, since a round looks at them first: it may then take a vote for an older
+            # one than it is, and drop it, but not for a newer one.
+            self.votes = tuple([seat.vote for seat in self.seats])
+            self.lives = tuple([seat.life for seat in self.seats])
 
     def voting(self) -> int:
         return len(self.votes) - self.votes.count(b"")

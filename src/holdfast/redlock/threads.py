@@ -10,8 +10,8 @@ from __future__ import annotations
 import select
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
-from threading import Lock
+from collections.abc import Callable, Container, Sequence
+from threading import Lock, Thread
 from typing import Any
 
 from ..clock import Clock
@@ -27,6 +27,31 @@ KEPT_IDLE = 32
 """Lanes kept for the next caller."""
 CHUNK = 65536
 LONGEST_POLL = 1.0
+FULL = "it does not read what it is sent"
+FOR_CONNECTING = 0.75
+"""Of the time for a request, where a connection is missing: that takes two or more round trips."""
+LINGER = 0.05
+
+
+class Asking:
+    """A question to several nodes, while its answers come."""
+
+    __slots__ = ("enough", "heard", "left")
+
+    def __init__(self, heard: Heard) -> None:
+        self.heard = heard
+        self.left = 0
+        """So many answers are missing."""
+        self.enough = False
+
+    def answered(self, index: int, reply: Any) -> None:
+        self.left -= 1
+        if self.heard(index, reply):
+            self.enough = True
+
+
+NOBODY = Asking(lambda index, reply: False)
+"""Asked, and does not want to know."""
 
 
 class Line:
@@ -37,51 +62,57 @@ class Line:
         "_feed",
         "_gets",
         "_recv",
-        "_send",
         "_socket",
         "asked",
         "fd",
+        "index",
         "run_id",
+        "write",
     )
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: Address, timeout: float, index: int) -> None:
         from hiredis import Reader
 
         self._address = address
+        self.index = index
         reader = Reader(notEnoughData=NOTHING)
         self._feed, self._gets = reader.feed, reader.gets
-        self.asked: deque[tuple[Heard | None, float]] = deque()
+        self.asked: deque[tuple[Asking, float]] = deque()
         """Who wants to hear the answers to come, and until when they should be here."""
         self.run_id = b""
         self._socket = _connected(address, timeout)
-        self._send, self._recv = self._socket.send, self._socket.recv
+        self.write, self._recv = self._socket.send, self._socket.recv
         self.fd: int = self._socket.fileno()
 
-    def send(self, command: bytes, heard: Heard | None, by: float) -> None:
+    def send(self, command: bytes, who: Asking, by: float) -> None:
         """Raises OSError. Commands are short: a buffer that is full means that nobody reads."""
-        if self._send(command) != len(command):
-            raise ConnectionResetError("it does not read what it is sent")
-        self.asked.append((heard, by))
+        if self.write(command) != len(command):
+            raise ConnectionResetError(FULL)
+        self.asked.append((who, by))
+        who.left += 1
 
-    def take_in(self) -> list[tuple[Heard | None, Any]]:
-        """What has come, without waiting; each answer with who asked. Raises OSError."""
+    def take_in(self, board: Board | None = None) -> None:
+        """Tell those who asked what has come, without waiting, and the board of refusals."""
         try:
             data = self._recv(CHUNK)
         except (BlockingIOError, InterruptedError):
-            return []
+            return
         except OSError as error:
             if type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError"):
-                return []
+                return
             raise
         if not data:
             raise ConnectionResetError("it hung up")
         self._feed(data)
-        gets, asked = self._gets, self.asked
-        answers: list[tuple[Heard | None, Any]] = []
+        gets, asked, index = self._gets, self.asked, self.index
         while (reply := gets()) is not NOTHING:
             if asked:
-                answers.append((asked.popleft()[0], reply))
-        return answers
+                who = asked.popleft()[0]
+                if type(reply) is not int and board is not None and isinstance(reply, Exception):
+                    board.failed(index, why(reply))
+                who.left -= 1  # `answered`, in short
+                if who.heard(index, reply):
+                    who.enough = True
 
     def ask(self, commands: Sequence[bytes], clock: Clock, by: float) -> list[Any]:
         """Wait for the answers to these, in their order. Raises `Lost`."""
@@ -89,21 +120,20 @@ class Line:
 
         def heard(_: int, reply: Any) -> bool:
             replies.append(reply)
-            return True
+            return False
 
+        who = Asking(heard)
         try:
             for command in commands:
-                self.send(command, heard, by)
+                self.send(command, who, by)
             poll = select.poll()
             poll.register(self.fd, select.POLLIN)
-            while len(replies) < len(commands):
+            while who.left:
                 left = by - clock.now()
                 if left <= 0:
                     raise Late(f"{self._address} did not answer in time")
                 if poll.poll(min(left, LONGEST_POLL) * 1000 + 1):
-                    for who, reply in self.take_in():
-                        if who is not None:
-                            who(0, reply)
+                    self.take_in()
         except OSError as error:
             if isinstance(error, Lost):
                 raise
@@ -156,95 +186,125 @@ class Fan:
         self._own: list[Line | None] = [None] * len(addresses)
         self._own_mutexes = [Lock() for _ in addresses]
 
-    def ask(self, commands: Sequence[bytes | None], heard: Heard, by: float) -> None:
+    def ask(
+        self,
+        commands: Sequence[bytes | None],
+        heard: Heard,
+        by: float,
+        ways: Sequence[object] = (),
+        answered: Container[int] = (),
+        instead: bytes = b"",
+    ) -> Sequence[object]:
         """Each node its command, all at once; until `heard` has enough, or all have answered.
 
-        Answers that come later are told to `heard` as well, when the connection is next used.
+        Answers that come later are told to `heard` as well, when the connection is next used. Answers
+        the ways on which they went. With those of an earlier question, which some nodes have answered,
+        another that is not reached on the same way any more is sent `instead`: what was asked then may
+        arrive after it.
         """
-        self.check()
+        if self.closed:
+            self.check()
         lane = self._take()
         try:
+            asking = Asking(heard)
+            question = (asking, by)
             lines, now = lane.lines, self.clock.now
-            moment, left = now(), 0
-            for index, command in enumerate(commands):
-                if command is None:
+            if None in lines:
+                self._connect_missing(lane, commands, by)
+            moment = now()
+            for index, usual in enumerate(commands):
+                if usual is None:
                     continue
                 line = lines[index]
                 if line is None or (line.asked and line.asked[0][1] < moment):
                     line = self._usable(lane, index, moment)
-                if line is None:
-                    heard(index, BackendUnavailable("not connected"))
-                    continue
+                    if line is None:
+                        heard(index, BackendUnavailable("not connected"))
+                        continue
+                late = ways and line is not ways[index] and index not in answered
+                command = instead if late else usual
                 try:
-                    line.send(command, heard, by)
-                    left += 1
-                except OSError as error:
-                    self._broke(lane, index, error)
-                    heard(index, error)
-            enough = False
-            poll, by_fd = lane.poll.poll, lane.by_fd
-            while left and not enough:
+                    if line.write(command) == len(command):  # `send`, in short
+                        line.asked.append(question)
+                        asking.left += 1
+                        continue
+                    error: OSError = ConnectionResetError(FULL)
+                except OSError as raised:
+                    error = raised
+                self._broke(lane, index, error)
+                heard(index, error)
+            used = lines[:]
+            poll, by_fd, board = lane.poll.poll, lane.by_fd, self.board
+            while asking.left and not asking.enough:
                 wait = by - now()
                 if wait <= 0:
-                    self._give_up_on(lane, heard)
-                    return
-                for fd, _ in poll(min(wait, LONGEST_POLL) * 1000 + 1):
-                    index = by_fd[fd]
-                    line = lines[index]
-                    if line is None:
-                        continue  # it broke a moment ago
-                    for who, reply in self._take_in(lane, index, line):
-                        if who is heard:
-                            left -= 1
-                            enough = heard(index, reply) or enough
-                        elif who is not None:
-                            who(index, reply)
-        finally:
-            self._give(lane)
+                    self._give_up_on(lane, asking)
+                    break
+                for fd, _ in poll((wait if wait < LONGEST_POLL else LONGEST_POLL) * 1000 + 1):
+                    line = lines[by_fd[fd]]
+                    if line is not None:  # otherwise it broke a moment ago
+                        try:
+                            line.take_in(board)
+                        except OSError as error:
+                            self._broke(lane, line.index, error)
+        except BaseException:
+            # Interrupted, perhaps between a command and the note of who asked: an answer would be
+            # taken for another's.
+            lane.close()
+            raise
+        self._give(lane)
+        return used
 
-    def ways(self) -> Sequence[object]:
-        return ()
+    def same_run(self, ways: Sequence[object], index: int) -> bool:
+        """Always, or it is not sent: see `_line`."""
+        return True
 
-    def behind(self, ways: Sequence[object], index: int) -> bool:
-        """Never sure: each thread that asks has connections of its own."""
-        return False
-
-    def catch_up(self, everywhere: bool = False) -> None:
-        """Take in answers that came too late to be waited for: on the connections that are used next,
-        or on all that nobody is using."""
+    def catch_up(self) -> None:
+        """Take in answers that came too late to be waited for, on all connections that nobody uses."""
         lanes = [self._take()]
-        while everywhere and self._idle:
-            lanes.append(self._take())
         try:
+            while self._idle:
+                lanes.append(self._take())
             for lane in lanes:
                 for index, line in enumerate(lane.lines):
                     if line is not None and line.asked:
-                        for who, reply in self._take_in(lane, index, line):
-                            if who is not None:
-                                who(index, reply)
-        finally:
-            for lane in reversed(lanes):
-                self._give(lane)
+                        self._take_in(lane, index, line)
+        except BaseException:
+            for lane in lanes:
+                lane.close()
+            raise
+        for lane in reversed(lanes):
+            self._give(lane)
 
-    def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
-        """Send, and do not wait. Answers who could not be told."""
+    def post(
+        self,
+        commands: Sequence[bytes | None],
+        by: float,
+        ways: Sequence[object] = (),
+        instead: Sequence[bytes | None] = (),
+    ) -> list[int]:
+        """Send, and do not wait. Answers who could not be told. `ways` and `instead` as in `ask`."""
         lane = self._take()
         untold: list[int] = []
         try:
+            self._connect_missing(lane, commands, by)
             for index, command in enumerate(commands):
-                line = None if command is None else self._line(lane, index)
+                line = lane.lines[index]
                 if command is None:
                     continue
                 if line is None:
                     untold.append(index)
                     continue
+                behind = not ways or line is ways[index]
                 try:
-                    line.send(command, None, by)
+                    line.send(command if behind else instead[index] or command, NOBODY, by)
                 except OSError as error:
                     untold.append(index)
                     self._broke(lane, index, error)
-        finally:
-            self._give(lane)
+        except BaseException:
+            lane.close()
+            raise
+        self._give(lane)
         return untold
 
     def reach(self, index: int, by: float) -> list[Any]:
@@ -318,33 +378,68 @@ class Fan:
         line = lane.lines[index]
         if line is not None:
             # An earlier answer may have come meanwhile, unread.
-            for who, reply in self._take_in(lane, index, line):
-                if who is not None:
-                    who(index, reply)
+            self._take_in(lane, index, line)
             line = lane.lines[index]
             if line is not None and line.asked and line.asked[0][1] < now:
                 self._broke(lane, index, Late("it did not answer in time"))
-        return self._line(lane, index)
+        return lane.lines[index]
 
-    def _line(self, lane: Lane, index: int) -> Line | None:
-        """The lane's connection to a node that votes, made anew where it is missing."""
-        line = lane.lines[index]
-        seat = self.board.seats[index]
-        vote = seat.vote
-        if line is not None or not vote:
-            return line
+    def _connect_missing(self, lane: Lane, commands: Sequence[bytes | None], by: float) -> None:
+        """The lane's connections to nodes that vote, all at once: one that hangs keeps up no other."""
+        lines, seats = lane.lines, self.board.seats
+        missing = [
+            index
+            for index, command in enumerate(commands)
+            if command is not None and lines[index] is None and seats[index].vote
+        ]
+        if not missing:
+            return
+        now = self.clock.now()
+        by = now + (by - now) * FOR_CONNECTING
+        made: list[Line | None] = [None] * len(lines)
+        over = False
+        mutex = Lock()
+
+        def make(index: int) -> None:
+            line = self._line(index, by)
+            with mutex:
+                if not over:
+                    made[index] = line
+                    return
+            if line is not None:
+                line.close()
+
+        threads = [Thread(target=make, args=(index,), daemon=True) for index in missing[1:]]
         try:
-            line, answers = self._connect(index, self.clock.now() + self.board.node_timeout)
+            for thread in threads:
+                thread.start()
+            make(missing[0])
+            for thread in threads:
+                # To find its name may take longer.
+                thread.join(max(0.0, by - self.clock.now()) + LINGER)
+        finally:
+            with mutex:
+                over = True
+            for index, line in enumerate(made):
+                if line is not None:
+                    lane.put(index, line)
+
+    def _line(self, index: int, by: float) -> Line | None:
+        """A connection to a node that votes. It may only be used for the life in which it does."""
+        vote = self.board.seats[index].vote
+        try:
+            line, answers = self._connect(index, by)
         except (BackendUnavailable, ConfigError) as error:
             self.board.failed(index, str(error))
             return None
-        marker = None if not isinstance(answers[1], bytes) else read_marker(answers[1])
-        # A connection may only be used for the life in which the node votes.
+        try:
+            marker = read_marker(answers[1]) if isinstance(answers[1], bytes) else None
+        except ValueError:
+            marker = None  # somebody wrote over it
         if marker is None or marker.incarnation not in vote or not self._same_life(line, marker):
             line.close()
             self.board.failed(index, "it has restarted")
             return None
-        lane.put(index, line)
         return line
 
     def _same_life(self, line: Line, marker: Any) -> bool:
@@ -352,7 +447,7 @@ class Fan:
 
     def _connect(self, index: int, by: float) -> tuple[Line, list[Any]]:
         address = self._addresses[index]
-        line = Line(address, by - self.clock.now())
+        line = Line(address, by - self.clock.now(), index)
         try:
             hello = greeting(address)
             replies = line.ask([*hello, *self.first], self.clock, by)
@@ -364,28 +459,27 @@ class Fan:
         line.run_id = run_id_of(answers[0])
         return line, answers
 
-    def _take_in(self, lane: Lane, index: int, line: Line) -> list[tuple[Heard | None, Any]]:
+    def _take_in(self, lane: Lane, index: int, line: Line) -> None:
         try:
-            answers = line.take_in()
+            line.take_in(self.board)
         except OSError as error:
-            waiting = [who for who, _ in line.asked]
             self._broke(lane, index, error)
-            return [(who, error) for who in waiting]
-        for _, reply in answers:
-            if type(reply) is not int and isinstance(reply, Exception):
-                self.board.failed(index, why(reply))
-        return answers
 
-    def _give_up_on(self, lane: Lane, heard: Heard) -> None:
+    def _give_up_on(self, lane: Lane, asking: Asking) -> None:
         """Those that have not answered this in time; their connections are kept for a while."""
         for index, line in enumerate(lane.lines):
-            if line is not None and any(who is heard for who, _ in line.asked):
+            if line is not None and any(who is asking for who, _ in line.asked):
                 self.board.failed(index, f"{self._addresses[index]} did not answer in time")
-                heard(index, Late("it did not answer in time"))
+                asking.heard(index, Late("it did not answer in time"))
 
     def _broke(self, lane: Lane, index: int, error: Exception) -> None:
+        """No answer will come on it any more: all who wait for one are told so."""
+        line = lane.lines[index]
         lane.drop(index)
         self.board.failed(index, f"its connection broke: {error}")
+        if line is not None:
+            while line.asked:
+                line.asked.popleft()[0].answered(index, error)
 
     def _ask_own(
         self, index: int, commands: Sequence[bytes], by: float, run_id: bytes

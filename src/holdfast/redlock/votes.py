@@ -8,6 +8,7 @@ same one. The grant stands when a majority answered T in phase 1 or confirmed it
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .standing import Board
@@ -16,22 +17,20 @@ from .standing import Board
 class Ballot:
     """The answers of all nodes to one round, in the order in which they come."""
 
-    __slots__ = (
-        "_board",
-        "_life_of",
-        "_quorum",
-        "asked",
-        "begins",
-        "busy",
-        "confirmed",
-        "counted",
-        "holders",
-        "lives",
-        "open",
-        "raising",
-        "refusal",
-        "token",
-    )
+    # Of most rounds there is nothing but this to say.
+    lives: Mapping[int, bytes] = {}
+    """What counted nodes know of the lives of others."""
+    busy: Sequence[int] = ()
+    """For how many ms another has it, on each node that said so."""
+    refused: Sequence[int] = ()
+    """Those nodes: nothing of this round is on its way to them any more."""
+    holders: Mapping[bytes, int] = {}
+    confirmed: Sequence[int] = ()
+    token = 0
+    in_step = False
+    """All that were counted began at the token: there is nothing to raise."""
+    raising = True
+    refusal: Exception | None = None
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -41,17 +40,8 @@ class Ballot:
         self.begins: dict[int, int] = {}
         """By node: the value at which our hold began there; also of answers that came too late."""
         self.counted: list[int] = []
-        self.lives: dict[int, bytes] = {}
-        """What counted nodes know of the lives of others."""
-        self.busy: list[int] = []
-        """For how many ms another has it, on each node that said so."""
-        self.holders: dict[bytes, int] = {}
         self.asked = 0
         self.open = True
-        self.token = 0
-        self.confirmed: list[int] = []
-        self.raising = True
-        self.refusal: Exception | None = None
 
     def heard(self, index: int, reply: Any) -> bool:
         """An answer to phase 1; True once there is nothing more to wait for."""
@@ -64,16 +54,18 @@ class Ballot:
             counted.append(index)
             self.asked -= 1
             return len(counted) >= self._quorum or len(counted) + self.asked < self._quorum
+        if kind is list and reply[0] >= 0:
+            self.begins[index] = reply[0]
+        if not self.open:
+            return True
         if kind is list:
             if reply[0] < 0:
-                self.busy.append(reply[1])
-                self.holders[reply[2]] = self.holders.get(reply[2], 0) + 1
+                self.busy = [*self.busy, reply[1]]
+                self.refused = [*self.refused, index]
+                self.holders = {**self.holders, reply[2]: self.holders.get(reply[2], 0) + 1}
             else:
-                self.begins[index] = reply[0]
-                if not self.open:
-                    return True
-                self.counted.append(index)
-                self.lives[index] = reply[1]
+                self.lives = {**self.lives, index: reply[1]}
+                self.counted.append(index)  # last: another thread may be closing it
         elif self.refusal is None and isinstance(reply, Exception):
             self.refusal = reply
         self.asked -= 1
@@ -87,8 +79,9 @@ class Ballot:
             self._drop_superseded()
         if len(self.counted) < self._quorum:
             return False
-        begins = self.begins
-        self.token = max([begins[index] for index in self.counted])
+        begins = [self.begins[index] for index in self.counted]
+        self.token = max(begins)
+        self.in_step = self.token == min(begins)
         return True
 
     def below(self) -> list[int]:
@@ -101,16 +94,18 @@ class Ballot:
             return True
         self.asked -= 1
         if type(reply) is list:
-            self.lives[index] = reply[1]
+            self.lives = {**self.lives, index: reply[1]}
             reply = reply[0]
         if reply == 1:
-            self.confirmed.append(index)
+            self.confirmed = [*self.confirmed, index]
         sure = sum(1 for i in self.counted if self.begins[i] == self.token) + len(self.confirmed)
         return sure >= self._quorum or self.asked == 0
 
     def stands(self) -> bool:
         """Whether a majority is counted, after phase 2. No answer counts from now on."""
         self.raising = False
+        if self.in_step and not self.lives:
+            return True
         begins, token = self.begins, self.token
         self.counted = [i for i in self.counted if begins[i] == token or i in self.confirmed]
         if self.lives:

@@ -6,13 +6,23 @@
 
 local m = redis.call('GET', KEYS[1])
 if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT it does not vote in this life') end
+--@include redlock_since.lua
+
 local answers = {}
 for i = 2, #KEYS do
   local a = 3 * i - 4
   local start = 'rl1\031' .. ARGV[a] .. '\031' .. ARGV[a + 1] .. '\031'
   local v = redis.call('GET', KEYS[i])
   if v and string.sub(v, 1, #start) == start then
-    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[a + 2]) then redis.call('PEXPIRE', KEYS[i], ARGV[a + 2]) end
+    local left = redis.call('PTTL', KEYS[i])
+    if left < tonumber(ARGV[a + 2]) then
+      local text, new = dated(v, left)
+      if new then
+        redis.call('SET', KEYS[i], text, 'PX', ARGV[a + 2])
+      else
+        redis.call('PEXPIRE', KEYS[i], ARGV[a + 2])
+      end
+    end
     answers[i - 1] = 1
   else
     answers[i - 1] = 0

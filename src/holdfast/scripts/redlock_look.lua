@@ -5,6 +5,8 @@
 -- Answers for each {what the lock key says, its ms, the counter or 0, waiters}, the last a list of owner,
 -- text, ms, ...
 
+--@include redlock_since.lua
+
 local answers = {}
 for i = 2, #KEYS, 2 do
   local K = KEYS[i]
@@ -18,6 +20,8 @@ for i = 2, #KEYS, 2 do
     end
   end
   local counter = redis.call('HGET', KEYS[1], ARGV[i / 2]) or '0'
-  answers[#answers + 1] = { redis.call('GET', K), redis.call('PTTL', K), counter, waiters }
+  local v, left = redis.call('GET', K), redis.call('PTTL', K)
+  if v then v = dated(v, left) end
+  answers[#answers + 1] = { v, left, counter, waiters }
 end
 return answers

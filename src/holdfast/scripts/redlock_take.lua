@@ -22,9 +22,8 @@ if not v and not left then
     text = string.format('%.0f', begin)
     call('HSET', KEYS[2], ARGV[3], text)
   end
-  local time = call('TIME')
-  call('SET', K, 'rl1\031' .. owner .. '\031' .. text .. '\031' .. text .. '\031' .. time[1]
-    .. sub('00000' .. time[2], -6) .. '\031' .. ARGV[2], 'PX', ARGV[1])
+  -- Not dated yet, see redlock_since.lua.
+  call('SET', K, 'rl1\031' .. owner .. '\031' .. text .. '\031' .. text .. '\031\031' .. ARGV[2], 'PX', ARGV[1])
 else
   if not v then return redis.error_reply('HFLEFT this owner has left') end
   local holder, value = string.match(v, '^rl1\031([^\031]*)\031(%d+)')

@@ -122,6 +122,19 @@ async def test_a_user_where_there_are_none(tmp_path: Path) -> None:
 
 
 # unasync: end
+@pytest.mark.parametrize("token", ["", "unknown.7"])
+async def test_who_has_no_good_token_gets_one(guarded: EtcdCluster, token: str) -> None:
+    member = guarded.members[0]
+    url = f"etcd://worker:open%20sesame@127.0.0.1:{member.port}"
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x").acquire()
+        session = locks._live
+        assert session is not None
+        session.backend._wire.log_in(token)  # type: ignore[attr-defined]
+        await lease.renew()
+        assert await lease.release() is True
+
+
 def certificate(folder: Path) -> tuple[str, str]:
     key, cert = folder / "key.pem", folder / "cert.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]

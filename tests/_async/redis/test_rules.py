@@ -11,6 +11,7 @@ from holdfast import aio as holdfast
 from holdfast._async.contract import Backend, Ticket
 from holdfast.entries import Claim
 from holdfast.model import Label, LockState, new_owner
+from servers.redis import RedisServer
 from stores import redis_server
 
 LABEL = Label("host", 7, "test")
@@ -112,7 +113,10 @@ def plain(answer: Any) -> Any:
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_the_server_answers_as_the_model_does(seed: int) -> None:
-    server = redis_server()
+    await compare(redis_server(), seed)
+
+
+async def compare(server: RedisServer, seed: int) -> None:
     server("FLUSHALL")
     async with (
         holdfast.connect(f"memory://rules-{seed}", heartbeat=60.0, claim_window=60.0) as model,

@@ -111,6 +111,19 @@ def test_while_one_logs_in_anew_nobody_is_refused(
         assert locks.lock("x").try_acquire() is not None
 
 
+@pytest.mark.parametrize("token", ["", "unknown.7"])
+def test_who_has_no_good_token_gets_one(guarded: EtcdCluster, token: str) -> None:
+    member = guarded.members[0]
+    url = f"etcd://worker:open%20sesame@127.0.0.1:{member.port}"
+    with holdfast.connect(url) as locks:
+        lease = locks.lock("x").acquire()
+        session = locks._live
+        assert session is not None
+        session.backend._wire.log_in(token)  # type: ignore[attr-defined]
+        lease.renew()
+        assert lease.release() is True
+
+
 def certificate(folder: Path) -> tuple[str, str]:
     key, cert = folder / "key.pem", folder / "cert.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]

@@ -88,6 +88,21 @@ def test_a_connection_that_has_fallen_silent_is_replaced(server: RedisServer, pr
         eventually(granted)
 
 
+def test_a_renewal_that_is_not_answered_costs_no_lease_beside_it(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    """The keeper waits for the one with the long TTL, while that with the short one comes due."""
+    with holdfast.connect(proxy.url) as locks:
+        long = locks.lock("long", ttl=60.0).acquire()
+        short = locks.lock("short", ttl=4.0).acquire(timeout=10.0)
+        deadline = short._deadline
+        proxy.mute()
+        locks._session().look_at([long.owner])
+        eventually(lambda: short._deadline > deadline or not short.held)
+        assert short.held
+        assert long.held
+
+
 @pytest.mark.parametrize("cut", [0, 1, 5])
 def test_an_answer_cut_in_half_is_asked_for_again(
     server: RedisServer, proxy: Proxy, cut: int
@@ -248,3 +263,41 @@ def test_a_waiter_that_was_asked_for_twice_is_woken_where_it_listens(
         eventually(waits)
         assert lease.release() is True
         assert waiter.result().token > lease.token
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 17, 18, 30, 70])
+def test_it_goes_round_whatever_pieces_answers_and_wake_ups_come_in(
+    server: RedisServer, proxy: Proxy, size: int
+) -> None:
+    proxy.pieces = size
+    tokens: list[int] = []
+
+    def take_turns() -> None:
+        with holdfast.connect(proxy.url, heartbeat=60.0) as locks:
+            lock = locks.lock("x", ttl=90.0)
+            for _ in range(20):
+                with lock.acquire() as lease:
+                    tokens.append(lease.token)
+
+    jobs = [Job(take_turns) for _ in range(3)]
+    for job in jobs:
+        job.result()
+    assert len(tokens) == 60
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_place_in_the_queue_is_heard_of_without_the_wake_up(
+    server: RedisServer, proxy: Proxy
+) -> None:
+    with holdfast.connect(server.url) as others, holdfast.connect(proxy.url) as locks:
+        first = others.lock("x", ttl=90.0).acquire()
+        assert locks.lock("x").try_acquire(timeout=0.01) is None  # it has a channel now
+        waiter = Job(locks.lock("x", ttl=90.0).acquire)
+        eventually(
+            lambda: locks._live and [one for one in locks._live.leases.values() if one._waiting()]
+        )
+        # Others on the same connection are answered meanwhile.
+        other = locks.lock("y").acquire()
+        assert other.release() is True
+        assert first.release() is True
+        assert waiter.result().token > first.token

@@ -13,6 +13,7 @@ import holdfast
 from holdfast._sync.contract import Backend, Ticket
 from holdfast.entries import Claim
 from holdfast.model import Label, LockState, new_owner
+from servers.redis import RedisServer
 from stores import redis_server
 
 LABEL = Label("host", 7, "test")
@@ -114,7 +115,10 @@ def plain(answer: Any) -> Any:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_server_answers_as_the_model_does(seed: int) -> None:
-    server = redis_server()
+    compare(redis_server(), seed)
+
+
+def compare(server: RedisServer, seed: int) -> None:
     server("FLUSHALL")
     with (
         holdfast.connect(f"memory://rules-{seed}", heartbeat=60.0, claim_window=60.0) as model,

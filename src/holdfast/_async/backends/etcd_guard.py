@@ -14,6 +14,9 @@ from .etcd_attempt import Attempt, Line
 
 SOON = 0.1
 """Seconds between the looks at who holds a lock by now; who has had it for half of that is watched."""
+LATEST = 0.8
+"""Where each look finds that all have given theirs back, the next is later, up to this: a lock that
+goes from hand to hand would cost two switches of threads each time."""
 
 
 class Guard:
@@ -25,13 +28,14 @@ class Guard:
         """Holders whose keys may not be watched yet, and since when."""
         self._armed = False
         """They will be looked at."""
+        self._pause = SOON
 
     def add(self, attempt: Attempt) -> None:
         """It is held. From any thread."""
         now = self._new[attempt] = self._clock.now()
         if not self._armed:
             self._armed = True
-            self._alarm.at(now + SOON, self._ring)
+            self._alarm.at(now + self._pause, self._ring)
 
     def drop(self, attempt: Attempt) -> None:
         self._new.pop(attempt, None)
@@ -47,6 +51,7 @@ class Guard:
             elif self._new.pop(attempt, None) is not None and not attempt.owed:
                 line, revision = attempt.line, attempt.changed + 1
                 since[line] = min(since.get(line, revision), revision)
+        self._pause = SOON if since or waiting else min(2 * self._pause, LATEST)
         for line, revision in since.items():
             self._watch(line, revision)
         if waiting and not self._armed:

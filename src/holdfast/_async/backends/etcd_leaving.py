@@ -12,7 +12,7 @@ from __future__ import annotations
 from ...errors import LockError
 from ...etcd import messages
 from ...etcd.failures import Failure
-from ...etcd.keys import Standing, behind, ring
+from ...etcd.keys import Standing, behind, in_bytes, ring
 from ...etcd.messages import Transaction
 from ...lineup import admitted
 from .etcd_attempt import Attempt
@@ -76,7 +76,7 @@ class Leaving:
                 # One at a time: grants of one transaction would share its revision, their token.
                 await self._calls.txn(
                     messages.changed_at(heir.kv.key, heir.kv.changed)
-                    + messages.then(*self._grant(heir, line)),
+                    + messages.then(*self._grant(heir, _behind(line, heir))),
                     by,
                 )
                 line = _with_granted(line, heir)
@@ -113,24 +113,28 @@ class Leaving:
 
     async def _hand_over(self, attempt: Attempt, by: float) -> tuple[bool, list[Standing]]:
         line = attempt.line
-        others = self._roll.line_of(map(behind, attempt.behind))
+        # Of those whom the bell named the first counts here; the others are told to it as they are.
+        others = self._roll.line_of(map(behind, attempt.behind[:1]))
+        follow = attempt.behind[1:]
         if not others:
             most = SEEN_AHEAD if attempt.capacity == 1 else line.enough and line.enough + 1
             request = messages.range_of(line.start, line.end, most, stale=True)
             found = await self._calls.range(request, by)
             others = [one for one in self._roll.line_of(found.keys) if not attempt.is_at(one)]
+            follow = []
         heir = _heir(others)
         if heir is None:
             if not others:
                 self._roll.unwant(attempt.name)
             return await self._go(attempt, by)
+        follow = follow or _behind(others, heir)
         held = attempt.token > 0
         mine = messages.created_at(attempt.key, attempt.created)
         out = messages.delete(attempt.key, tell=not held)
         answer = await self._calls.txn(
             mine
             + messages.changed_at(heir.kv.key, heir.kv.changed)
-            + messages.then(out, *self._grant(heir, others))
+            + messages.then(out, *self._grant(heir, follow))
             + messages.otherwise(messages.nested(mine, messages.then(out, line.look))),
             by,
             attempt.doubt,
@@ -155,16 +159,19 @@ class Leaving:
         freed = held or any(attempt.is_at(one) and one.place.granted for one in before)
         return freed, self._roll.line_of(messages.held_keys(rest))
 
-    def _grant(self, heir: Standing, line: list[Standing]) -> tuple[bytes, bytes]:
-        """Make it the holder, and ring the bell of its manager."""
+    def _grant(self, heir: Standing, follow: list[bytes]) -> tuple[bytes, bytes]:
+        """Make it the holder, and ring the bell of its manager: it, and who stands behind it."""
         granted = heir.entry.granted(self._clock.wall()).encode()
-        # Only where there is one holder does the next in line stay the next in line.
-        follow = line[line.index(heir) + 1 :] if heir.capacity == 1 else []
         bell = self._roll.naming.bell_of(heir.kv.key)
         return (
             messages.put(heir.kv.key, granted),
             messages.put(bell, ring(heir, follow), messages.on_lease(heir.kv.lease)),
         )
+
+
+def _behind(line: list[Standing], heir: Standing) -> list[bytes]:
+    """Only where there is one holder does the next in line stay the next in line."""
+    return [in_bytes(one) for one in line[line.index(heir) + 1 :]] if heir.capacity == 1 else []
 
 
 def _heir(line: list[Standing]) -> Standing | None:

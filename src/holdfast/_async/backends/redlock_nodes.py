@@ -34,7 +34,6 @@ PATIENCE = 4
 DRIFT = 1.02
 TROUBLE = 2.0
 """Seconds for which a majority may be missing before that is said."""
-LOOK = 0.01
 MOST_OWED = 1000
 
 
@@ -52,11 +51,15 @@ class Nodes:
         self._routines: dict[int, Routine] = {}
         self._run_ids: list[bytes] = [b""] * len(board.seats)
         """Of those that were reached and have no marker at all."""
+        self._runs: list[bytes] = [b""] * len(board.seats)
+        """Of all that were reached when they were last looked for."""
         self._owed: list[dict[bytes, float]] = [{} for _ in board.seats]
         """What a node that was out has still to be told, and until when that matters."""
         self._refusal: ConfigError | None = None
         self._closed = False
         self._opened = Signal(clock)
+        self._hoping: dict[Signal, None] = {}
+        """Of those who wait for a majority: they look whenever a node may have changed."""
         board.on_out = self.look_after
 
     async def open(self, by: float) -> None:
@@ -87,13 +90,17 @@ class Nodes:
         if self._board.voting() >= self._board.quorum:
             return
         until = min(by, self._clock.now() + TROUBLE)
-        while self._board.voting() < self._board.quorum:
-            self._fan.check()
-            self.check()
-            now = self._clock.now()
-            if now >= until:
-                raise self.unavailable("no majority of the nodes votes", None)
-            await Signal(self._clock).wait(min(until, now + LOOK))
+        signal = Signal(self._clock)
+        self._hoping[signal] = None
+        try:
+            while self._board.voting() < self._board.quorum:
+                self._fan.check()
+                self.check()
+                if self._closed or self._clock.now() >= until:
+                    raise self.unavailable("no majority of the nodes votes", None)
+                await signal.wait(until)
+        finally:
+            self._hoping.pop(signal, None)
 
     def unavailable(self, what: str, name: str | None) -> BackendUnavailable:
         seats = self._board.seats
@@ -132,8 +139,13 @@ class Nodes:
             signals = list(self._signals.values())
         for signal in signals:
             signal.set()
+        self._let_look()
         for routine in routines:
             await routine.join()
+
+    def _let_look(self) -> None:
+        for signal in list(self._hoping):
+            signal.set()
 
     # One node.
 
@@ -154,6 +166,7 @@ class Nodes:
                 seat.is_out(repr(error))
                 report(f"looking after the node {seat.name} failed", error)
             self._opened.set()
+            self._let_look()
             if before != (seat.vote, self._run_ids[seat.index]):
                 for other in list(self._signals.values()):
                     other.set()  # what they can do may depend on it
@@ -179,12 +192,13 @@ class Nodes:
         try:
             info, text, scripts = await self._fan.reach(seat.index, self._by())
         except LockError:
-            self._run_ids[seat.index] = b""
+            self._run_ids[seat.index] = self._runs[seat.index] = b""
             raise
         _check_answers([info, text, scripts])
         run_id = run_id_of(info)
         if not run_id:
             raise BackendUnavailable("it does not say its run_id (INFO server)")
+        self._check_alone(seat, run_id)
         if not all(scripts):
             _check_answers(await self._fan.batch(seat.index, self._commands.loads, self._by()))
         marker = None if text is None else read_marker(text)
@@ -213,6 +227,16 @@ class Nodes:
                 commands[seat.index] = command
                 self._fan.post(commands, self._by())
         seat.votes(marker)
+
+    def _check_alone(self, seat: Seat, run_id: bytes) -> None:
+        with self._mutex:
+            self._runs[seat.index] = run_id
+            same = [other.name for other in self._board.seats if self._runs[other.index] == run_id]
+        if len(same) > 1:
+            raise ConfigError(
+                f"{' and '.join(same)} are one and the same server; each node has one vote, so name "
+                "each once"
+            )
 
     def _check_marker(self, marker: Marker) -> None:
         mine = members_text(self._settings.members)

@@ -9,7 +9,7 @@ answered; where they did not, a tombstone refuses the request if it arrives afte
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from threading import Lock
 
 from ..._runtime.threads import Signal
@@ -104,25 +104,31 @@ class Rounds:
         votes = self._board.votes
         commands = [take + vote + end if vote else None for vote in votes]
         ballot.asked = len(commands) - commands.count(None)
-        ways = self._fan.ways()
         sent = clock.now()
         hold: Hold | None = None
+        ways: Sequence[object] = ()
         try:
-            self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
+            ways = self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
             if ballot.close():
-                below = ballot.below()
-                if below:
+                if not ballot.in_step:
                     until = min(by, clock.now() + timeout)
-                    self._raise(ballot, below, votes, words, end, until)
+                    self._raise(ballot, ballot.below(), votes, ways, words, end, until)
                 if ballot.stands() and not waiter.left:
                     ttl = ticket.ttl
                     hold = Hold(ticket.name, round_id, end, ballot, ttl, sent + ttl, ways)
         finally:
             if hold is not None:
                 self._keep(ticket.owner, hold)
+                if waiter.left:
+                    # Another thread has given it up in between. Either it found the hold, or we do.
+                    found = self.holds.pop(ticket.owner, None)
+                    hold = None
+                    if found is not None:
+                        self.give_back(words, round_id, range(len(votes)), ballot.begins, ways)
             else:
                 asked = [index for index, command in enumerate(commands) if command is not None]
-                self.give_back(words, round_id, asked, ballot.begins)
+                answered = {*ballot.begins, *ballot.refused}
+                self.give_back(words, round_id, asked, answered, ways)
         return ballot if hold is None else hold
 
     def _raise(
@@ -130,33 +136,46 @@ class Rounds:
         ballot: Ballot,
         below: Sequence[int],
         votes: Sequence[bytes],
+        ways: Sequence[object],
         words: Words,
         end: bytes,
         by: float,
     ) -> None:
-        """Phase 2, in the incarnations that were asked in phase 1: one that has come back since, from a
-        snapshot perhaps with an old hold of ours in it, must not confirm it."""
+        """Phase 2, in the incarnations that were asked in phase 1, and the same runs of the servers.
+
+        One that has restarted since must not confirm a hold of ours that a snapshot brought back: not
+        when it votes again, and not before, while its marker still names the old incarnation.
+        """
         token = bulk(b"%d" % ballot.token)
         commands: list[bytes | None] = [None] * len(votes)
+        ballot.asked = 0
         for index in below:
-            begin = bulk(b"%d" % ballot.begins[index])
-            commands[index] = words.raise_ + token + begin + words.stripe + votes[index] + end
-        ballot.asked = len(below)
+            if self._fan.same_run(ways, index):
+                begin = bulk(b"%d" % ballot.begins[index])
+                commands[index] = words.raise_ + token + begin + words.stripe + votes[index] + end
+                ballot.asked += 1
         if ballot.asked:
             self._fan.ask(commands, ballot.raised, by)
 
     def give_back(
-        self, words: Words, round_id: str, nodes: Sequence[int], answered: dict[int, int]
+        self,
+        words: Words,
+        round_id: str,
+        nodes: Sequence[int],
+        answered: Collection[int],
+        ways: Sequence[object],
     ) -> None:
-        """To all of them, whatever they answered; where they did not, with a tombstone."""
+        """To all of them, whatever they answered; with a tombstone where the request may come later."""
         end = bulk(round_id.encode())
-        commands: list[bytes | None] = [None] * len(self._board.seats)
+        plain, marked = [words.free + end + mark + QUIET for mark in (UNMARKED, MARKED)]
+        behind: list[bytes | None] = [None] * len(self._board.seats)
+        otherwise = behind[:]
         for index in nodes:
-            mark = UNMARKED if index in answered else MARKED
-            commands[index] = words.free + mark + QUIET + end
+            behind[index] = plain
+            otherwise[index] = plain if index in answered else marked
         by = self._clock.now() + self._timeout
-        for index in self._fan.post(commands, by):
-            self._nodes.owe(index, words.free + MARKED + QUIET + end, words.ttl)
+        for index in self._fan.post(behind if ways else otherwise, by, ways, otherwise):
+            self._nodes.owe(index, marked, words.ttl)
 
     def _keep(self, owner: str, hold: Hold) -> None:
         self.holds[owner] = hold

@@ -1,0 +1,286 @@
+"""One connection in asyncio: the commands of all tasks go out together, answers come in their order.
+
+Wake-ups come between the answers. A task that is cancelled leaves its command where it is, so whatever
+is sent behind it takes effect after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..clock import Clock
+from ..model import Granted
+from .protocol import LONG, NO_CHANNEL, NOTHING, PING, Late, Lost, handed, wake_up
+from .reply import Reply
+
+if TYPE_CHECKING:
+    from .._async.contract import Ticket
+
+PATIENCE = 1.0
+"""Seconds for which an answer may be overdue before its connection is given up."""
+TOGETHER = 128
+"""Commands that go out in one write. More would leave the server idle while they are collected."""
+CHUNK = 65536
+TICK = 0.1
+"""Seconds for which the place in the queue may wait for the wake-up."""
+PATIENT = 1.0
+"""Seconds that one must be ready to wait for, to be told of its place in the queue a moment later."""
+_tuple: Callable[..., Any] = tuple.__new__
+"""Makes a named tuple without its own constructor, which is written in Python."""
+
+
+class User(Protocol):
+    """Whose connection it is."""
+
+    def hear(self, ticket: Ticket) -> None:
+        """A wake-up for this one may come soon."""
+        ...
+
+    def woken(self, message: bytes) -> None:
+        """What was published on our channel."""
+        ...
+
+    def lost(self, connection: Any) -> None:
+        """It has ended."""
+        ...
+
+    def broken(self) -> Lost: ...
+
+    def late(self) -> Late: ...
+
+
+class Nobody(Reply):
+    """Takes the answer to a command that was only sent along."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    def settle(self, value: Any) -> None:
+        pass
+
+    def settle_soon(self, value: Any, error: BaseException | None = None) -> None:
+        pass
+
+
+NOBODY = Nobody()
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, user: User, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        from hiredis import ProtocolError, PushNotification, Reader
+
+        self._user = user
+        self._loop = loop
+        self._now = clock.now
+        reader = Reader(notEnoughData=NOTHING)
+        self._feed: Callable[..., None] = reader.feed
+        self._gets = reader.gets
+        # Read into, again and again: for each read the loop would otherwise get a quarter of a
+        # megabyte from the system, and give it back.
+        self._buffer = bytearray(CHUNK)
+        self._view = memoryview(self._buffer)
+        self._push = PushNotification
+        self._nonsense: type[Exception] = ProtocolError
+        self._pending: deque[tuple[Reply, float]] = deque()
+        self._unsent: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._write: Callable[[bytes], None]
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = inf
+        self._asked: Ticket | None = None
+        """Whose question is the only one under way, if it may be answered by a wake-up as well."""
+        self._socket: socket.socket | None = None
+        """Where the system can be told for how many bytes to wait."""
+        self._least = 1
+        self._hurry: asyncio.TimerHandle | None = None
+        self.channel = NO_CHANNEL
+        self.dead = False
+
+    def send(self, command: bytes, by: float, reply: Reply | None = None) -> Reply:
+        """Answered in its turn. What is sent while others wait for answers goes out together."""
+        if reply is None:
+            reply = Reply(self._loop)
+        if self._least != 1:
+            self._set_least(1)
+        pending, unsent = self._pending, self._unsent
+        if unsent:
+            unsent.append(command)
+            if len(unsent) >= TOGETHER:
+                self._flush()
+        elif self.dead:
+            reply.settle_soon(None, self._user.broken())
+            return reply
+        elif pending:
+            unsent.append(command)
+            self._loop.call_soon(self._flush)
+        else:
+            self._write(command)
+        pending.append((reply, by))
+        if by < self._timer_due:
+            self._arm(by)
+        return reply
+
+    def send_after_ping(self, command: bytes, by: float) -> Reply:
+        """See `PING`. With others' answers under way it would change nothing."""
+        if self._pending or self.dead:
+            return self.send(command, by)
+        self._pending.append((NOBODY, by))
+        return self._send_alone(PING + command, by)
+
+    def ask(self, ticket: Ticket, command: bytes, by: float) -> Reply:
+        """For a lock. Nobody else's answer is kept waiting if this one is waited for together with the
+        wake-up, for a moment: one turn of the loop less. If both have come, it is a grant.
+        """
+        until = ticket.until
+        if self._pending or self.dead or ticket.barge or (until and until - self._now() < PATIENT):
+            self._user.hear(ticket)
+            return self.send(command, by)
+        self._asked = ticket
+        if self._least != LONG and self._socket is not None:
+            self._set_least(LONG)
+        return self._send_alone(command, by)
+
+    def _send_alone(self, command: bytes, by: float) -> Reply:
+        self._write(command)
+        reply = Reply(self._loop)
+        self._pending.append((reply, by))
+        if by < self._timer_due:
+            self._arm(by)
+        return reply
+
+    def _set_least(self, least: int) -> None:
+        """Bytes for which the system waits before it tells us of them; for a tick at the most."""
+        assert self._socket is not None
+        assert self._transport is not None
+        self._least = least
+        with suppress(OSError):  # it is closed, which we are told soon
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
+        if least != 1:
+            if self._hurry is None:
+                self._hurry = self._loop.call_later(TICK, self._hurry_up)
+        elif self._pending:
+            # Not every system looks again at what has come by itself.
+            self._transport.pause_reading()
+            self._transport.resume_reading()
+
+    def _hurry_up(self) -> None:
+        self._hurry = None
+        if self._least != 1:
+            self._set_least(1)
+
+    def _flush(self) -> None:
+        if self._unsent:
+            unsent = b"".join(self._unsent)
+            self._unsent.clear()
+            self._write(unsent)
+
+    def abort(self) -> None:
+        """Now, whatever was still to be written."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end()
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._write = transport.write
+        if (
+            transport.get_extra_info("sslcontext") is None
+        ):  # there, what is read is not what was sent
+            self._socket = transport.get_extra_info("socket")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view  # TLS reads into slices of it: those of the buffer itself would be copies
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._asked is not None and self._handed_over(nbytes, self._asked):
+            return
+        self._feed(self._buffer, 0, nbytes)
+        self._answer()
+
+    def _handed_over(self, nbytes: int, ticket: Ticket) -> bool:
+        self._asked = None
+        reply = self._pending[0][0]
+        token = handed(bytes(self._view[:nbytes]), wake_up(self.channel, ticket.owner))
+        if token:
+            self._pending.popleft()
+            reply.settle(_tuple(Granted, (token, ticket.ttl, True, 0.0)))
+            return True
+        if not reply.settled:  # it is still wanted
+            self._user.hear(ticket)
+        return False
+
+    def _answer(self) -> None:
+        gets, push, pending = self._gets, self._push, self._pending
+        try:
+            while (answer := gets()) is not NOTHING:
+                if type(answer) is push and answer[0] != b"subscribe":
+                    if answer[0] == b"message":
+                        self._user.woken(answer[2])
+                elif pending:  # otherwise an answer to nothing, which cannot be ours
+                    pending.popleft()[0].settle(answer)
+        except self._nonsense:
+            self.abort()  # nothing that follows could be understood
+        except BaseException:
+            # A task raised what ends the event loop. If that goes on, so does the rest.
+            self._loop.call_soon(self._answer)
+            raise
+        if pending and self._least != 1 and self._asked is None:
+            self._set_least(1)  # what is still to come may be short
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if self.dead:
+            return
+        self.dead = True
+        self._unsent.clear()
+        self._asked = None
+        for timer in (self._timer, self._hurry):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._hurry = None
+        pending = list(self._pending)
+        self._pending.clear()
+        for reply, _ in pending:
+            reply.settle_soon(None, self._user.broken())
+        self._user.lost(self)
+
+    # One timer for all that waits; it is left alone while answers come.
+
+    def _arm(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self._loop.call_later(max(0.0, due - self._now()), self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._timer_due = inf
+        now = self._now()
+        due = None
+        for reply, by in self._pending:
+            if by <= now:
+                reply.settle_soon(None, self._user.late())
+            elif due is None or by < due:
+                due = by
+        if self._pending and self._pending[0][1] <= now:
+            # Its turn has not come, and all that is behind it waits too. Not for long.
+            last_chance = self._pending[0][1] + PATIENCE
+            if now >= last_chance:
+                self.abort()
+                return
+            due = last_chance if due is None else min(due, last_chance)
+        if due is not None:
+            self._arm(due)

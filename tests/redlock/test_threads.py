@@ -1,0 +1,104 @@
+"""What only threads can do to each other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast._sync.contract import Ticket
+from holdfast.entries import Claim
+from holdfast.model import GONE, Label, Queued, new_owner
+from servers.redlock import RedlockNodes, redlock_nodes
+from worlds.threads import eventually
+
+TTL = 20.0
+
+
+@pytest.fixture
+def nodes() -> Iterator[RedlockNodes]:
+    made = RedlockNodes(3)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_who_gives_up_at_the_moment_of_the_grant_leaves_nothing(nodes: RedlockNodes) -> None:
+    with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
+        held = locks.lock("x", ttl=TTL).acquire()
+        backend: Any = locks._session().backend
+        ticket = Ticket("x", new_owner(), TTL, Label("here", 1))
+        by = backend.clock.now() + 20.0
+        assert isinstance(backend.acquire(ticket, by), Queued)
+        keep = backend._rounds._keep
+
+        def overtaken(owner: str, hold: Any) -> None:
+            leaving = threading.Thread(target=backend.release, args=("x", owner, by))
+            leaving.start()
+            leaving.join(20.0)
+            keep(owner, hold)
+
+        backend._rounds._keep = overtaken
+        assert held.release() is True
+        assert backend.renew([Claim("x", ticket.owner, TTL)], by) == [GONE]
+        eventually(lambda: [node("EXISTS", "holdfast:{x}") for node in nodes.nodes] == [0] * 3)
+
+
+def test_connections_are_made_at_the_same_time() -> None:
+    """A thread's first request needs one to each node: two that hang cost their time-out once."""
+    timeout = 2.0
+    with (
+        redlock_nodes(5) as nodes,
+        holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=timeout) as locks,
+    ):
+        locks._session()  # the nodes vote; no connection for requests was made yet
+        for index in (0, 2):
+            nodes.nodes[index].pause()
+        began = time.monotonic()
+        lease = locks.lock("x", ttl=TTL).acquire()
+        took = time.monotonic() - began
+        out = locks.inspect("x").out
+        for index in (0, 2):
+            nodes.nodes[index].resume()
+        assert lease.release() is True
+        assert took < 1.5 * timeout
+        assert len(out) == 2  # and the others were not taken for such
+
+
+def again_and_again(locks: holdfast.Locks) -> None:
+    while True:
+        locks.lock("x", ttl=TTL).acquire().release()
+
+
+def test_an_interrupted_request_does_not_mix_up_the_answers_to_others(nodes: RedlockNodes) -> None:
+    """Ctrl-C, or what else a signal handler raises, between reading an answer and knowing it."""
+    with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
+        with locks.lock("x", ttl=TTL):
+            pass
+        backend: Any = locks._session().backend
+        line = backend._fan._idle[-1].lines[0]
+        feed = line._feed
+
+        def interrupted(data: bytes) -> None:
+            line._feed = feed
+            raise KeyboardInterrupt
+
+        line._feed = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            again_and_again(locks)  # until this node's answer is among those that are waited for
+        for _ in range(3):
+            lease = locks.lock("x", ttl=TTL).acquire()
+            begins = backend._holds[lease.owner].begins
+
+            def all_answered(begins: dict[int, int] = begins) -> bool:
+                backend._fan.catch_up()
+                return len(begins) == 3
+
+            eventually(all_answered)
+            assert min(begins.values()) > 10**12
+            assert lease.release() is True
