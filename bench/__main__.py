@@ -31,6 +31,7 @@ FIGURES = {
     "redis_wakeup": "Redis: from the release in one process to the grant in another",
     "redis_keeper": "Redis: ten thousand leases, renewed",
     "redlock": "Redlock: five nodes, 64 coroutines, two nodes that hang",
+    "simulator": "simulated runs a second",
     "zookeeper_uncontended": "ZooKeeper: acquire and release, the same name and fresh ones",
     "zookeeper_wakeup": "ZooKeeper: from the release in one process to the grant in another",
     "fences": "a fenced write beside the same write without a fence",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from servers.azure import AzureServer
 from servers.cluster import Cluster
@@ -24,6 +25,13 @@ from servers.zookeeper import ZooKeeperEnsemble
 _numbers = itertools.count(1)
 
 
+class Stopped(Protocol):
+    def stop(self) -> None: ...
+
+
+Server = TypeVar("Server", bound=Stopped)
+
+
 @contextmanager
 def memory(folder: Path) -> Iterator[str]:
     """The URL of a store of its own."""
@@ -35,47 +43,30 @@ def sqlite(folder: Path) -> Iterator[str]:
     yield f"sqlite://{folder}/locks.db"
 
 
-@cache
-def redis_server() -> RedisServer:
+def _kept(make: Callable[[], Server]) -> Callable[[], Server]:
     """One for the whole run. If it cannot be started, the tests that need it fail and say so."""
-    server = RedisServer()
-    atexit.register(server.stop)
-    return server
+
+    @cache
+    def kept() -> Server:
+        server = make()
+        atexit.register(server.stop)
+        return server
+
+    return kept
 
 
-@cache
-def postgres_server() -> PostgresServer:
-    server = PostgresServer("fsync=off")  # nobody cuts its power
-    atexit.register(server.stop)
-    return server
-
-
-@cache
-def mariadb_server() -> MariaServer:
-    server = MariaServer("--innodb-flush-log-at-trx-commit=0")
-    atexit.register(server.stop)
-    return server
-
-
-@cache
-def s3_server() -> S3Server:
-    server = S3Server()
-    atexit.register(server.stop)
-    return server
-
-
-@cache
-def azure_server() -> AzureServer:
-    server = AzureServer()
-    atexit.register(server.stop)
-    return server
-
-
-@cache
-def gcs_server() -> GcsServer:
-    server = GcsServer()
-    atexit.register(server.stop)
-    return server
+redis_server = _kept(RedisServer)
+redlock_servers = _kept(RedlockNodes)
+# Nobody is to fail over because this machine stood still for a moment.
+redis_watch = _kept(lambda: Watch().calm())
+redis_nodes = _kept(Cluster)
+zookeeper_ensemble = _kept(ZooKeeperEnsemble)
+etcd_cluster = _kept(EtcdCluster)  # of one member, which is quick; the tests of faults have three
+postgres_server = _kept(lambda: PostgresServer("fsync=off"))  # nobody cuts its power
+mariadb_server = _kept(lambda: MariaServer("--innodb-flush-log-at-trx-commit=0"))
+s3_server = _kept(S3Server)
+azure_server = _kept(AzureServer)
+gcs_server = _kept(GcsServer)
 
 
 @contextmanager
@@ -85,26 +76,11 @@ def redis(folder: Path) -> Iterator[str]:
     yield server.url
 
 
-@cache
-def redlock_servers() -> RedlockNodes:
-    nodes = RedlockNodes()
-    atexit.register(nodes.stop)
-    return nodes
-
-
 @contextmanager
 def redlock(folder: Path) -> Iterator[str]:
     nodes = redlock_servers()
     nodes.flush()
     yield f"{nodes.url}?node_timeout=5"  # a machine that stands still is no node that is out
-
-
-@cache
-def redis_watch() -> Watch:
-    watch = Watch()
-    atexit.register(watch.stop)
-    watch.calm()  # nobody is to fail over because this machine stood still for a moment
-    return watch
 
 
 @contextmanager
@@ -114,13 +90,6 @@ def redis_sentinel(folder: Path) -> Iterator[str]:
     yield watch.url
 
 
-@cache
-def redis_nodes() -> Cluster:
-    cluster = Cluster()
-    atexit.register(cluster.stop)
-    return cluster
-
-
 @contextmanager
 def redis_cluster(folder: Path) -> Iterator[str]:
     cluster = redis_nodes()
@@ -128,24 +97,9 @@ def redis_cluster(folder: Path) -> Iterator[str]:
     yield cluster.url
 
 
-@cache
-def zookeeper_ensemble() -> ZooKeeperEnsemble:
-    ensemble = ZooKeeperEnsemble()
-    atexit.register(ensemble.stop)
-    return ensemble
-
-
 @contextmanager
 def zookeeper(folder: Path | None = None) -> Iterator[str]:
     yield f"{zookeeper_ensemble().url}/conformance-{next(_numbers)}"
-
-
-@cache
-def etcd_cluster() -> EtcdCluster:
-    """Of one member, which is quick; the tests of faults have three."""
-    cluster = EtcdCluster()
-    atexit.register(cluster.stop)
-    return cluster
 
 
 @contextmanager

@@ -82,6 +82,9 @@ def parse(url: object) -> Target:
     rest, _, query = rest.partition("?")
     if "#" in rest or "#" in query:
         raise ConfigError(f"a {scheme}:// URL has no fragment; write # as %23")
+    if "@" in query:
+        # Not shown: it is the rest of a password.
+        raise ConfigError(f"in a {scheme}:// URL options come last; write ? in a password as %3F")
     return Target(scheme, rest, _query(scheme, query))
 
 

@@ -159,6 +159,31 @@ def test_the_memory_survives_a_restart(site: Site) -> None:
         again.close()
 
 
+def test_a_late_writer_whose_rival_is_another_process(site: Site) -> None:
+    """Whatever his own fence remembers of his last write, it is the resource that decides."""
+    if not site.restarts:
+        return  # others have no way to it
+    rival = site.again()
+    for late, newer in ((33, 34), (35, 36)):
+        site.write("x", f"a {late}", late)
+        site.write("x", f"b {late}", late)
+        rival.write("x", f"c {newer}", newer)
+        with refused("stale", newer):
+            site.write("x", "late", late)
+        assert (site.read("x"), site.highest("x")) == (f"c {newer}", newer)
+    with holdfast.connect("memory://") as locks:
+        first = locks.lock("y").acquire()
+        site.write("y", "a", first)
+        site.write("y", "b", first)
+        first.release()
+        second = locks.lock("y").acquire()
+        rival.write("y", "c", second)
+        with refused("stale", second.token):
+            site.write("y", "late", first)
+        assert site.read("y") == "c"
+    rival.close()
+
+
 def test_crash_between_check_and_write(site: Site) -> None:
     site.write("x", "a", 33)
     site.crash("x", "b", 34)

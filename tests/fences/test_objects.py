@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -171,17 +170,21 @@ def test_a_long_name_of_a_lock_fits_into_the_metadata(store: Any) -> None:
             fence.put("x", b"c", other)
 
 
-@pytest.fixture
-def careless() -> Iterator[None]:
-    s3_server().ignore_conditions = True
-    yield
-    s3_server().ignore_conditions = False
-
-
-def test_a_server_that_ignores_conditions_is_found_out(store: Any, careless: None) -> None:
-    with pytest.raises(holdfast.GuaranteeError, match="ignores"):
-        ObjectFence(store).verify()
-    assert [one["path"] for batch in obstore.list(store) for one in batch] == []
+@pytest.mark.parametrize(
+    ("ignored", "said"),
+    [
+        ("IF_NONE_MATCH", "ignores that an object is to be created only"),
+        ("IF_MATCH", "ignores the condition of an update"),
+        ("X_AMZ_META", "does not keep an object's metadata"),
+    ],
+)
+def test_a_careless_server_is_found_out(ignored: str, said: str) -> None:
+    name = f"b{os.urandom(8).hex()}"
+    with s3_server().careless(ignored) as url:
+        careless = s3_server().bucket(name, url)
+        with pytest.raises(holdfast.GuaranteeError, match=said):
+            ObjectFence(careless).verify()
+        assert [one["path"] for batch in obstore.list(careless) for one in batch] == []
 
 
 def test_a_store_without_conditional_put_is_refused(tmp_path: Any) -> None:

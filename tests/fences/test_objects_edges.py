@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import httpx
 import pytest
-from obstore.store import MemoryStore, S3Store
+from obstore.store import MemoryStore
 
 import holdfast
 from holdfast.fences import ObjectFence
@@ -34,17 +33,7 @@ def proxy() -> Any:
 
 
 def through(proxy: Proxy) -> Any:
-    name = f"b{os.urandom(8).hex()}"
-    httpx.put(f"{s3_server().url}/{name}", trust_env=False).raise_for_status()
-    return S3Store(
-        name,
-        endpoint=f"http://127.0.0.1:{proxy.port}",
-        access_key_id="test",
-        secret_access_key="test",
-        region="us-east-1",
-        virtual_hosted_style_request=False,
-        client_options={"allow_http": True},
-    )
+    return s3_server().bucket(f"b{os.urandom(8).hex()}", f"http://127.0.0.1:{proxy.port}")
 
 
 class Cut(ObjectFence):

@@ -1,14 +1,21 @@
-"""The server of the resource is killed and started again: what the fence has seen stays seen."""
+"""The server of the resource goes down and comes back: what the fence has seen stays seen."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
 
 import pytest
 import redis
 
 import holdfast
-from holdfast.fences import RedisFence, SqlFence
+from holdfast.fences import ObjectFence, RedisFence, SqlFence
+from servers.azure import AzureServer
+from servers.mariadb import MariaServer
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
+from servers.s3 import S3Server
 
 
 def test_redis_that_saves_each_write() -> None:
@@ -26,25 +33,55 @@ def test_redis_that_saves_each_write() -> None:
         server.stop()
 
 
-def test_postgres() -> None:
-    server = PostgresServer()
+@pytest.mark.parametrize("make", [PostgresServer, MariaServer])
+def test_sql(make: Callable[[], Any]) -> None:
+    server = make()
     try:
         connection = server.connect()
-        fence = SqlFence(connection)
-        connection.execute("CREATE TABLE written (value TEXT)")
+        fence, cursor = SqlFence(connection), connection.cursor()
+        cursor.execute("CREATE TABLE written (value VARCHAR(50))")
         fence.guard(connection, "x", 34)
-        connection.execute("INSERT INTO written VALUES ('a')")
+        cursor.execute("INSERT INTO written VALUES ('a')")
         connection.commit()
         fence.guard(connection, "x", 35)
-        connection.execute("INSERT INTO written VALUES ('never committed')")
+        cursor.execute("INSERT INTO written VALUES ('never committed')")
         server.kill()
         connection.close()
         server.start()
-        with server.connect() as connection:
-            assert connection.execute("SELECT value FROM written").fetchall() == [("a",)]
+        with closing(server.connect()) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute("SELECT value FROM written")
+            assert [value for (value,) in cursor.fetchall()] == ["a"]
             connection.commit()
             assert SqlFence(connection).highest(connection, "x") == 34
             with pytest.raises(holdfast.StaleToken):
                 SqlFence(connection).guard(connection, "x", 33)
+    finally:
+        server.stop()
+
+
+def test_s3() -> None:
+    server = S3Server()
+    try:
+        store = server.bucket("restarts")
+        ObjectFence(store).put("x", b"a", 34)
+        server.kill()
+        server.start()
+        with pytest.raises(holdfast.StaleToken):
+            ObjectFence(store).put("x", b"b", 33)
+        assert ObjectFence(store).get("x") == b"a"
+    finally:
+        server.stop()
+
+
+def test_azure() -> None:
+    server = AzureServer()
+    try:
+        ObjectFence(server.bucket("restarts")).put("x", b"a", 34)
+        server.end()
+        server.start()
+        fence = ObjectFence(server.store("restarts"))
+        with pytest.raises(holdfast.StaleToken):
+            fence.put("x", b"b", 33)
+        assert fence.get("x") == b"a"
     finally:
         server.stop()

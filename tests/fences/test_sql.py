@@ -85,8 +85,9 @@ def test_pruning_while_others_write(site: SqlSite) -> None:
         except BaseException as error:
             errors.append(error)
 
-    pruner = threading.Thread(target=prune)
-    pruner.start()
+    pruners = [threading.Thread(target=prune) for _ in range(2)]
+    for pruner in pruners:
+        pruner.start()
     try:
         for token in range(1, 60):
             site.write("x", str(token), token)
@@ -95,7 +96,8 @@ def test_pruning_while_others_write(site: SqlSite) -> None:
                     site.write("x", "late", token - 1)
     finally:
         stop.set()
-        pruner.join(20)
+        for pruner in pruners:
+            pruner.join(20)
     assert not errors, errors
     assert site.read("x") == "59"
 
@@ -210,6 +212,9 @@ def test_names_that_would_need_quotes_are_refused(site: SqlSite, bad: str) -> No
         site.fence.update(connection, bad, {"a": 1}, {"b": 1}, 1)
     with pytest.raises(holdfast.ConfigError, match="plain SQL name"):
         site.fence.update(connection, "t", {bad: 1}, {"b": 1}, 1)
+    if bad:  # no lock's column at all is as good
+        with pytest.raises(holdfast.ConfigError, match="plain SQL name"):
+            site.fence.update(connection, "t", {"a": 1}, {"b": 1}, 1, lock_column=bad)
     with pytest.raises(holdfast.ConfigError, match="plain SQL name"):
         SqlFence(connection, table=bad)
 

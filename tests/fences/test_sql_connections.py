@@ -177,3 +177,42 @@ def test_a_readers_check_is_part_of_its_transaction_in_sqlite_too(
         reading.rollback()
     reading.close()
     writing.close()
+
+
+def test_a_pipeline_sends_the_write_before_the_fence_has_answered() -> None:
+    connection = postgres_server().connect()
+    fence = SqlFence(connection, table="fences_and_pipelines")
+    for known in (False, True):
+        with pytest.raises(holdfast.ConfigError, match="before you"), connection.pipeline():
+            fence.guard(connection, "x", 34)
+        connection.rollback()
+        assert fence.highest(connection, "x") == (33 if known else 0)
+        fence.guard(connection, "x", 33)
+        with connection.pipeline():  # as the message says
+            connection.execute("SELECT 1")
+        connection.commit()
+    connection.execute("DROP TABLE IF EXISTS of_pipelines")
+    connection.execute(
+        "CREATE TABLE of_pipelines (id INTEGER PRIMARY KEY, value INTEGER, version BIGINT)"
+    )
+    connection.commit()
+    register = SqlVersioned(connection, "of_pipelines", key="id")
+    register.put(1, 5, None)
+    with pytest.raises(holdfast.ConfigError, match="pipeline"), connection.pipeline():
+        register.update(1, lambda value: value + 1)
+    connection.rollback()
+    assert register.get(1).value == 5
+    connection.close()
+
+
+async def test_a_pipeline_in_asyncio() -> None:
+    import psycopg
+
+    connection = await psycopg.AsyncConnection.connect(postgres_server().url)
+    fence = await SqlFence(table="fences_and_pipelines").install(connection)
+    with pytest.raises(holdfast.ConfigError, match="before you enter the pipeline"):
+        async with connection.pipeline():
+            await fence.guard(connection, "y", 34)
+    await connection.rollback()
+    assert await fence.highest(connection, "y") == 0
+    await connection.close()

@@ -48,8 +48,10 @@ class Meanwhile(SqlFence):
 
     happens: Any = None
 
-    def _update(self, *args: Any) -> Any:
-        steps = super()._update(*args)
+    def _run(self, link: Any, connection: Any, steps: Any) -> Any:
+        return super()._run(link, connection, self._meanwhile(steps))
+
+    def _meanwhile(self, steps: Any) -> Any:
         ask = next(steps)
         while True:
             answer = yield ask
@@ -293,3 +295,44 @@ class Counted:
 
     def __init__(self, token: int) -> None:
         self.token = token
+
+
+class Halfway(SqlFence):
+    """Something happens when it knows what was pruned, and has not made its row yet."""
+
+    happens: Any = None
+
+    def _floors(self, sql: Any) -> Any:
+        floors = yield from super()._floors(sql)
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            happens()
+        return floors
+
+
+def test_nothing_is_pruned_while_somebody_begins(site: SqlSite) -> None:
+    """Else a mark that came and was forgotten meanwhile would be unknown to him."""
+    if type(site) is SqlSite:
+        return  # whoever writes has the whole file to himself
+    connection, other = site.connection(), site.connect()
+    patience = (
+        "SET lock_timeout = '200ms'"
+        if isinstance(site, PostgresSite)
+        else "SET SESSION innodb_lock_wait_timeout = 1"
+    )
+    site.execute(other, patience)
+    other.commit()
+    fence = Halfway(table=site.fences)
+
+    def prune() -> None:
+        with pytest.raises(Exception, match=r"(?i)lock.* timeout"):
+            SqlFence(table=site.fences).prune(other, 1e-6)
+        other.rollback()
+
+    fence.happens = prune
+    fence.guard(connection, "x", 10)
+    assert fence.happens is None
+    connection.commit()
+    assert SqlFence(table=site.fences).prune(other, 1e-6) == 1  # and now it is
+    other.commit()
+    other.close()

@@ -51,7 +51,7 @@ class Node:
         return self.ask(words.raise_ + numbers + words.stripe + VOTE + bulk(owner.encode()))
 
     def free(self, owner: str, mark: bytes) -> Any:
-        return self.ask(self.commands.of(Asked(30.0)).free + mark + QUIET + bulk(owner.encode()))
+        return self.ask(self.commands.of(Asked(30.0)).free + bulk(owner.encode()) + mark + QUIET)
 
     def ends(self) -> None:
         while self.server("EXISTS", "holdfast:{x}"):

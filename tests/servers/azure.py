@@ -27,11 +27,19 @@ class AzureServer:
         assert program.exists(), "the tests need Azurite: run tools/azurite"
         self._daemon = Daemon("azurite", "root")
         options = ["--blobPort", "0", "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
-        command = ["env", f"AZURITE_ACCOUNTS={ACCOUNT}:{KEY}", str(node), str(program), *options]
-        self._daemon.run(command, lambda: LISTENS.search(self._daemon.log) is not None)
-        found = LISTENS.search(self._daemon.log)
-        assert found is not None
-        self.url = f"{found[1]}/{ACCOUNT}"
+        account = f"AZURITE_ACCOUNTS={ACCOUNT}:{KEY}"
+        self._command = ["env", account, str(node), str(program), *options]
+        self.url = ""
+        self.start()
+
+    def start(self) -> None:
+        """Start it, or start it again with the same data, on another port."""
+        before = len(self._told())
+        self._daemon.run(self._command, lambda: len(self._told()) > before)
+        self.url = f"{self._told()[-1]}/{ACCOUNT}"
+
+    def _told(self) -> list[str]:
+        return LISTENS.findall(self._daemon.log)
 
     def bucket(self, name: str) -> Any:
         """A new container, as a store of obstore's."""
@@ -56,6 +64,10 @@ class AzureServer:
             endpoint=self.url,
             client_options={"allow_http": True},
         )
+
+    def end(self) -> None:
+        """In order: an emulator writes down what it has now and then, and at its end."""
+        self._daemon.end()
 
     def stop(self) -> None:
         self._daemon.stop()

@@ -74,6 +74,13 @@ class Daemon:
             self._process.wait()
             self._process = None
 
+    def end(self) -> None:
+        """In order, as a service manager would; the folder stays."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(READY_LIMIT)
+            self._process = None
+
     def stop(self) -> None:
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -33,6 +33,8 @@ class Proxy:
         """Let so many bytes of the next answer through, then hang up."""
         self.reset_once = False
         """Deliver the next request, and reset the connection without its answer."""
+        self.lose_once = False
+        """The next answer does not arrive; those behind it do."""
         self.keep_once = False
         """Hang up on the next request, but keep it, and deliver it when `let_go` is called."""
         self.seen: deque[bytes] = deque(maxlen=200)
@@ -140,6 +142,9 @@ class Proxy:
                     client.sendall(data[: self.cut_once])
                     self.cut_once = -1
                     break
+                if self.lose_once:
+                    self.lose_once = False
+                    continue
                 if not self.swallow and not self.stalled and server not in self._muted:
                     size = self.pieces or len(data)
                     for start in range(0, len(data), size):

@@ -163,10 +163,11 @@ class Watch:
             return False
         return True
 
-    def calm(self) -> None:
+    def calm(self) -> Watch:
         """From now on it takes a minute of silence until a server counts as down."""
         for sentinel in self.sentinels:
             sentinel("SENTINEL", "SET", NAME, "down-after-milliseconds", 60_000)
+        return self
 
     def hurry(self) -> None:
         """After a failover: an old primary that comes back is told of it soon."""

@@ -90,6 +90,7 @@ BAD_URLS = [
     ("sqlite:///", "no path"),
     ("sqlite:///tmp/", "folder"),
     ("sqlite:///a#b", "fragment"),
+    ("redis://u:pa?ss=word@h", "%3F"),
     ("sqlite:///a\x00b", "control"),
     ("memory://a/b", "path"),
     ("memory://?clock=5", "cannot be given in the URL"),

@@ -74,6 +74,8 @@ def test_a_url_names_hosts_a_chroot_and_credentials() -> None:
         "zookeeper://h1:99999",
         "zookeeper://[::1",
         "zookeeper://ann@h1",
+        "zookeeper://ann:12/34@h1",
+        "zookeeper://ann:12?34=5@h1",
         "zookeeper://h1/../x",
         "zookeeper://h1?tick=0",
         "zookeeper://h1?sasl=x",

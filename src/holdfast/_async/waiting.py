@@ -102,6 +102,8 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
         except BaseException as error:
             # Once more, if that came while it was given up: it may not have been done.
             await _give_up(session, lease, silent=isinstance(error, BackendUnavailable))
+            if isinstance(error, BackendUnavailable):
+                session.check_open()  # then that is why
             if isinstance(error, BackendUnavailable) and error.name is None:
                 raise lease._unavailable("could not be acquired", error) from error
             raise

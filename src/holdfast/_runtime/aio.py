@@ -34,8 +34,6 @@ Mutex = asyncio.Lock
 
 async def enter(mutex: Mutex, within: float) -> bool:
     """Take it; False if others have had it for all of these seconds."""
-    if not mutex.locked():
-        return await mutex.acquire()
     try:
         async with asyncio.timeout(within):
             return await mutex.acquire()

@@ -11,7 +11,7 @@ from ..errors import LockError
 from .address import Address
 from .channels import LEADER, open_channel, require_grpc
 from .failures import Failure
-from .messages import WATCH
+from .messages import AUTHENTICATE, WATCH
 
 _generation: int | None = None
 """In which process gRPC's asyncio side was first used: it has a thread that no fork takes along."""
@@ -62,7 +62,9 @@ class Wire:
             ask = self._methods.get(method)
             if ask is None:
                 ask = self._methods[method] = self._channel(endpoint).unary_unary(method)
-            answer: bytes = await ask(request, timeout=timeout, metadata=self._token)
+            # Who logs in does so as nobody: with a token that is not known it would be refused.
+            metadata = self._token if method is not AUTHENTICATE else (LEADER,)
+            answer: bytes = await ask(request, timeout=timeout, metadata=metadata)
             return answer
         except self._grpc.RpcError as error:
             raise Failure(error.code().name, error.details() or "", endpoint) from None

@@ -10,7 +10,7 @@ from typing import Any
 from .address import Address
 from .channels import LEADER, open_channel, require_grpc
 from .failures import Failure
-from .messages import WATCH
+from .messages import AUTHENTICATE, WATCH
 
 
 class Wire:
@@ -51,7 +51,9 @@ class Wire:
                 ask = self._channel(endpoint).unary_unary(method)
                 if methods is self._methods and endpoint == self.endpoint:
                     methods[method] = ask
-            answer: bytes = ask(request, timeout=timeout, metadata=self._token)
+            # Who logs in does so as nobody: with a token that is not known it would be refused.
+            metadata = self._token if method is not AUTHENTICATE else (LEADER,)
+            answer: bytes = ask(request, timeout=timeout, metadata=metadata)
             return answer
         except self._grpc.RpcError as error:
             raise Failure(error.code().name, error.details() or "", endpoint) from None

@@ -20,7 +20,7 @@ from ..errors import ConfigError, GuaranteeError, StaleToken
 from . import rules
 from .fence import Fence, not_installed
 from .rules import Mark, Shown, Token
-from .sql_dialects import DIALECTS, QUALIFIED, SQLITE, WITH_RESETS, Statements, identifier
+from .sql_dialects import DIALECTS, SQLITE, WITH_RESETS, Statements, encoder, identifier, text_of
 from .sql_links import (
     Ask,
     Link,
@@ -35,6 +35,7 @@ from .sql_links import (
     run_async,
     take_cursor,
 )
+from .sql_rows import OwnRow
 
 KNOWN_LIMIT = 10_000
 ROUNDS = 4
@@ -58,6 +59,7 @@ class SqlFence(Fence):
         self._known: dict[str, tuple[int, str]] = {}
         """Resources that have, or had, a row, and what passed last: a hint, never relied upon."""
         self._updates: dict[Any, str] = {}
+        """Statements of the one-statement form, as they were made."""
         if connection is not None:
             if link_to(connection).asynchronous:
                 raise ConfigError(
@@ -118,21 +120,10 @@ class SqlFence(Fence):
         trip. Raises `StaleToken`, or `LookupError` if there is no such row.
         """
         given = rules.shown(token)
-        if given.reader:
-            raise ConfigError("a reader's lease does not write", name=given.name)
-        if not values or not where:
-            raise ConfigError("update needs values to set, and where to set them")
-        for name in values:
-            if str(name).lower() in (column.lower(), (lock_column or column).lower()):
-                raise ConfigError(f"the column {name} is set by the fence itself")
+        what = OwnRow(table, values, where, column, lock_column)
+        what.check(given)
         link = link_to(connection)
-        sql = self._of(link)
-        locked = lock_column if given.lock else None
-        key = (link.dialect, link.style, table, *values, None, *where, column, locked)
-        text = self._updates.get(key) or self._compose(
-            key, sql, table, values, where, column, locked
-        )
-        steps = self._update(sql, text, table, values, where, given, column, lock_column)
+        steps = what.update(self._of(link), given, self._updates, self.single_use)
         return self._run(link, connection, steps)
 
     def highest(self, connection: Any, resource: str) -> Any:
@@ -231,7 +222,7 @@ class SqlFence(Fence):
         self, sql: Statements, resource: str, given: Shown, is_open: Callable[[], bool]
     ) -> Steps[None]:
         """A reader's: nothing is remembered."""
-        name = _encoder(sql)(resource)
+        name = encoder(sql)(resource)
         mark = yield from self._look(sql, name)
         if sql.dialect is SQLITE and not is_open():
             # Python's sqlite3 begins none for a SELECT, and a check outside of it says nothing.
@@ -247,7 +238,7 @@ class SqlFence(Fence):
     def _guard(
         self, sql: Statements, resource: str, given: Shown, tried: bool = False
     ) -> Steps[None]:
-        name = _encoder(sql)(resource)
+        name = encoder(sql)(resource)
         begun = False
         for _ in range(ROUNDS):
             ask = self._pass(sql, resource, given)
@@ -284,88 +275,21 @@ class SqlFence(Fence):
 
     def _look(self, sql: Statements, name: Any, own: bool = False) -> Steps[Mark | None]:
         rows = (yield Ask(sql.look_own if own else sql.look, (name,), rows=True)).rows
-        return Mark(int(rows[0][0]), _text(rows[0][1])) if rows else None
+        return Mark(int(rows[0][0]), text_of(rows[0][1])) if rows else None
 
     def _floors(self, sql: Statements) -> Steps[dict[str, int]]:
         rows = (yield Ask(sql.floors, rows=True)).rows
         if not rows:
             raise not_installed(f"the table {self._table}", "its first row is missing: install()")
-        floors: dict[str, int] = json.loads(_text(rows[0][0]))
+        floors: dict[str, int] = json.loads(text_of(rows[0][0]))
         return floors
 
-    def _compose(
-        self,
-        key: Any,
-        sql: Statements,
-        table: str,
-        values: Mapping[str, Any],
-        where: Mapping[str, Any],
-        column: str,
-        lock_column: str | None,
-    ) -> str:
-        identifier("the table", table, QUALIFIED)
-        for name in (*values, *where, column, *([lock_column] if lock_column else [])):
-            identifier("a column", name)
-        settings = [f"{name} = ?" for name in (*values, column)]
-        fenced = [f"{name} = ?" for name in where]
-        fenced.append(f"{column} {'<' if self.single_use else '<='} ?")
-        if lock_column:
-            settings.append(f"{lock_column} = ?")
-            exactly = sql.dialect.exactly.format(lock_column)
-            fenced.append(f"{exactly} IN ('', ?)")
-        text = f"UPDATE {table} SET {', '.join(settings)} WHERE {' AND '.join(fenced)}"
-        if len(self._updates) >= KNOWN_LIMIT:
-            self._updates.clear()
-        made = self._updates[key] = sql.mark(text)
-        return made
-
-    def _update(
-        self,
-        sql: Statements,
-        text: str,
-        table: str,
-        values: Mapping[str, Any],
-        where: Mapping[str, Any],
-        given: Shown,
-        column: str,
-        lock_column: str | None,
-    ) -> Steps[None]:
-        setting = [*values.values(), given.token]
-        meeting = [*where.values(), given.token]
-        if lock_column and given.lock:
-            setting.append(given.lock)
-            meeting.append(_encoder(sql)(given.lock))
-        lock = lock_column or "''"
-        conditions = " AND ".join(f"{name} = ?" for name in where)
-        look = sql.mark(f"SELECT {column}, {lock} FROM {table} WHERE {conditions}{sql.dialect.own}")
-        what = f"{table} {', '.join(f'{name}={value!r}' for name, value in where.items())}"
-        for _ in range(2):
-            if (yield Ask(text, (*setting, *meeting))).changed > 0:
-                return
-            # Why? It is refused; or there is no row; or there was none, and now there is.
-            rows = (yield Ask(look, tuple(where.values()), rows=True)).rows
-            if not rows:
-                raise LookupError(f"there is no row to update: {what}")
-            if any(row[0] is None for row in rows):
-                raise GuaranteeError(f"{column} is NULL in {what}: make it NOT NULL DEFAULT 0")
-            marks = [Mark(int(row[0]), _text(row[1])) for row in rows]
-            for mark in marks:
-                refused = rules.refusal(what, mark, given, self.single_use)
-                if refused is not None:
-                    raise refused
-            if sql.dialect.counts_changes and all(mark.highest == given.token for mark in marks):
-                return  # all was as it should be, and only rows that really changed are counted
-        raise GuaranteeError(
-            f"{what} was not changed, though its token does not forbid it: look for a trigger, or a "
-            "policy, that keeps rows from being updated"
-        )
-
     def _highest(self, sql: Statements, resource: str) -> Steps[int]:
-        mark = yield from self._look(sql, _encoder(sql)(resource))
+        mark = yield from self._look(sql, encoder(sql)(resource))
         return mark.highest if mark is not None else 0
 
     def _reset(self, sql: Statements, resource: str, by: str, to: int) -> Steps[int]:
-        text = _encoder(sql)
+        text = encoder(sql)
         name = text(resource)
         mark = yield from self._look(sql, name)
         if mark is None:
@@ -379,11 +303,11 @@ class SqlFence(Fence):
         yield Ask(sql.lock_floors)
         floors = yield from self._floors(sql)
         rows = (yield Ask(sql.old, (older_than,), rows=True)).rows
-        marks = [Mark(int(token), _text(lock)) for _, token, lock in rows]
+        marks = [Mark(int(token), text_of(lock)) for _, token, lock in rows]
         for name, _, _ in rows:
             yield Ask(sql.forget, (name,))
         floors = rules.raised(floors, marks)
-        yield Ask(sql.set_floors, (_encoder(sql)(json.dumps(floors)),))
+        yield Ask(sql.set_floors, (encoder(sql)(json.dumps(floors)),))
         return len(rows)
 
     def _install(self, sql: Statements, busy: bool) -> Steps[None]:
@@ -399,7 +323,7 @@ class SqlFence(Fence):
             )
         for text in sql.create:
             yield Ask(text)
-        yield Ask(sql.first_floors, (_encoder(sql)("{}"),))
+        yield Ask(sql.first_floors, (encoder(sql)("{}"),))
 
     async def _install_async(
         self, link: Link, connection: Any, steps: Steps[None], busy: bool
@@ -415,10 +339,10 @@ class SqlFence(Fence):
                 raise not_installed("this database", f"it has no table {table}")
             if sql.engine:
                 rows = (yield Ask(sql.engine, (table,), rows=True)).rows
-                if _text(rows[0][0]).lower() not in ("innodb", "rocksdb"):
+                if text_of(rows[0][0]).lower() not in ("innodb", "rocksdb"):
                     raise not_installed(
                         f"the table {table}",
-                        f"its engine, {_text(rows[0][0])}, has no transactions",
+                        f"its engine, {text_of(rows[0][0])}, has no transactions",
                     )
         probe = f"holdfast probe {os.urandom(6).hex()}"
         floors = yield from self._floors(sql)
@@ -427,7 +351,7 @@ class SqlFence(Fence):
         try:
             yield from self._guard(sql, probe, Shown(above - 1))
         except StaleToken:
-            yield Ask(sql.forget, (_encoder(sql)(probe),))
+            yield Ask(sql.forget, (encoder(sql)(probe),))
             self._known.pop(probe, None)
             return
         raise not_installed(f"the table {self._table}", "it let an older token pass")
@@ -436,11 +360,3 @@ class SqlFence(Fence):
 def _in_its_transaction(link: Link, connection: Any, steps: Steps[None]) -> Steps[None]:
     yield from steps
     refuse_committed(link, connection)
-
-
-def _encoder(sql: Statements) -> Any:
-    return str.encode if sql.dialect.binary else str
-
-
-def _text(value: Any) -> str:
-    return bytes(value).decode() if isinstance(value, bytes | bytearray | memoryview) else value

@@ -8,7 +8,7 @@ changed counts ours. `touched` is by the database's clock.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import ConfigError
 
@@ -127,7 +127,7 @@ class Statements:
 
     def __init__(self, dialect: Dialect, table: str, style: str, single_use: bool) -> None:
         self.dialect = dialect
-        self._style = style
+        self.style = style
         lower = "<" if single_use else "<="
         set_mark = f"UPDATE {table} SET token = ?, writes = writes + 1, touched = {dialect.now}"
         self.update = self.mark(f"{set_mark} WHERE resource = ? AND token {lower} ?")
@@ -176,16 +176,26 @@ class Statements:
 
     def mark(self, text: str) -> str:
         """Put the driver's own marks for `?`."""
-        if self._style == "qmark":
+        if self.style == "qmark":
             return text
-        if self._style in ("format", "pyformat"):
+        if self.style in ("format", "pyformat"):
             return text.replace("%", "%%").replace("?", "%s")
-        if self._style in ("numeric", "numeric_dollar"):
-            sign = ":" if self._style == "numeric" else "$"
+        if self.style in ("numeric", "numeric_dollar"):
+            sign = ":" if self.style == "numeric" else "$"
             parts = text.split("?")
             marked = "".join(f"{part}{sign}{n}" for n, part in enumerate(parts[:-1], 1))
             return marked + parts[-1]
-        raise ConfigError(f"SqlFence cannot mark values in the style {self._style!r}")
+        raise ConfigError(f"SqlFence cannot mark values in the style {self.style!r}")
+
+
+def encoder(sql: Statements) -> Any:
+    """How a text is given to the database."""
+    return str.encode if sql.dialect.binary else str
+
+
+def text_of(value: Any) -> str:
+    """And how it is read from it."""
+    return bytes(value).decode() if isinstance(value, bytes | bytearray | memoryview) else value
 
 
 def identifier(what: str, name: object, pattern: re.Pattern[str] = IDENTIFIER) -> str:

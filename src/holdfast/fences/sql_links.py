@@ -100,6 +100,7 @@ def _module(kind: type) -> str:
 
 
 def run(link: Link, connection: Any, steps: Steps[Result]) -> Result:
+    refuse_pipeline(link, connection)
     try:
         ask = next(steps)
         while True:
@@ -159,6 +160,7 @@ def keep_cursor(link: Link, connection: Any, cursor: Any) -> None:
 
 
 async def run_async(link: Link, connection: Any, steps: Steps[Result]) -> Result:
+    refuse_pipeline(link, connection)
     try:
         ask = next(steps)
         while True:
@@ -193,13 +195,32 @@ def in_transaction(link: Link, connection: Any) -> bool:
     """Whether something is under way that has still to be committed, as far as can be told."""
     if link.alchemy:
         return bool(connection.in_transaction())
-    if link.driver in ("sqlite3", "aiosqlite"):
-        return bool(connection.in_transaction)
     if link.driver in ("psycopg", "psycopg2"):
         return int(connection.info.transaction_status) != 0
-    if link.driver == "pymysql":
+    if link.driver in ("pymysql", "asyncmy", "aiomysql", "mariadb"):
         return bool(connection.server_status & 1)
-    return False
+    if link.driver == "pg8000":
+        return bool(connection._in_transaction)
+    return bool(getattr(connection, "in_transaction", False))
+
+
+def _commits_each(link: Link, connection: Any) -> bool:
+    """Whether each statement is committed by itself, where no transaction is under way."""
+    if link.driver in ("sqlite3", "aiosqlite"):
+        return connection.isolation_level is None or getattr(connection, "autocommit", -1) is True
+    if hasattr(connection, "get_autocommit"):
+        return bool(connection.get_autocommit())
+    return bool(connection.autocommit)
+
+
+def refuse_pipeline(link: Link, connection: Any) -> None:
+    """There the next statement is sent before anybody knows whether the token has passed."""
+    if link.driver == "psycopg" and not link.alchemy and connection.pgconn.pipeline_status:
+        raise ConfigError(
+            "this connection is in psycopg's pipeline mode, where the next statement is sent before "
+            "anybody knows whether this one passed: do this before you enter the pipeline, a guard in "
+            "the same transaction"
+        )
 
 
 def refuse_autocommit(link: Link, connection: Any) -> None:
@@ -211,16 +232,10 @@ def refuse_autocommit(link: Link, connection: Any) -> None:
         if level is None:  # as the engine was made with
             level = getattr(connection.dialect, "_on_connect_isolation_level", None)
         alone = level == "AUTOCOMMIT"
-    elif link.driver == "sqlite3":
-        alone = not connection.in_transaction and (
-            connection.isolation_level is None or getattr(connection, "autocommit", -1) is True
-        )
-    elif link.driver in ("psycopg", "psycopg2"):
-        alone = connection.autocommit and int(connection.info.transaction_status) == 0
-    elif link.driver == "pymysql":
-        alone = connection.get_autocommit() and not connection.server_status & 1
+    elif link.driver == "mysql":  # whose connector asks the server
+        alone = not in_transaction(link, connection) and _commits_each(link, connection)
     else:
-        alone = False
+        alone = _commits_each(link, connection) and not in_transaction(link, connection)
     if alone:
         raise _alone()
 

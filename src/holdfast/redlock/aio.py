@@ -6,13 +6,14 @@ The twin is `threads`: the same names and meanings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from math import inf
 from typing import Any
 
 from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..redis.address import Address
-from ..redis.aio_connection import Connection
+from ..redis.aio_connection import TOGETHER, Connection
 from ..redis.protocol import NOTHING, Late, Lost, check_greeting, greeting
 from ..redis.reply import Reply
 from .standing import Board, run_id_of, why
@@ -25,7 +26,7 @@ class Link:
     """The connection to one node, and how to get it again. It stands where `Connection` has a wire."""
 
     def __init__(self, fan: Fan, index: int, address: Address) -> None:
-        self._fan = fan
+        self.fan = fan
         self._index = index
         self._address = address
         self.connection: NodeConnection | None = None
@@ -35,27 +36,27 @@ class Link:
     async def reach(self, by: float) -> list[Any]:
         """The answers to the fan's first questions, on the connection there is or a new one."""
         if self.connection is not None:
-            return await self._fan.batch(self._index, self._fan.first, by)
+            return await self.fan.batch(self._index, self.fan.first, by)
         connection = await self._connect(by)
         try:
             hello = [connection.send(command, by) for command in greeting(self._address)]
-            questions = [connection.send(command, by) for command in self._fan.first]
+            questions = [connection.send(command, by) for command in self.fan.first]
             replies = await _all([*hello, *questions])
             check_greeting(replies[: len(hello)], self._address)
             answers = replies[len(hello) :]
         except BaseException:
             connection.abort()
             raise
-        if connection.dead or self._fan.closed:
+        if connection.dead or self.fan.closed:
             connection.abort()
             raise self.broken()
         self.connection = connection
         self.run_id = run_id_of(answers[0])
-        self._fan.changed()
+        self.fan.changed()
         return answers
 
     async def _connect(self, by: float) -> NodeConnection:
-        fan, address = self._fan, self._address
+        fan, address = self.fan, self._address
         loop = asyncio.get_running_loop()
 
         def make() -> NodeConnection:
@@ -80,8 +81,8 @@ class Link:
     def lost(self, connection: Connection) -> None:
         if self.connection is connection:
             self.connection = None
-            self._fan.changed()
-            self._fan.board.failed(self._index, "its connection broke")
+            self.fan.changed()
+            self.fan.board.failed(self._index, "its connection broke")
 
     def broken(self) -> Lost:
         return Lost(f"the connection to {self._address} broke")
@@ -96,7 +97,7 @@ class Asking(Reply):
     __slots__ = ("board", "heard", "left")
 
     def __init__(self, board: Board, loop: asyncio.AbstractEventLoop, heard: Heard) -> None:
-        super().__init__(loop)
+        Reply.__init__(self, loop)
         self.board = board
         self.heard = heard
         self.left = 0
@@ -148,6 +149,26 @@ class NodeConnection(Connection):
     ) -> None:
         super().__init__(link, loop, clock)  # type: ignore[arg-type]
         self._index = index
+        self._fan = link.fan
+
+    def put(self, command: bytes, question: tuple[Asking, float]) -> None:
+        """As `send`, for one who asks several."""
+        pending, unsent = self._pending, self._unsent
+        if unsent:
+            unsent.append(command)
+            if len(unsent) >= TOGETHER:
+                self._flush()
+        elif self.dead:
+            self._loop.call_soon(question[0].failed, self._index, self._user.broken())
+            return
+        elif pending:
+            unsent.append(command)
+            self._loop.call_soon(self._flush)
+        else:
+            self._write(command)
+        pending.append(question)
+        if question[1] < self._timer_due:
+            self._arm(question[1])
 
     def _answer(self) -> None:
         gets, push, pending, index = self._gets, self._push, self._pending, self._index
@@ -170,6 +191,15 @@ class NodeConnection(Connection):
             # A task raised what ends the event loop. If that goes on, so does the rest.
             self._loop.call_soon(self._answer)
             raise
+
+    def _arm(self, due: float) -> None:
+        self._timer_due = due
+        self._fan.look_at(self, due)
+
+    def look(self) -> None:
+        """It is time to, for this connection or for another."""
+        if not self.dead:
+            self._look()
 
     def _look(self) -> None:
         self._stand_in()
@@ -199,6 +229,9 @@ class Fan:
         self._links = [Link(self, index, address) for index, address in enumerate(addresses)]
         self._ways: list[NodeConnection | None] = [None] * len(addresses)
         """The links' connections: another list whenever one of them changes."""
+        self._waiting: dict[NodeConnection, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = inf
 
     async def ask(
         self,
@@ -206,16 +239,19 @@ class Fan:
         heard: Heard,
         by: float,
         ways: Sequence[object] = (),
-        instead: Sequence[bytes | None] = (),
+        answered: Container[int] = (),
+        instead: bytes = b"",
     ) -> Sequence[object]:
         """Each node its command, all at once; until `heard` has enough, or all have answered.
 
         Answers that come later are told to `heard` as well, while their connection lasts. Answers the
-        ways on which they went. With those of an earlier question, a node to which another leads now
-        is sent `instead`: what was asked then may arrive after it.
+        ways on which they went. With those of an earlier question, which some nodes have answered,
+        another that is not reached on the same way any more is sent `instead`: what was asked then may
+        arrive after it.
         """
         self.check()
         asking = Asking(self.board, self._loop, heard)
+        question = (asking, by)
         used = self._ways
         for index, usual in enumerate(commands):
             if usual is None:
@@ -225,9 +261,9 @@ class Fan:
                 self.board.failed(index, "it is not connected")
                 heard(index, BackendUnavailable("not connected"))
                 continue
-            behind = not ways or connection is ways[index]
+            late = ways and connection is not ways[index] and index not in answered
             asking.left += 1
-            connection.send(usual if behind else instead[index] or usual, by, asking)
+            connection.put(instead if late else usual, question)
         if asking.left:
             await asking
         return used
@@ -240,8 +276,17 @@ class Fan:
     def catch_up(self) -> None:
         """Take in the answers that came too late to be waited for: here the loop does so."""
 
-    def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
-        """Send, and do not wait: behind whatever was sent before. Answers who could not be told."""
+    def post(
+        self,
+        commands: Sequence[bytes | None],
+        by: float,
+        ways: Sequence[object] = (),
+        instead: Sequence[bytes | None] = (),
+    ) -> list[int]:
+        """Send, and do not wait: behind whatever was sent before. Answers who could not be told.
+
+        `ways` and `instead` as in `ask`.
+        """
         untold: list[int] = []
         for index, command in enumerate(commands):
             if command is not None:
@@ -249,7 +294,8 @@ class Fan:
                 if connection is None:
                     untold.append(index)
                 else:
-                    connection.send(command, by)
+                    behind = not ways or connection is ways[index]
+                    connection.send(command if behind else instead[index] or command, by)
         return untold
 
     async def reach(self, index: int, by: float) -> list[Any]:
@@ -285,11 +331,30 @@ class Fan:
         """Called by a link."""
         self._ways = [link.connection for link in self._links]
 
+    # One timer for all connections: what is asked is mostly asked of all of them.
+
+    def look_at(self, connection: NodeConnection, due: float) -> None:
+        """Called by it: what it waits for is due then."""
+        self._waiting[connection] = None
+        if due < self._timer_due:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_due = due
+            self._timer = self._loop.call_later(max(0.0, due - self.clock.now()), self._look)
+
+    def _look(self) -> None:
+        self._timer, self._timer_due = None, inf
+        waiting, self._waiting = self._waiting, {}
+        for connection in waiting:
+            connection.look()
+
     async def close(self) -> None:
         self.closed = True
         for link in self._links:
             if link.connection is not None:
                 link.connection.abort()
+        if self._timer is not None:
+            self._timer.cancel()
         await asyncio.sleep(0)  # the transports close their sockets in the loop's next turn
 
     def check(self) -> None:

@@ -40,8 +40,10 @@ class Words(NamedTuple):
     """The incarnation and the owner follow."""
     raise_: bytes
     """The token, the beginning, the stripe, the incarnation and the owner follow."""
+    release: bytes
+    """The owner follows."""
     free: bytes
-    """The mark, whether to wake somebody, and the owner follow."""
+    """The owner, the mark, and whether to wake somebody follow."""
     wait: bytes
     """The channel and the owner follow."""
     leave: bytes
@@ -99,6 +101,7 @@ class Commands:
             label,
             scripts["take"].command(3, 8) + three + bulk(b"%d" % millis(ttl)) + request + stripe,
             scripts["raise"].command(3, 8) + three,
+            scripts["free"].command(2, 3) + both,
             scripts["free"].command(2, 5) + both,
             scripts["wait"].command(2, 6) + both + self._patience + request,
             scripts["leave"].command(2, 3) + both,

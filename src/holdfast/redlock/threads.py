@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from threading import Lock, Thread
 from typing import Any
 
@@ -27,6 +27,7 @@ KEPT_IDLE = 32
 """Lanes kept for the next caller."""
 CHUNK = 65536
 LONGEST_POLL = 1.0
+FULL = "it does not read what it is sent"
 FOR_CONNECTING = 0.75
 """Of the time for a request, where a connection is missing: that takes two or more round trips."""
 LINGER = 0.05
@@ -60,33 +61,33 @@ class Line:
         "_address",
         "_feed",
         "_gets",
-        "_index",
         "_recv",
-        "_send",
         "_socket",
         "asked",
         "fd",
+        "index",
         "run_id",
+        "write",
     )
 
     def __init__(self, address: Address, timeout: float, index: int) -> None:
         from hiredis import Reader
 
         self._address = address
-        self._index = index
+        self.index = index
         reader = Reader(notEnoughData=NOTHING)
         self._feed, self._gets = reader.feed, reader.gets
         self.asked: deque[tuple[Asking, float]] = deque()
         """Who wants to hear the answers to come, and until when they should be here."""
         self.run_id = b""
         self._socket = _connected(address, timeout)
-        self._send, self._recv = self._socket.send, self._socket.recv
+        self.write, self._recv = self._socket.send, self._socket.recv
         self.fd: int = self._socket.fileno()
 
     def send(self, command: bytes, who: Asking, by: float) -> None:
         """Raises OSError. Commands are short: a buffer that is full means that nobody reads."""
-        if self._send(command) != len(command):
-            raise ConnectionResetError("it does not read what it is sent")
+        if self.write(command) != len(command):
+            raise ConnectionResetError(FULL)
         self.asked.append((who, by))
         who.left += 1
 
@@ -103,7 +104,7 @@ class Line:
         if not data:
             raise ConnectionResetError("it hung up")
         self._feed(data)
-        gets, asked, index = self._gets, self.asked, self._index
+        gets, asked, index = self._gets, self.asked, self.index
         while (reply := gets()) is not NOTHING:
             if asked:
                 who = asked.popleft()[0]
@@ -191,18 +192,22 @@ class Fan:
         heard: Heard,
         by: float,
         ways: Sequence[object] = (),
-        instead: Sequence[bytes | None] = (),
+        answered: Container[int] = (),
+        instead: bytes = b"",
     ) -> Sequence[object]:
         """Each node its command, all at once; until `heard` has enough, or all have answered.
 
         Answers that come later are told to `heard` as well, when the connection is next used. Answers
-        the ways on which they went. With those of an earlier question, a node to which another leads
-        now is sent `instead`: what was asked then may arrive after it.
+        the ways on which they went. With those of an earlier question, which some nodes have answered,
+        another that is not reached on the same way any more is sent `instead`: what was asked then may
+        arrive after it.
         """
-        self.check()
+        if self.closed:
+            self.check()
         lane = self._take()
         try:
             asking = Asking(heard)
+            question = (asking, by)
             lines, now = lane.lines, self.clock.now
             if None in lines:
                 self._connect_missing(lane, commands, by)
@@ -213,15 +218,21 @@ class Fan:
                 line = lines[index]
                 if line is None or (line.asked and line.asked[0][1] < moment):
                     line = self._usable(lane, index, moment)
-                if line is None:
-                    heard(index, BackendUnavailable("not connected"))
-                    continue
-                behind = not ways or line is ways[index]
+                    if line is None:
+                        heard(index, BackendUnavailable("not connected"))
+                        continue
+                late = ways and line is not ways[index] and index not in answered
+                command = instead if late else usual
                 try:
-                    line.send(usual if behind else instead[index] or usual, asking, by)
-                except OSError as error:
-                    self._broke(lane, index, error)
-                    heard(index, error)
+                    if line.write(command) == len(command):  # `send`, in short
+                        line.asked.append(question)
+                        asking.left += 1
+                        continue
+                    error: OSError = ConnectionResetError(FULL)
+                except OSError as raised:
+                    error = raised
+                self._broke(lane, index, error)
+                heard(index, error)
             used = lines[:]
             poll, by_fd, board = lane.poll.poll, lane.by_fd, self.board
             while asking.left and not asking.enough:
@@ -229,14 +240,13 @@ class Fan:
                 if wait <= 0:
                     self._give_up_on(lane, asking)
                     break
-                for fd, _ in poll(min(wait, LONGEST_POLL) * 1000 + 1):
-                    index = by_fd[fd]
-                    line = lines[index]
+                for fd, _ in poll((wait if wait < LONGEST_POLL else LONGEST_POLL) * 1000 + 1):
+                    line = lines[by_fd[fd]]
                     if line is not None:  # otherwise it broke a moment ago
                         try:
                             line.take_in(board)
                         except OSError as error:
-                            self._broke(lane, index, error)
+                            self._broke(lane, line.index, error)
         except BaseException:
             # Interrupted, perhaps between a command and the note of who asked: an answer would be
             # taken for another's.
@@ -266,8 +276,14 @@ class Fan:
         for lane in reversed(lanes):
             self._give(lane)
 
-    def post(self, commands: Sequence[bytes | None], by: float) -> list[int]:
-        """Send, and do not wait. Answers who could not be told."""
+    def post(
+        self,
+        commands: Sequence[bytes | None],
+        by: float,
+        ways: Sequence[object] = (),
+        instead: Sequence[bytes | None] = (),
+    ) -> list[int]:
+        """Send, and do not wait. Answers who could not be told. `ways` and `instead` as in `ask`."""
         lane = self._take()
         untold: list[int] = []
         try:
@@ -279,8 +295,9 @@ class Fan:
                 if line is None:
                     untold.append(index)
                     continue
+                behind = not ways or line is ways[index]
                 try:
-                    line.send(command, NOBODY, by)
+                    line.send(command if behind else instead[index] or command, NOBODY, by)
                 except OSError as error:
                     untold.append(index)
                     self._broke(lane, index, error)

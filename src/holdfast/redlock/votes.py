@@ -22,6 +22,8 @@ class Ballot:
     """What counted nodes know of the lives of others."""
     busy: Sequence[int] = ()
     """For how many ms another has it, on each node that said so."""
+    refused: Sequence[int] = ()
+    """Those nodes: nothing of this round is on its way to them any more."""
     holders: Mapping[bytes, int] = {}
     confirmed: Sequence[int] = ()
     token = 0
@@ -59,10 +61,11 @@ class Ballot:
         if kind is list:
             if reply[0] < 0:
                 self.busy = [*self.busy, reply[1]]
+                self.refused = [*self.refused, index]
                 self.holders = {**self.holders, reply[2]: self.holders.get(reply[2], 0) + 1}
             else:
-                self.counted.append(index)
                 self.lives = {**self.lives, index: reply[1]}
+                self.counted.append(index)  # last: another thread may be closing it
         elif self.refusal is None and isinstance(reply, Exception):
             self.refusal = reply
         self.asked -= 1
@@ -101,7 +104,7 @@ class Ballot:
     def stands(self) -> bool:
         """Whether a majority is counted, after phase 2. No answer counts from now on."""
         self.raising = False
-        if self.in_step:
+        if self.in_step and not self.lives:
             return True
         begins, token = self.begins, self.token
         self.counted = [i for i in self.counted if begins[i] == token or i in self.confirmed]

@@ -24,6 +24,8 @@ from .story import Story
 
 DELAY = (0.0001, 0.0006)
 """Seconds that a message takes on a good day, from and to."""
+AGAIN = 0.05
+"""Seconds in which one who wants to connect finds out that the way is free again."""
 
 
 class Server(Protocol):
@@ -254,6 +256,8 @@ class Network:
         self.holding: dict[Link, None] = {}
         self._servers: dict[str, Server] = {}
         self._cut: set[tuple[str, str]] = set()
+        self._knocking: dict[asyncio.Future[None], Process] = {}
+        """Who wants to connect, while the way is cut."""
         loop.network = self
 
     def listen(self, address: str, server: Server) -> None:
@@ -268,16 +272,13 @@ class Network:
         there = self.loop.create_future()
         if server is None:
             raise ConnectionRefusedError(f"nobody is at {address}")
-        name = server.process.name
         # A way that is cut, or a machine that stands still, does not answer; the caller gives up.
-        while (client.name, name) in self._cut or (name, client.name) in self._cut:
-            self.loop.after(0.05, client, _wake, there)
+        ends = (client.name, server.process.name)
+        while ends in self._cut or ends[::-1] in self._cut:
+            self._knocking[there] = client
             await there
             there = self.loop.create_future()
-        self.loop.after(self.delay(), server.process, _wake, there)
-        await there
-        there = self.loop.create_future()
-        self.loop.after(self.delay(), client, _wake, there)
+        self.loop.after(self.delay(), server.process, self._come_back, client, there)
         await there
         if not server.up:
             raise ConnectionRefusedError(f"{address} refuses connections")
@@ -286,6 +287,9 @@ class Network:
         server.opened(link)
         protocol.connection_made(link)
         return link, protocol
+
+    def _come_back(self, client: Process, there: asyncio.Future[None]) -> None:
+        self.loop.after(self.delay(), client, _wake, there)
 
     # Cuts.
 
@@ -312,6 +316,9 @@ class Network:
         holding, self.holding = self.holding, {}
         for link in holding:
             link.release_held()
+        knocking, self._knocking = self._knocking, {}
+        for there, client in knocking.items():
+            self.loop.after(self.loop.random.random() * AGAIN, client, _wake, there)
 
 
 def _wake(future: asyncio.Future[None]) -> None:

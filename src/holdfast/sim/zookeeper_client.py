@@ -71,6 +71,10 @@ class SimClient:
     def waiting(self) -> bool:
         return bool(self._pending)
 
+    @property
+    def connected(self) -> bool:
+        return self._node is not None
+
     def start_async(self) -> None:
         self._loop.after(0.0, self._process, self._connect)
         self._loop.after(self._timeout / 3, self._process, self._ping)

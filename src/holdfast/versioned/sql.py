@@ -14,6 +14,7 @@ from ..fences.sql_links import (
     execute_async,
     in_transaction,
     link_to,
+    refuse_pipeline,
 )
 from .register import Conflict, Register, Steps, Versioned
 
@@ -83,6 +84,7 @@ class SqlVersioned(Register):
     def _alone(self, ask: Ask) -> Steps[Answer]:
         """In a transaction of its own."""
         connection, link = self._connection, self._link
+        refuse_pipeline(link, connection)
         if in_transaction(link, connection):
             raise ConfigError(
                 "this connection has a transaction under way; commit it first, since each verb of "

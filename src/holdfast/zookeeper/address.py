@@ -32,6 +32,11 @@ class Address(NamedTuple):
 def address_of(target: Target, sasl: Any) -> Address:
     """`zookeeper://[user:password@]host[:port],host[:port],…[/chroot]`."""
     authority, _, path = target.rest.partition("/")
+    if "@" in path:
+        # Not shown: what stands here may be the rest of a password.
+        raise ConfigError(
+            "the chroot of a zookeeper:// URL has an @; write that as %40, and / in a password as %2F"
+        )
     credentials, _, places = authority.rpartition("@")
     user, colon, password = credentials.partition(":")
     if credentials and not (user and colon):

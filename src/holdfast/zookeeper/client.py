@@ -6,7 +6,8 @@ along with the request, and runs at once in the connection's thread. It must be 
 wait.
 
 This is the only module that knows kazoo's insides: `_call`, which takes a request and whom to tell,
-`_invoke`, to learn the session timeout that the server gave, and `_safe_close`, not to wait in vain.
+`_invoke`, to learn the session timeout that the server gave, `_safe_close`, not to wait in vain, and
+`_xid`, `_read_response` and `_connect_attempt`: what ends the connection's thread ends all our locks.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import (
     BadVersionError,
     ConnectionClosedError,
+    ConnectionDropped,
     ConnectionLoss,
     KazooException,
     NodeExistsError,
@@ -42,7 +44,7 @@ from kazoo.protocol.serialization import (
     SetData,
     Sync,
 )
-from kazoo.protocol.states import EventType, KazooState
+from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
@@ -197,6 +199,20 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
     """When we last asked to be let in and were: the session was alive for the leader then."""
     longest_greeting = 0.0
     now: Callable[[], float]
+    _last_xid = 0
+
+    @property
+    def _xid(self) -> int:
+        """The number of the last request. Kazoo starts again with each connection. But a node to which
+        a session has moved may still be told of what was agreed to on its old one, and takes that
+        for the answer to a request of the same number and kind: a creation would be told another's
+        path. So no number is used twice."""
+        return self._last_xid
+
+    @_xid.setter
+    def _xid(self, number: int) -> None:
+        if number:
+            self._last_xid = number
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         if isinstance(request, Connect):
@@ -207,6 +223,22 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             self.greeted = asked
             return answer
         return super()._invoke(timeout, request, xid)
+
+    def _read_response(self, header: Any, buffer: Any, offset: int) -> Any:
+        pending = self.client._pending
+        if not pending or pending[0][2] != header.xid:
+            # An answer has got lost on the way. Kazoo would give the next request this one, and end.
+            raise ConnectionDropped("an answer to something else")
+        return super()._read_response(header, buffer, offset)
+
+    def _connect_attempt(self, *args: Any) -> Any:
+        try:
+            return super()._connect_attempt(*args)
+        except Exception:
+            # Kazoo has logged it, and would let its thread end, and with it whatever is on this
+            # session. On to the next node.
+            self.client._session_callback(KeeperState.CONNECTING)
+            return None
 
 
 class Client(KazooClient):  # type: ignore[misc]

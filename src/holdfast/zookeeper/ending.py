@@ -79,7 +79,8 @@ class Ending(ABC):
             self._alarm.cancel(node.ring)
             node.ring = None
         if node.final is None:
-            node.answer = None
+            # Who asked for it may still wait: it was given up by somebody else, such as `close`.
+            self._reply(node, _given_up(node.name))
         self._settle(node)
         if node.path and node.link.ready:
             # Behind whatever is under way for it.
@@ -181,6 +182,10 @@ def unanswered(name: str, error: Exception) -> BackendUnavailable:
     return BackendUnavailable(
         f"ZooKeeper could not do what was asked for {name!r}: {type(error).__name__}", name=name
     )
+
+
+def _given_up(name: str) -> BackendUnavailable:
+    return BackendUnavailable(f"the request for {name!r} was given up", name=name)
 
 
 def ignored(node: Node, value: Any, error: Any) -> None:

@@ -199,7 +199,9 @@ class Link:
                 self._store.noticed(node, event.path, event.type == EventType.DELETED)
 
     def _lost(self) -> None:
-        self.ready = False
+        """From any thread: one that was held up may say so of a connection before this one."""
+        if not self.client.connected:
+            self.ready = False
 
     def _state(self, state: str) -> None:
         with self._store.mutex:

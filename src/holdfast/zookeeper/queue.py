@@ -1,4 +1,4 @@
-"""The queue of ephemeral nodes: how one gets into it, becomes the holder, is kept, and leaves.
+"""The queue of ephemeral nodes: how one that is in it waits, becomes the holder, and is kept.
 
 Every attempt is a node of its own below the lock's, in the order that ZooKeeper gave them; who of
 them may hold the lock is the rule in `lineup`. It stays true whatever is lost on the way:
@@ -14,10 +14,8 @@ them may hold the lock is the rule in `lineup`. It stays true whatever is lost o
   off. But it is used only while our last answered *write* still vouches for the session, and so for
   our node; the engine counts from that. A write to our node follows at once: it shows the token,
   and would fail.
-- *A node is ours if the session that is alive says so.* A creation whose answer was lost is found again
-  by the owner in its name; but a node of an earlier session of ours is dying, and never ours.
-- *Nothing is forgotten.* What was sent and not answered is settled on the next connection: a node
-  that was given up is looked for and deleted, a deletion is sent again. Whoever asked may long be gone.
+- *Nothing is forgotten.* What was sent and not answered is settled on the next connection: see
+  `joining` and `ending`. Whoever asked may long be gone.
 
 A waiter watches what `lineup.blocker` says: the only one before it, everything if it is the first who
 waits, otherwise its predecessor. ZooKeeper's watches are told in order with what is read after them,
@@ -36,30 +34,15 @@ from .. import lineup
 from ..errors import ConfigError
 from ..ledger import kind_in_words
 from ..model import Busy, Granted, Queued
-from .client import (
-    EPHEMERAL,
-    SEQUENTIAL,
-    BadVersionError,
-    NoNodeError,
-    Unanswered,
-    create,
-    create_container,
-    delete,
-    get_children,
-    get_data,
-    set_data,
-)
-from .ending import Ending, ignored
+from .client import BadVersionError, Unanswered, get_children, get_data, set_data
+from .joining import Joining
 from .link import Link
-from .names import Entry, in_line, sequence_of
+from .names import Entry, in_line
 from .node import ASKING, HELD, LEAVING, OVER, TAKEN, TAKING, WAITING, Node
 
-KNOWN_PARENTS = 10_000
-MOST_TRIES = 5
 
-
-class Queue(Ending):
-    """How a node of ours gets into the line, and becomes the holder. Under the mutex."""
+class Queue(Joining):
+    """How a node of ours waits, and becomes the holder. Under the mutex."""
 
     def _drive(self, node: Node) -> None:
         """Do what comes next, if nothing is under way and there is a connection."""
@@ -81,99 +64,6 @@ class Queue(Ending):
                 self._finish(node)
             elif not node.going:
                 self._delete(node)
-
-    def _create(self, node: Node) -> None:
-        link = node.link
-        node.ttl = link.ttl if node.renewed else min(node.asked, link.ttl)
-        node.claim = min(self._claim_window, node.ttl)
-        node.busy = node.unsure = True
-        node.trouble = None
-        node.tries += 1
-        if node.tries > 2:  # somebody has removed more than the lock's own node
-            for path in self.naming.needed():
-                self._send(node, create(link.client, path, b""), ignored)
-        if node.parent not in self._parents:
-            self._send(node, create_container(link.client, node.parent), ignored)
-        request = create(link.client, node.prefix, node.label, EPHEMERAL | SEQUENTIAL)
-        self._send(node, request, self._created)
-        self._send(node, get_children(node.parent), self._listed)
-
-    def _created(self, node: Node, value: Any, error: Any) -> None:
-        if error is None:
-            path, stat = value
-            self._found(node, path, stat)
-        elif isinstance(error, NoNodeError):
-            node.unsure = False
-            self._parents.pop(node.parent, None)
-        elif not isinstance(error, Unanswered):
-            node.unsure = False
-            node.trouble = error
-
-    def _found(self, node: Node, path: str, stat: Any) -> None:
-        node.unsure = False
-        node.path = path
-        node.sequence = sequence_of(path)
-        node.zxid = stat.czxid
-        node.session = stat.ephemeralOwner
-        self._parents[node.parent] = None
-        if len(self._parents) > KNOWN_PARENTS:
-            del self._parents[next(iter(self._parents))]
-
-    def _listed(self, node: Node, value: Any, error: Any) -> None:
-        node.busy = False
-        if not node.path:
-            if node.trouble is not None:
-                self._refuse(node, node.trouble)
-            elif not node.unsure:  # the lock's own node was missing
-                if node.tries > MOST_TRIES:
-                    self._refuse(node, error or NoNodeError())
-                else:
-                    self._drive(node)
-            return  # otherwise on the next connection
-        if node.state != ASKING:
-            self._drive(node)
-        elif error is None:
-            self._judge(node, *value)
-        else:
-            node.state = WAITING
-            self._drive(node)
-
-    def _seek(self, node: Node) -> None:
-        """Has it been created, or not? By a read behind a write: that shows all that was agreed to.
-
-        Behind a `sync` it might come from a leader that has lost its followers.
-        """
-        node.busy = True
-        self._send(node, set_data(node.link.beat, b""), ignored)
-        self._send(node, get_children(node.parent), self._sought)
-
-    def _sought(self, node: Node, value: Any, error: Any) -> None:
-        node.busy = False
-        if isinstance(error, Unanswered):
-            return
-        names = value[0] if error is None else []
-        mine = [entry for entry in in_line(names) if entry.owner == node.owner]
-        if not mine:
-            node.unsure = False
-            self._drive(node)
-            return
-        path = f"{node.parent}/{mine[-1].name}"
-        node.busy = True
-        self._send(node, get_data(path), partial(self._recognised, path))
-
-    def _recognised(self, path: str, node: Node, value: Any, error: Any) -> None:
-        node.busy = False
-        if isinstance(error, Unanswered):
-            return
-        if error is None and value[1].ephemeralOwner == node.link.session:
-            self._found(node, path, value[1])
-            if node.state == ASKING:
-                node.state = WAITING  # it may have stood there for long: no token by its creation
-        elif error is None:
-            # Of a session of ours that is dying: not ours any more, and only in the way.
-            node.link.send(delete(path), _nobody)
-            node.unsure = False
-        self._drive(node)
 
     def _judge(self, node: Node, names: Sequence[str], stat: Any) -> None:
         """These are all who are in the queue: where does that leave us?"""
@@ -425,7 +315,3 @@ def _other_kind(node: Node, first: Entry) -> ConfigError:
         name=node.name,
         owner=node.owner,
     )
-
-
-def _nobody(value: Any, error: Any) -> None:
-    """Nobody waits for this."""

@@ -122,15 +122,15 @@ async def test_a_user_where_there_are_none(tmp_path: Path) -> None:
 
 
 # unasync: end
-async def test_who_asks_while_another_logs_in_anew_is_not_turned_away(guarded: EtcdCluster) -> None:
+@pytest.mark.parametrize("token", ["", "unknown.7"])
+async def test_who_has_no_good_token_gets_one(guarded: EtcdCluster, token: str) -> None:
     member = guarded.members[0]
     url = f"etcd://worker:open%20sesame@127.0.0.1:{member.port}"
     async with holdfast.connect(url) as locks:
         lease = await locks.lock("x").acquire()
         session = locks._live
         assert session is not None
-        # Whoever logs in does so as nobody; what others ask at that moment goes out as nobody's.
-        session.backend._wire.log_in("")  # type: ignore[attr-defined]
+        session.backend._wire.log_in(token)  # type: ignore[attr-defined]
         await lease.renew()
         assert await lease.release() is True
 
@@ -189,6 +189,8 @@ async def test_bad_options(tmp_path: Path) -> None:
         ({"tls_ca": str(tmp_path / "text")}, "not a PEM file"),
         ({"token_base": "7"}, "token_base"),
         ({"token_base": True}, "token_base"),
+        ({"token_base": 1.5}, "token_base"),
+        ({"token_base": float("nan")}, "token_base"),
     ):
         with pytest.raises(holdfast.ConfigError, match=message):
             holdfast.connect("etcd://127.0.0.1:1", **options)

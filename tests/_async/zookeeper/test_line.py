@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async import session
+from holdfast._async.contract import Ticket
 from holdfast.zookeeper import client
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
-from worlds.aio import Job, eventually
+from worlds.aio import Job, eventually, pause
 
 
 @pytest.fixture
@@ -175,6 +178,92 @@ async def test_without_a_connection_leases_are_uncertain_at_once_and_then_held_a
         ]
         await lease.release()
         assert (await waiter.result()).token > token
+
+
+async def test_who_is_given_up_by_another_does_not_wait_any_longer(
+    through: str, proxy: Proxy
+) -> None:
+    async with holdfast.connect(through, tick=TICK) as locks:
+        await (await locks.lock("x").acquire()).release()
+        live: Any = await locks._session()
+        backend, by = live.backend, live.clock.now() + 60.0
+        proxy.stalled = True
+        asking = Job(backend.acquire, Ticket("x", "me", 30.0, live.label), by)
+        await eventually(lambda: "me" in backend._store._nodes)
+        leaving = Job(backend.release, "x", "me", by)
+        error = await asking.error()
+        assert isinstance(error, holdfast.BackendUnavailable)
+        assert "given up" in str(error)
+        proxy.stalled = False
+        proxy.hang_up()
+        assert await leaving.result() is False
+        assert not (await locks.inspect("x")).held
+
+
+async def test_an_answer_that_got_lost_alone_is_noticed(
+    url: str, through: str, proxy: Proxy
+) -> None:
+    async with (
+        holdfast.connect(url, tick=TICK) as others,
+        holdfast.connect(through, tick=TICK) as locks,
+    ):
+        first = await locks.lock("warm").acquire()
+        for _ in range(3):
+            proxy.lose_once = True
+            lease = await locks.lock("x").acquire(timeout=15.0)
+            await eventually(lambda: not proxy.lose_once)
+            state = await others.inspect("x")
+            assert [holder.owner for holder in state.holders] == [lease.owner]
+            assert state.waiters == ()
+            assert await lease.release() is True
+            assert not (await others.inspect("x")).held
+        await first.renew()
+        assert await first.release() is True
+
+
+def numbers(requests: Iterable[bytes]) -> list[int]:
+    """Those that the requests have; greetings and pings have none."""
+    found = []
+    for data in requests:
+        at = 0
+        while at < len(data):
+            size, number = struct.unpack_from(">ii", data, at)
+            at += 4 + size
+            if number > 0:
+                found.append(number)
+    return found
+
+
+async def test_no_number_of_a_request_is_used_twice(through: str, proxy: Proxy) -> None:
+    async with holdfast.connect(through, tick=TICK) as locks:
+        lease = await locks.lock("x").acquire()
+        for _ in range(3):
+            more = len(numbers(proxy.seen)) + 3
+            proxy.hang_up()
+            while (
+                len(numbers(proxy.seen)) < more
+            ):  # on the next connection; at the latest its pulse
+                await pause(0.01)
+        assert await lease.release() is True
+        seen = numbers(proxy.seen)
+        assert len(set(seen)) == len(seen)
+
+
+async def test_nothing_ends_the_thread_of_a_connection(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with holdfast.connect(url, tick=TICK) as locks:
+        lease = await locks.lock("x").acquire()
+        failures: list[object] = []
+
+        def fail(self: object, *args: object) -> object:
+            failures.append(self)
+            raise ValueError("something that nobody has thought of")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(client._Connection, "_read_socket", fail)
+            await eventually(lambda: failures)
+        assert await lease.release() is True  # on the next connection
 
 
 async def test_who_is_not_greeted_gives_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

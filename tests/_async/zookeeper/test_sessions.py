@@ -59,6 +59,16 @@ async def test_a_lease_whose_session_ended_is_lost_at_once(url: str) -> None:
         assert again.held
 
 
+async def test_a_late_word_of_a_lost_connection_is_not_believed(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x").acquire()
+        backend: Any = (await locks._session()).backend
+        for link in backend._store._links.values():
+            link._lost()  # by a thread that was held up until there was another one
+        await lease.renew()
+        assert await lease.release() is True
+
+
 async def test_a_waiter_whose_session_ended_enrols_again(url: str) -> None:
     async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
         lease = await others.lock("x").acquire()

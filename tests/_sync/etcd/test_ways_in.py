@@ -111,15 +111,15 @@ def test_while_one_logs_in_anew_nobody_is_refused(
         assert locks.lock("x").try_acquire() is not None
 
 
-def test_who_asks_while_another_logs_in_anew_is_not_turned_away(guarded: EtcdCluster) -> None:
+@pytest.mark.parametrize("token", ["", "unknown.7"])
+def test_who_has_no_good_token_gets_one(guarded: EtcdCluster, token: str) -> None:
     member = guarded.members[0]
     url = f"etcd://worker:open%20sesame@127.0.0.1:{member.port}"
     with holdfast.connect(url) as locks:
         lease = locks.lock("x").acquire()
         session = locks._live
         assert session is not None
-        # Whoever logs in does so as nobody; what others ask at that moment goes out as nobody's.
-        session.backend._wire.log_in("")  # type: ignore[attr-defined]
+        session.backend._wire.log_in(token)  # type: ignore[attr-defined]
         lease.renew()
         assert lease.release() is True
 

@@ -5,18 +5,21 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast._sync import session
+from holdfast._sync.contract import Ticket
 from holdfast.zookeeper import client
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
-from worlds.threads import Job, eventually
+from worlds.threads import Job, eventually, pause
 
 
 @pytest.fixture
@@ -173,6 +176,86 @@ def test_without_a_connection_leases_are_uncertain_at_once_and_then_held_again(
         ]
         lease.release()
         assert waiter.result().token > token
+
+
+def test_who_is_given_up_by_another_does_not_wait_any_longer(through: str, proxy: Proxy) -> None:
+    with holdfast.connect(through, tick=TICK) as locks:
+        locks.lock("x").acquire().release()
+        live: Any = locks._session()
+        backend, by = live.backend, live.clock.now() + 60.0
+        proxy.stalled = True
+        asking = Job(backend.acquire, Ticket("x", "me", 30.0, live.label), by)
+        eventually(lambda: "me" in backend._store._nodes)
+        leaving = Job(backend.release, "x", "me", by)
+        error = asking.error()
+        assert isinstance(error, holdfast.BackendUnavailable)
+        assert "given up" in str(error)
+        proxy.stalled = False
+        proxy.hang_up()
+        assert leaving.result() is False
+        assert not locks.inspect("x").held
+
+
+def test_an_answer_that_got_lost_alone_is_noticed(url: str, through: str, proxy: Proxy) -> None:
+    with (
+        holdfast.connect(url, tick=TICK) as others,
+        holdfast.connect(through, tick=TICK) as locks,
+    ):
+        first = locks.lock("warm").acquire()
+        for _ in range(3):
+            proxy.lose_once = True
+            lease = locks.lock("x").acquire(timeout=15.0)
+            eventually(lambda: not proxy.lose_once)
+            state = others.inspect("x")
+            assert [holder.owner for holder in state.holders] == [lease.owner]
+            assert state.waiters == ()
+            assert lease.release() is True
+            assert not others.inspect("x").held
+        first.renew()
+        assert first.release() is True
+
+
+def numbers(requests: Iterable[bytes]) -> list[int]:
+    """Those that the requests have; greetings and pings have none."""
+    found = []
+    for data in requests:
+        at = 0
+        while at < len(data):
+            size, number = struct.unpack_from(">ii", data, at)
+            at += 4 + size
+            if number > 0:
+                found.append(number)
+    return found
+
+
+def test_no_number_of_a_request_is_used_twice(through: str, proxy: Proxy) -> None:
+    with holdfast.connect(through, tick=TICK) as locks:
+        lease = locks.lock("x").acquire()
+        for _ in range(3):
+            more = len(numbers(proxy.seen)) + 3
+            proxy.hang_up()
+            while (
+                len(numbers(proxy.seen)) < more
+            ):  # on the next connection; at the latest its pulse
+                pause(0.01)
+        assert lease.release() is True
+        seen = numbers(proxy.seen)
+        assert len(set(seen)) == len(seen)
+
+
+def test_nothing_ends_the_thread_of_a_connection(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with holdfast.connect(url, tick=TICK) as locks:
+        lease = locks.lock("x").acquire()
+        failures: list[object] = []
+
+        def fail(self: object, *args: object) -> object:
+            failures.append(self)
+            raise ValueError("something that nobody has thought of")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(client._Connection, "_read_socket", fail)
+            eventually(lambda: failures)
+        assert lease.release() is True  # on the next connection
 
 
 def test_who_is_not_greeted_gives_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,8 @@ def prepare(
     heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
     claim_window = checks.ttl(settings["claim_window"], "claim_window")
     base = settings["token_base"]
-    if isinstance(base, bool) or not isinstance(base, int | float) or not 0 <= base < 2**62:
+    number = isinstance(base, int | float) and not isinstance(base, bool)
+    if not number or not 0 <= base < 2**62 or base != int(base):
         raise ConfigError("token_base must be a whole number from 0 on, the same for every client")
     address = address_of(target, settings)
     require_grpc()

@@ -34,7 +34,6 @@ PATIENCE = 4
 DRIFT = 1.02
 TROUBLE = 2.0
 """Seconds for which a majority may be missing before that is said."""
-LOOK = 0.01
 MOST_OWED = 1000
 
 
@@ -59,6 +58,8 @@ class Nodes:
         self._refusal: ConfigError | None = None
         self._closed = False
         self._opened = Signal(clock)
+        self._hoping: dict[Signal, None] = {}
+        """Of those who wait for a majority: they look whenever a node may have changed."""
         board.on_out = self.look_after
 
     async def open(self, by: float) -> None:
@@ -89,13 +90,17 @@ class Nodes:
         if self._board.voting() >= self._board.quorum:
             return
         until = min(by, self._clock.now() + TROUBLE)
-        while self._board.voting() < self._board.quorum:
-            self._fan.check()
-            self.check()
-            now = self._clock.now()
-            if now >= until:
-                raise self.unavailable("no majority of the nodes votes", None)
-            await Signal(self._clock).wait(min(until, now + LOOK))
+        signal = Signal(self._clock)
+        self._hoping[signal] = None
+        try:
+            while self._board.voting() < self._board.quorum:
+                self._fan.check()
+                self.check()
+                if self._closed or self._clock.now() >= until:
+                    raise self.unavailable("no majority of the nodes votes", None)
+                await signal.wait(until)
+        finally:
+            self._hoping.pop(signal, None)
 
     def unavailable(self, what: str, name: str | None) -> BackendUnavailable:
         seats = self._board.seats
@@ -134,8 +139,13 @@ class Nodes:
             signals = list(self._signals.values())
         for signal in signals:
             signal.set()
+        self._let_look()
         for routine in routines:
             await routine.join()
+
+    def _let_look(self) -> None:
+        for signal in list(self._hoping):
+            signal.set()
 
     # One node.
 
@@ -156,6 +166,7 @@ class Nodes:
                 seat.is_out(repr(error))
                 report(f"looking after the node {seat.name} failed", error)
             self._opened.set()
+            self._let_look()
             if before != (seat.vote, self._run_ids[seat.index]):
                 for other in list(self._signals.values()):
                     other.set()  # what they can do may depend on it

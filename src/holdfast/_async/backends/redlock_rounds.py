@@ -7,7 +7,7 @@ answered; where they did not, a tombstone refuses the request if it arrives afte
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from threading import Lock
 
 from ..._runtime.aio import Signal
@@ -104,6 +104,7 @@ class Rounds:
         ballot.asked = len(commands) - commands.count(None)
         sent = clock.now()
         hold: Hold | None = None
+        ways: Sequence[object] = ()
         try:
             ways = await self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
             if ballot.close():
@@ -121,10 +122,11 @@ class Rounds:
                     found = self.holds.pop(ticket.owner, None)
                     hold = None
                     if found is not None:
-                        self.give_back(words, round_id, range(len(votes)), ballot.begins)
+                        self.give_back(words, round_id, range(len(votes)), ballot.begins, ways)
             else:
                 asked = [index for index, command in enumerate(commands) if command is not None]
-                self.give_back(words, round_id, asked, ballot.begins)
+                answered = {*ballot.begins, *ballot.refused}
+                self.give_back(words, round_id, asked, answered, ways)
         return ballot if hold is None else hold
 
     async def _raise(
@@ -154,17 +156,24 @@ class Rounds:
             await self._fan.ask(commands, ballot.raised, by)
 
     def give_back(
-        self, words: Words, round_id: str, nodes: Sequence[int], answered: dict[int, int]
+        self,
+        words: Words,
+        round_id: str,
+        nodes: Sequence[int],
+        answered: Collection[int],
+        ways: Sequence[object],
     ) -> None:
-        """To all of them, whatever they answered; where they did not, with a tombstone."""
+        """To all of them, whatever they answered; with a tombstone where the request may come later."""
         end = bulk(round_id.encode())
-        commands: list[bytes | None] = [None] * len(self._board.seats)
+        plain, marked = [words.free + end + mark + QUIET for mark in (UNMARKED, MARKED)]
+        behind: list[bytes | None] = [None] * len(self._board.seats)
+        otherwise = behind[:]
         for index in nodes:
-            mark = UNMARKED if index in answered else MARKED
-            commands[index] = words.free + mark + QUIET + end
+            behind[index] = plain
+            otherwise[index] = plain if index in answered else marked
         by = self._clock.now() + self._timeout
-        for index in self._fan.post(commands, by):
-            self._nodes.owe(index, words.free + MARKED + QUIET + end, words.ttl)
+        for index in self._fan.post(behind if ways else otherwise, by, ways, otherwise):
+            self._nodes.owe(index, marked, words.ttl)
 
     def _keep(self, owner: str, hold: Hold) -> None:
         self.holds[owner] = hold

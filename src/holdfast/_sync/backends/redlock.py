@@ -22,7 +22,7 @@ from ...entries import Claim
 from ...errors import BackendUnavailable, ConfigError, GuaranteeError
 from ...model import GONE, UNKNOWN, Busy, Granted, LockState, Outcome, Queued, Renewed, Waiting
 from ...redis.protocol import bulk, require_hiredis
-from ...redlock.commands import MARKED, UNMARKED, WAKING, Commands
+from ...redlock.commands import MARKED, WAKING, Commands
 from ...redlock.members import Settings, settings_of
 from ...redlock.standing import Board
 from ...redlock.threads import Fan
@@ -169,7 +169,8 @@ class RedlockBackend:
                 # A minority may have been renewed: nobody else should have to wait for it.
                 self._holds.pop(claim.owner, None)
                 words = self._commands.plain(claim.name)
-                self._rounds.give_back(words, hold.round, range(len(seats)), hold.begins)
+                nodes = range(len(seats))
+                self._rounds.give_back(words, hold.round, nodes, hold.begins, hold.ways)
             else:
                 outcomes[i] = UNKNOWN
 
@@ -186,21 +187,14 @@ class RedlockBackend:
             hold = None
         if hold is None:
             if waiter is None:
-                self._rounds.give_back(words, owner, range(len(self._board.seats)), {})
+                self._rounds.give_back(words, owner, range(len(self._board.seats)), (), ())
             return False
         # A request that is not answered yet may arrive after this one, unless on the same connection.
-        begins, start, end = hold.begins, words.free, WAKING + hold.end
-        plain, marked = start + UNMARKED + end, start + MARKED + end
+        plain, marked = words.release + hold.end, words.free + hold.end + MARKED + WAKING
         votes = self._board.votes
-        commands: list[bytes | None] = []
-        instead: list[bytes | None] = []
-        for index, vote in enumerate(votes):
-            if vote:
-                commands.append(plain)
-                instead.append(plain if index in begins else marked)
-            else:
-                commands.append(None)
-                instead.append(None)
+        commands = [plain if vote else None for vote in votes]
+        for index, command in enumerate(commands):
+            if command is None:
                 self._nodes.owe(index, marked, hold.ttl)
         quorum, most = self._quorum, len(votes) - self._quorum
         freed = gone = 0
@@ -216,7 +210,7 @@ class RedlockBackend:
             return freed >= quorum or gone > most
 
         limit = min(by, self.clock.now() + self._settings.node_timeout)
-        self._fan.ask(commands, heard, limit, hold.ways, instead)
+        self._fan.ask(commands, heard, limit, hold.ways, hold.begins, marked)
         if freed >= quorum:
             return True
         if gone > most:

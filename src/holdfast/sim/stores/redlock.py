@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from ..._async.backends import redlock_nodes as redlock_nodes_module
 from ..._async.backends.redlock_bells import Waiter
 from ..._async.backends.redlock_nodes import Nodes, Sealed
-from ...redis.scripts import REDLOCK, text_of
+from ..._runtime.aio import Signal
+from ...redis.scripts import REDLOCK, redlock_scripts, text_of
 from ...redlock.commands import members_text
-from ...redlock.standing import US, read_marker
+from ...redlock.standing import US, read_marker, run_id_of
 from ...redlock.votes import Ballot
 from .. import faults
 from ..loop import Process
-from ..redis_server import RedisNode
+from ..network import Chances
+from ..redis_server import RedisNode, Session
 from .redis import Described, leftovers
 
 if TYPE_CHECKING:
@@ -62,12 +65,15 @@ class RedlockPlan:
         count = draw.choice(self.sizes)
         names = [f"n{number}" for number in range(1, count + 1)]
         self.url = "redlock://" + ",".join(f"{name}:6379" for name in names)
-        nodes = [RedisNode(Process(world.loop, name), self.scripts()) for name in names]
+        nodes = [self.node(Process(world.loop, name)) for name in names]
         for node in nodes:
             world.network.listen(f"{node.process.name}:6379", node)
         if draw.random() >= self.fresh:
             self._used_before(nodes)
         return nodes
+
+    def node(self, process: Process) -> RedisNode:
+        return RedisNode(process, self.scripts())
 
     def _used_before(self, nodes: Sequence[RedisNode]) -> None:
         """As a first start leaves them. Faults begin after it in any case."""
@@ -112,7 +118,7 @@ class RedlockPlan:
 class Hammer(RedlockPlan):
     """Many short leases, which end on the nodes long before their holders know."""
 
-    faults = (faults.NETWORK, faults.PAUSE, faults.RACE)
+    faults: Sequence[str] = (faults.NETWORK, faults.PAUSE, faults.RACE)
     all_at_once = True
     sizes = (3,)
     scales = (0.2,)
@@ -162,6 +168,49 @@ if tonumber(redis.call('HGET', KEYS[2], ARGV[3]) or 0) < tonumber(ARGV[1]) then
 end
 return 1"""
         return {text: text[:cut] + raising}
+
+
+class Echo(RedisNode):
+    """Each phase 1 request arrives once more before its phase 2: where its hold is over, it makes a new
+    one of the same owner."""
+
+    def __init__(self, process: Process, altered: dict[bytes, bytes]) -> None:
+        super().__init__(process, altered)
+        scripts = redlock_scripts()
+        self._take = scripts["take"].digest
+        self._raise = scripts["raise"].digest
+        self._heard: dict[bytes, list[bytes]] = {}
+
+    def _answer(self, words: list[bytes], session: Session) -> bytes:
+        if words[0] == b"EVALSHA":
+            owner = words[-1]
+            if words[1] == self._take:
+                self._heard[owner] = words
+            elif words[1] == self._raise and owner in self._heard:
+                super()._answer(self._heard[owner], session)
+        return super()._answer(words, session)
+
+
+class OwnerOnly(Hammer):
+    """Phase 2 asks for the owner, and not for the hold that answered phase 1."""
+
+    turns = 20
+    faults = (faults.PAUSE, faults.RACE)
+
+    def start(self, world: World) -> list[Any]:
+        world.network.chances = Chances(slow=0.5, slowest=0.03)
+        return super().start(world)
+
+    def node(self, process: Process) -> RedisNode:
+        return Echo(process, self.scripts())
+
+    def scripts(self) -> dict[bytes, bytes]:
+        text = text_of("redlock_raise.lua")
+        asked = b"'rl1\\031' .. ARGV[5] .. '\\031'"
+        cut = text.index(b"redis.call('SET', K")
+        altered = text[:cut].replace(asked + b" .. ARGV[2] .. '\\031'", asked)
+        assert altered != text[:cut]
+        return {text: altered + b"return 1"}
 
 
 class LateReply(Hammer):
@@ -223,6 +272,52 @@ class WaitsOnly(Restarts):
         return replaced(Nodes, "_seal", seal)
 
 
+class FewerReads(Restarts):
+    """It asks one node less than a majority."""
+
+    faults = (faults.CRASH, faults.CUT)
+
+    def altered(self) -> AbstractContextManager[object]:
+        seal = Nodes._seal
+
+        async def sealed(nodes: Nodes, seat: Any, others: Any, life: int) -> list[Sealed]:
+            board = nodes._board
+            board.quorum -= 1
+            try:
+                return await seal(nodes, seat, others[-board.quorum :], life)
+            finally:
+                board.quorum += 1
+
+        return replaced(Nodes, "_seal", sealed)
+
+
+class NotTied(Restarts):
+    """Who brings a node back does not notice that it restarts again meanwhile."""
+
+    faults = (faults.CRASH, faults.CUT)
+    crashes = 20
+
+    def altered(self) -> AbstractContextManager[object]:
+        admit = Nodes._admit
+
+        async def late(
+            nodes: Nodes, seat: Any, run_id: bytes, incarnation: bytes, life: int, *rest: Any
+        ) -> None:
+            pause = (0.0, 0.5)[os.urandom(1)[0] % 2]
+            await Signal(nodes._clock).wait(nodes._clock.now() + pause)
+            info, _, scripts = await nodes._fan.reach(seat.index, nodes._by())
+            if not all(scripts):
+                await nodes._fan.batch(seat.index, nodes._commands.loads, nodes._by())
+            run_id = run_id_of(info)
+            reply = await nodes._begin(seat, run_id, b"again", life)
+            if reply[0] == 1:
+                nodes._votes(seat, read_marker(reply[1]))
+            else:
+                await admit(nodes, seat, run_id, reply[1], reply[5], *rest)
+
+        return replaced(Nodes, "_admit", late)
+
+
 class ReadsOnly(Restarts):
     """It asks the others, but does not wait."""
 
@@ -246,10 +341,13 @@ class SnapshotForNone(Restarts):
 VARIANTS: dict[str, Callable[[], RedlockPlan]] = {
     "heedless": Heedless,
     "unconditional-phase-2": Unconditional,
+    "owner-only-phase-2": OwnerOnly,
     "late-reply-counted": LateReply,
     "owner-used-again": OwnerAgain,
     "votes-at-once": AtOnce,
     "waits-only": WaitsOnly,
     "reads-only": ReadsOnly,
+    "fewer-reads": FewerReads,
+    "rejoin-not-tied": NotTied,
     "snapshot-taken-for-none": SnapshotForNone,
 }

@@ -146,13 +146,13 @@ class Forgetful(ZooKeeperPlan):
     faults = (faults.NETWORK,)
 
     def changes(self) -> list[tuple[Any, str, Any]]:
-        from ...zookeeper.queue import Queue
+        from ...zookeeper.joining import Joining
 
         def seek(queue: Any, node: Any) -> None:
             node.unsure = False
             queue._drive(node)
 
-        return [(Queue, "_seek", seek)]
+        return [(Joining, "_seek", seek)]
 
 
 class Heedless(ZooKeeperPlan):

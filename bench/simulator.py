@@ -1,0 +1,51 @@
+"""How many simulated runs a second: one process, which has one core.
+
+The same seeds each time, in a process of their own, as `python -m holdfast.sim` runs them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from importlib import import_module
+from statistics import median
+
+from holdfast.sim.runs import some
+
+from .measure import Child, Row, Setting, say
+
+STORES = {"redlock": 100, "redis": None, "etcd": None, "zookeeper": None}
+"""With the runs a second that each has to reach."""
+WARM = 5
+
+
+def figure(setting: Setting) -> list[Row]:
+    rows = []
+    for store, target in STORES.items():
+        seeds = 20 if setting.quick else 300 if target else 100
+        rates = []
+        for _ in range(1 if setting.quick or target is None else 3):
+            with Child("bench.simulator", store, seeds) as child:
+                rates.append(child.receive())
+        found = median(rates)
+        met = None if target is None else found >= target
+        aim = "" if target is None else f"≥ {target}"
+        numbers = {"rates": rates, "seeds": seeds}
+        what = store if target else f"  {store}"
+        rows.append(Row(f"{what}, runs a second", f"{found:.0f}", "", None, aim, met, numbers))
+    return rows
+
+
+def main(store: str, seeds: str) -> None:
+    plan = import_module(f"holdfast.sim.stores.{store}").plan
+    some(plan, range(1, 1 + WARM))
+    began = time.perf_counter()
+    sums = some(plan, range(1, 1 + int(seeds)))
+    took = time.perf_counter() - began
+    if sums.failed:
+        raise RuntimeError(f"the simulator found something wrong: {sums.failed[0]}")
+    say(int(seeds) / took)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
