@@ -42,9 +42,8 @@ class Link:
             return await self.fan.batch(self._index, self.fan.first, by)
         connection = await self._connect(by)
         try:
-            hello = [connection.send(command, by) for command in greeting(self._address)]
-            questions = [connection.send(command, by) for command in self.fan.first]
-            replies = await _all([*hello, *questions])
+            hello = greeting(self._address)
+            replies = await _all(connection.send_all([*hello, *self.fan.first], by))
             check_greeting(replies[: len(hello)], self._address)
             answers = replies[len(hello) :]
         except BaseException:
@@ -235,6 +234,17 @@ class NodeConnection(Connection):
         self._run = None  # nothing overtakes this
         return super().send(command, by, reply)
 
+    def send_all(self, commands: Sequence[bytes], by: float) -> list[Reply]:
+        """In one write, where nothing else is under way."""
+        if self._pending or self.dead:
+            return [self.send(command, by) for command in commands]
+        self._write(b"".join(commands))
+        replies = [Reply(self._loop) for _ in commands]
+        self._pending.extend([(reply, by) for reply in replies])
+        if by < self._timer_due:
+            self._arm(by)
+        return replies
+
     def _start_run(self, question: tuple[Asking, float], part: Part) -> tuple[Reply, float]:
         run = self._run = Run(self._index, part, question[0], len(self._unsent))
         self._runs.append(run)
@@ -306,7 +316,8 @@ class NodeConnection(Connection):
 
     def look(self) -> None:
         """It is time to, for this connection or for another."""
-        if not self.dead:
+        self._timer_due = inf
+        if self._pending and not self.dead:
             self._look()
 
     def _look(self) -> None:
@@ -436,7 +447,7 @@ class Fan:
         connection = self._links[index].connection
         if connection is None:
             raise self._links[index].broken()
-        return await _all([connection.send(command, by) for command in commands])
+        return await _all(connection.send_all(commands, by))
 
     def run_id(self, index: int) -> bytes:
         return self._links[index].run_id
