@@ -30,6 +30,7 @@ class Link:
         self._index = index
         self._address = address
         self.connection: NodeConnection | None = None
+        self._opening: NodeConnection | None = None
         self.run_id = b""
         """Of the server at its other end."""
 
@@ -37,7 +38,7 @@ class Link:
         """The answers to the fan's first questions, on the connection there is or a new one."""
         if self.connection is not None:
             return await self.fan.batch(self._index, self.fan.first, by)
-        connection = await self._connect(by)
+        connection = self._opening = await self._connect(by)
         try:
             hello = [connection.send(command, by) for command in greeting(self._address)]
             questions = [connection.send(command, by) for command in self.fan.first]
@@ -47,6 +48,8 @@ class Link:
         except BaseException:
             connection.abort()
             raise
+        finally:
+            self._opening = None
         if connection.dead or self.fan.closed:
             connection.abort()
             raise self.broken()
@@ -54,6 +57,11 @@ class Link:
         self.run_id = run_id_of(answers[0])
         self.fan.changed()
         return answers
+
+    def shut(self) -> None:
+        for connection in (self.connection, self._opening):
+            if connection is not None:
+                connection.abort()
 
     async def _connect(self, by: float) -> NodeConnection:
         fan, address = self.fan, self._address
@@ -348,11 +356,14 @@ class Fan:
         for connection in waiting:
             connection.look()
 
-    async def close(self) -> None:
+    def shut(self) -> None:
+        """Nothing is asked any more, and nobody waits for an answer."""
         self.closed = True
         for link in self._links:
-            if link.connection is not None:
-                link.connection.abort()
+            link.shut()
+
+    async def close(self) -> None:
+        self.shut()
         if self._timer is not None:
             self._timer.cancel()
         await asyncio.sleep(0)  # the transports close their sockets in the loop's next turn

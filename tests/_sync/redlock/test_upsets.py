@@ -158,3 +158,20 @@ def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockNodes) 
         assert held.release() is True
         assert waiter.result().release() is True
         nodes.nodes[0].resume()
+
+
+def test_a_node_that_hangs_does_not_keep_us_from_closing(nodes: RedlockNodes) -> None:
+    locks = connect(nodes, node_timeout=3.0)
+    with locks.lock("x", ttl=MAX_TTL):
+        pass
+    backend: Any = locks._session().backend
+    seat = backend._board.seats[2]
+    nodes.nodes[2].pause()
+    seat.is_out("for a test")
+    backend._nodes.look_after()  # somebody asks it now, and has four times the time-out for that
+    eventually(lambda: 2 in backend._nodes._routines)
+    began = time.monotonic()
+    locks.close()
+    took = time.monotonic() - began
+    nodes.nodes[2].resume()
+    assert took < 6.0
