@@ -36,8 +36,8 @@ def lock_state(
             if text:
                 since, _, rest = text.partition(b"\x1f")
                 # People know the owner; its rounds have ids of their own, "owner~2".
-                name = owner.partition(b"~")[0]
-                holders.append(_participant(name, token, since, rest, left / 1000))
+                person = owner.partition(b"~")[0]
+                holders.append(_participant(person, token, since, rest, left / 1000))
             else:
                 holders.append(Participant("", FOREIGN, 0, 0.0, left / 1000))
     # A past grant raised a majority to its token; so many of those who answered have it at least.

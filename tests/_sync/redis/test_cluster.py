@@ -170,7 +170,7 @@ def test_no_step_sees_half_of_a_lock(cluster: Cluster, moving: Move) -> None:
         (counter,) = moving.source("KEYS", "holdfast:token:*")
         moving.move(moving.key, f"{moving.key}:q", counter.decode())
         with holdfast.connect(cluster.url) as hasty:
-            hasty._session().patience = 1.5
+            hasty._session().patience = 3.0
             same = hasty.semaphore(moving.name, permits=1)
             asked = (same, hasty.rwlock(moving.name).write(), hasty.lock(moving.name))
             for job in [Job(lock.try_acquire) for lock in asked]:
