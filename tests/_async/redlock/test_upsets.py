@@ -129,17 +129,8 @@ async def test_a_node_that_has_restarted_is_not_read_for_another(nodes: RedlockN
         node("SAVE")
         node.kill()
         node.start()
-        by = backend.clock.now() + 20.0
-
-        async def reached() -> bool:
-            try:
-                await backend._fan.reach(1, by)
-                await backend._fan.batch(1, backend._commands.loads, by)
-            except holdfast.BackendUnavailable:
-                return False  # that was the connection to the last run
-            return True
-
-        await eventually(reached)
+        board.failed(1, "for a test")  # it is looked after, and so reached, and waits
+        await eventually(lambda: "it has restarted" in board.seats[1].out)
         board.seats[1].vote = was  # somebody has looked before this was known
         with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
             await looking_after._seal(board.seats[0], board.seats[1:], 0)

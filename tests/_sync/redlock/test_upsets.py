@@ -123,17 +123,8 @@ def test_a_node_that_has_restarted_is_not_read_for_another(nodes: RedlockNodes) 
         node("SAVE")
         node.kill()
         node.start()
-        by = backend.clock.now() + 20.0
-
-        def reached() -> bool:
-            try:
-                backend._fan.reach(1, by)
-                backend._fan.batch(1, backend._commands.loads, by)
-            except holdfast.BackendUnavailable:
-                return False  # that was the connection to the last run
-            return True
-
-        eventually(reached)
+        board.failed(1, "for a test")  # it is looked after, and so reached, and waits
+        eventually(lambda: "it has restarted" in board.seats[1].out)
         board.seats[1].vote = was  # somebody has looked before this was known
         with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
             looking_after._seal(board.seats[0], board.seats[1:], 0)
