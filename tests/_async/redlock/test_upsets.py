@@ -172,3 +172,42 @@ async def test_a_node_that_hangs_does_not_keep_us_from_closing(nodes: RedlockNod
     took = time.monotonic() - began
     nodes.nodes[2].resume()
     assert took < 6.0
+
+
+async def test_what_a_minority_still_holds_is_not_held(nodes: RedlockNodes) -> None:
+    async with connect(nodes, node_timeout=5.0) as locks:
+
+        async def all_hold() -> bool:
+            return all(node("EXISTS", "holdfast:{x}") for node in nodes.nodes)
+
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+        await eventually(all_hold)
+        for node in nodes.nodes[:2]:
+            node("DEL", "holdfast:{x}")
+        assert await lease.release() is False
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+        await eventually(all_hold)
+        for node in nodes.nodes[:2]:
+            node("DEL", "holdfast:{x}")
+        with pytest.raises(holdfast.LeaseLost):
+            await lease.renew()
+        # And nobody has to wait for what a minority has.
+        await eventually(lambda: not nodes.nodes[2]("EXISTS", "holdfast:{x}"))
+
+
+async def test_a_node_that_was_not_there_counts_as_one_without_a_hold(nodes: RedlockNodes) -> None:
+    """So a lease that cannot have a majority any more is known to be lost, and not only uncertain."""
+    async with connect(nodes) as locks:
+        async with locks.lock("y", ttl=MAX_TTL):
+            pass
+        backend: Any = (await locks._session()).backend
+        nodes.nodes[2].pause()
+        backend._board.failed(2, "for a test")
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+        nodes.nodes[2].resume()
+        await eventually(lambda: backend._board.voting() == 3)
+        assert nodes.nodes[2]("EXISTS", "holdfast:{x}") == 0
+        await lease.renew()
+        nodes.nodes[1]("DEL", "holdfast:{x}")
+        with pytest.raises(holdfast.LeaseLost):
+            await lease.renew()
