@@ -43,6 +43,7 @@ class Link:
             return await self.fan.batch(self._index, self.fan.first, by)
         connection = self._opening = await self._connect(by)
         try:
+            self.fan.check()  # it may have been shut meanwhile
             hello = [connection.send(command, by) for command in greeting(self._address)]
             questions = [connection.send(command, by) for command in self.fan.first]
             replies = await _all([*hello, *questions])
