@@ -49,6 +49,7 @@ def held(nodes: RedlockNodes) -> list[int]:
 async def test_many_at_once_take_few_commands(nodes: RedlockNodes) -> None:
     async with connect(nodes) as locks:
         locks_of = [locks.lock(f"many:{number}", ttl=TTL) for number in range(MANY)]
+        before: list[int] = []
         for _ in range(2):  # again: the first of them opens the connection
             before = [scripts_run(node) for node in nodes.nodes]
             leases = await asyncio.gather(*(lock.acquire() for lock in locks_of))

@@ -102,7 +102,7 @@ class Commands:
         self._scripts = redlock_scripts()
         self._words: dict[str, Words] = {}
         scripts = self._scripts
-        self.takes = Together(scripts["take"], 2, self.counters + self.marker, 1, 4, 1)
+        self.takes = Together(scripts["takes"], 2, self.counters + self.marker, 1, 4, 1)
         self.releases = Together(scripts["free"], 0, b"", 2, 1, 0)
 
     @property
