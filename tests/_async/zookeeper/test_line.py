@@ -181,6 +181,31 @@ async def test_without_a_connection_leases_are_uncertain_at_once_and_then_held_a
         assert (await waiter.result()).token > token
 
 
+async def test_a_session_counts_from_its_greeting_and_then_from_the_first_of_three_writes(
+    through: str, proxy: Proxy
+) -> None:
+    proxy.delay = 0.3
+    async with holdfast.connect(through, tick=TICK) as locks:
+        live: Any = await locks._session()
+        store = live.backend._store
+        (link,) = store._links.values()
+        greeted = link.client.greeted
+        # The greeting, the nodes that have to be there, and a first question.
+        assert live.clock.now() - greeted >= 3 * proxy.delay
+        proxy.delay = 0.0
+        counted = False
+        while not counted:
+            with store.mutex:
+                base, pulses = link.base, list(link._pulses)
+            counted = base > greeted
+            if counted:
+                assert len(pulses) == 2
+                assert base < pulses[0] < pulses[1]
+            else:
+                assert base == greeted
+            await pause(0.01)
+
+
 async def test_who_is_given_up_by_another_does_not_wait_any_longer(
     through: str, proxy: Proxy
 ) -> None:
