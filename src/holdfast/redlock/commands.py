@@ -58,6 +58,8 @@ class Commands:
         self.naming = Naming(namespace, None)
         space = self.naming.audit.removesuffix(b":audit")
         self.marker_key = space + b":redlock:marker"
+        self.of_nodes = (space + b":redlock:*").decode()
+        """All keys that say how the nodes stand."""
         self.marker = bulk(self.marker_key)
         self.beginning = bulk(space + b":redlock:beginning")
         self.counters = bulk(space + b":redlock:counters")
@@ -153,10 +155,12 @@ class Commands:
 
     # For a node that comes back.
 
-    def begin(self, run_id: bytes, incarnation: bytes, how: bytes, life: int) -> bytes:
+    def begin(
+        self, run_id: bytes, incarnation: bytes, how: bytes, life: int, roster: bytes = b""
+    ) -> bytes:
         keys = self.marker + self.beginning
-        arguments = bulk(run_id) + bulk(incarnation) + bulk(how) + bulk(b"%d" % life)
-        return self._scripts["begin"].command(2, 6) + keys + arguments
+        arguments = [run_id, incarnation, how, b"%d" % life, roster]
+        return self._scripts["begin"].command(2, 7) + keys + b"".join(map(bulk, arguments))
 
     def seal(self, vote: bytes, name: str, life: int) -> bytes:
         keys = self.marker + self.counters
@@ -172,6 +176,7 @@ class Commands:
         max_ttl: float,
         members: Sequence[str],
         known: bytes,
+        roster: bytes = b"",
     ) -> bytes:
         keys = self.marker + self.beginning + self.counters
         arguments: list[Any] = [
@@ -182,8 +187,9 @@ class Commands:
             b"%d" % millis(max_ttl),
             members_text(members),
             known,
+            roster,
         ]
-        return self._scripts["admit"].command(3, 10) + keys + b"".join(map(bulk, arguments))
+        return self._scripts["admit"].command(3, 11) + keys + b"".join(map(bulk, arguments))
 
 
 def members_text(members: Sequence[str]) -> bytes:

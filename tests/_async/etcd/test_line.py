@@ -18,7 +18,8 @@ from holdfast import aio as holdfast
 from holdfast._async.backends import etcd_guard, etcd_leases
 from holdfast._async.contract import Ticket
 from holdfast.entries import Claim
-from holdfast.etcd.messages import Event, KeyValue
+from holdfast.etcd.messages import RANGE, Event, KeyValue, parse_term, range_of
+from holdfast.lifecycle import drift_margin
 from holdfast.model import GONE, Renewed
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
@@ -178,6 +179,34 @@ async def test_a_holder_whose_way_is_cut_is_told_before_its_rival_is_granted(
         proxy.hang_up()
         for locks in holders:
             await locks.close()
+
+
+async def test_a_keep_alive_counts_from_when_it_was_sent(proxy: Proxy) -> None:
+    async with through(proxy) as locks:
+        lease = await locks.lock("x", ttl=20.0).acquire()
+        session: Any = await locks._session()
+        kept = session.backend._roll.known("x", lease.owner).lease
+        kept.sent -= 10.0  # not fresh any more
+        proxy.delay = 0.2
+        await lease.renew()  # the keep-alive, the read that proves it, and a look at the key
+        assert lease.remaining() <= 20.0 - drift_margin(20.0) - 3 * proxy.delay
+        assert lease.remaining() > 10.0
+        proxy.delay = 0.0
+
+
+async def test_what_needs_proof_is_proved_by_a_transaction_of_the_same_term(
+    cluster: EtcdCluster,
+) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        session: Any = await locks._session()
+        calls = session.backend._calls
+        term = parse_term(await calls.call(RANGE, range_of(b"x"), session.by()))
+        proved: list[str] = []
+        calls.unproven[lambda: proved.append("kept alive in this term")] = term
+        calls.unproven[lambda: proved.append("kept alive by another leader")] = term - 1
+        assert await locks.lock("x").try_acquire() is not None
+        assert proved == ["kept alive in this term"]
+        assert not calls.unproven
 
 
 async def test_a_lease_that_ended_while_waiting_is_made_anew(cluster: EtcdCluster) -> None:

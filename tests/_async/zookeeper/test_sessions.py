@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast.entries import Claim
-from servers.zookeeper import raw_client
+from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
 from worlds.aio import Job, eventually
 
@@ -190,3 +191,31 @@ async def test_digest_credentials_keep_others_out(url: str) -> None:
                 pass
         assert "wr0ng" not in str(refused.value)
         assert await lease.release() is True
+
+
+async def test_many_locks_cost_no_thread_and_no_watch_each(url: str) -> None:
+    async with holdfast.connect(url, tick=TICK) as locks:
+        first = await locks.lock("first", ttl=3.0).acquire()
+        await first.renew()
+        threads = threading.active_count()
+        leases: list[holdfast.Lease] = []
+
+        async def some(start: int) -> None:
+            for number in range(start, start + 50):
+                leases.append(await locks.lock(f"n{number}", ttl=3.0).acquire())
+
+        for job in [Job(some, start) for start in range(0, 400, 50)]:
+            await job.result()
+        assert threading.active_count() <= threads + 2
+        renewed: list[str] = []
+        locks.on_event(lambda event: renewed.append(event.name))
+        await eventually(lambda: len(set(renewed)) >= 400)
+        assert all(lease.held for lease in leases)
+        for lease in leases:
+            assert await lease.release() is True
+        backend: Any = (await locks._session()).backend
+        # ZooKeeper tells us of the end of each node that we watched, and then nobody does.
+        links = backend._store._links.values()
+        await eventually(lambda: all(len(link._watches) <= 1 for link in links))
+        await eventually(lambda: all(len(link.client._data_watchers) <= 1 for link in links))
+        assert list(backend._store._nodes) == [first.owner]

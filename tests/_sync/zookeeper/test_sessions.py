@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.entries import Claim
-from servers.zookeeper import raw_client
+from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
 from worlds.threads import Job, eventually
 
@@ -190,3 +191,31 @@ def test_digest_credentials_keep_others_out(url: str) -> None:
                 pass
         assert "wr0ng" not in str(refused.value)
         assert lease.release() is True
+
+
+def test_many_locks_cost_no_thread_and_no_watch_each(url: str) -> None:
+    with holdfast.connect(url, tick=TICK) as locks:
+        first = locks.lock("first", ttl=3.0).acquire()
+        first.renew()
+        threads = threading.active_count()
+        leases: list[holdfast.Lease] = []
+
+        def some(start: int) -> None:
+            for number in range(start, start + 50):
+                leases.append(locks.lock(f"n{number}", ttl=3.0).acquire())
+
+        for job in [Job(some, start) for start in range(0, 400, 50)]:
+            job.result()
+        assert threading.active_count() <= threads + 2
+        renewed: list[str] = []
+        locks.on_event(lambda event: renewed.append(event.name))
+        eventually(lambda: len(set(renewed)) >= 400)
+        assert all(lease.held for lease in leases)
+        for lease in leases:
+            assert lease.release() is True
+        backend: Any = locks._session().backend
+        # ZooKeeper tells us of the end of each node that we watched, and then nobody does.
+        links = backend._store._links.values()
+        eventually(lambda: all(len(link._watches) <= 1 for link in links))
+        eventually(lambda: all(len(link.client._data_watchers) <= 1 for link in links))
+        assert list(backend._store._nodes) == [first.owner]

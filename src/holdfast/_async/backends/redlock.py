@@ -162,6 +162,7 @@ class RedlockBackend:
                 continue
             if tally.yes[k] >= self._quorum:
                 hold.until = max(hold.until, sent + claim.ttl)
+                hold.ttl = max(hold.ttl, claim.ttl)
                 outcomes[i] = Renewed(hold.token, claim.ttl)
             elif tally.decided(k):
                 # A minority may have been renewed: nobody else should have to wait for it.
