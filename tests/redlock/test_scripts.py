@@ -189,11 +189,8 @@ def test_several_requests_in_one_command_are_as_if_each_came_alone() -> None:
     assert node.server("EXISTS", "holdfast:{y}") == 0
 
 
-LOCK, COUNTERS, BEGINNING = (
-    "holdfast:{x}",
-    "holdfast:redlock:counters",
-    "holdfast:redlock:beginning",
-)
+LOCK, QUEUE = "holdfast:{x}", "holdfast:{x}:q"
+COUNTERS, BEGINNING = "holdfast:redlock:counters", "holdfast:redlock:beginning"
 ELSEWHERE = bulk(RUN_ID + b".2")
 
 
@@ -312,3 +309,37 @@ def test_the_roster_of_a_first_start_is_the_first_that_was_noted() -> None:
     assert admitted(b"aa") == 1
     again = b"c" * 40  # restarted: what was noted is of another run
     assert node.ask(node.commands.begin(again, again + b".1", b"again", 0))[6] == b""
+
+
+def waits(node: Node, *owners: str) -> None:
+    """On a channel to which nobody listens any more."""
+    words = node.commands.of(Asked(30.0))
+    for owner in owners:
+        node.ask(words.wait + bulk(b"nobody") + bulk(owner.encode()))
+    assert node.server("LRANGE", QUEUE, 0, -1) == [owner.encode() for owner in owners]
+
+
+def test_those_who_do_not_listen_any_more_are_passed_over() -> None:
+    node = Node()
+    node.take("one")
+    waits(node, "two", "three")
+    words = node.commands.of(Asked(30.0))
+    assert node.free("one", UNMARKED) == 1  # a round that failed wakes nobody
+    assert node.server("LLEN", QUEUE) == 2
+    node.take("four")
+    assert node.ask(words.release + bulk(b"four")) == 1
+    assert node.server("LLEN", QUEUE) == 0
+
+
+def test_who_leaves_a_lock_that_is_free_wakes_the_next() -> None:
+    """It may have been told of that itself, and not come to it."""
+    node = Node()
+    node.take("one")
+    waits(node, "two", "three")
+    words = node.commands.of(Asked(30.0))
+    assert node.ask(words.leave + bulk(b"two")) == 1
+    assert node.server("LLEN", QUEUE) == 1  # it is held
+    node.free("one", UNMARKED)
+    waits(node, "three", "two")
+    assert node.ask(words.leave + bulk(b"two")) == 1
+    assert node.server("LLEN", QUEUE) == 0

@@ -33,6 +33,7 @@ class Link:
         self._index = index
         self._address = address
         self.connection: NodeConnection | None = None
+        self._opening: NodeConnection | None = None
         self.run_id = b""
         """Of the server at its other end."""
 
@@ -40,8 +41,9 @@ class Link:
         """The answers to the fan's first questions, on the connection there is or a new one."""
         if self.connection is not None:
             return await self.fan.batch(self._index, self.fan.first, by)
-        connection = await self._connect(by)
+        connection = self._opening = await self._connect(by)
         try:
+            self.fan.check()  # it may have been shut meanwhile
             hello = greeting(self._address)
             replies = await _all(connection.send_all([*hello, *self.fan.first], by))
             check_greeting(replies[: len(hello)], self._address)
@@ -49,6 +51,8 @@ class Link:
         except BaseException:
             connection.abort()
             raise
+        finally:
+            self._opening = None
         if connection.dead or self.fan.closed:
             connection.abort()
             raise self.broken()
@@ -56,6 +60,11 @@ class Link:
         self.run_id = run_id_of(answers[0])
         self.fan.changed()
         return answers
+
+    def shut(self) -> None:
+        for connection in (self.connection, self._opening):
+            if connection is not None:
+                connection.abort()
 
     async def _connect(self, by: float) -> NodeConnection:
         fan, address = self.fan, self._address
@@ -473,11 +482,14 @@ class Fan:
         for connection in waiting:
             connection.look()
 
-    async def close(self) -> None:
+    def shut(self) -> None:
+        """Nothing is asked any more, and nobody waits for an answer."""
         self.closed = True
         for link in self._links:
-            if link.connection is not None:
-                link.connection.abort()
+            link.shut()
+
+    async def close(self) -> None:
+        self.shut()
         if self._timer is not None:
             self._timer.cancel()
         await asyncio.sleep(0)  # the transports close their sockets in the loop's next turn

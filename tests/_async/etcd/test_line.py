@@ -93,10 +93,14 @@ async def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
     async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
-        proxy.keep_once = True
-        lease = await locks.lock("x").acquire()  # a second try; the first one is under way
-        assert await lease.release() is True
-        proxy.let_go()
+        while True:
+            proxy.keep_once = True
+            lease = await locks.lock("x").acquire()  # a second try; the first one is under way
+            kept = lease.owner.encode() in proxy.kept  # else a word of gRPC's own was kept
+            assert await lease.release() is True
+            proxy.let_go(answered=kept)
+            if kept:
+                break
         assert not (await watcher.inspect("x")).held
         rival = await watcher.lock("x").try_acquire()
         assert rival is not None
@@ -239,6 +243,51 @@ async def test_a_waiter_whose_entry_is_gone_is_not_granted(cluster: EtcdCluster)
         granted = await waiter.result()
         assert granted.owner != old
         assert [one.owner for one in (await others.inspect("x")).holders] == [granted.owner]
+
+
+async def test_a_waiter_whose_entry_goes_as_it_takes_the_lock_is_not_granted(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        session: Any = await locks._session()
+        asking = session.backend._asking
+        take = asking.take
+        outcomes: list[object] = []
+
+        async def too_late(attempt: Any, by: float) -> object:
+            if not outcomes:
+                cluster.ctl("del", attempt.key.decode())
+            outcomes.append(await take(attempt, by))
+            return outcomes[-1]
+
+        monkeypatch.setattr(asking, "take", too_late)
+        revoke(cluster, "granted")  # nobody grants it the lock: it has to take that by itself
+        lease = await waiter.result()
+        assert outcomes[0] is GONE
+        state = await others.inspect("x")
+        assert [one.token for one in state.holders] == [lease.token]
+        assert state.waiters == ()
+
+
+async def test_what_could_not_be_given_back_ends_though_its_lease_lives_on(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        await locks.lock("beside it", ttl=2.0).acquire(timeout=10.0)
+        lease = await locks.lock("x", ttl=2.0).acquire(timeout=10.0)
+        session: Any = await locks._session()
+
+        async def cut(*args: object) -> object:
+            raise holdfast.BackendUnavailable("the way is cut")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(session.backend._leaving, "_out", cut)
+            with pytest.raises(holdfast.BackendUnavailable):
+                await lease.release()
+        assert (await others.lock("x").acquire(timeout=15.0)).token > lease.token
 
 
 @pytest.mark.parametrize("renewed", [False, True])

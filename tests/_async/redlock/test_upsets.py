@@ -129,17 +129,8 @@ async def test_a_node_that_has_restarted_is_not_read_for_another(nodes: RedlockN
         node("SAVE")
         node.kill()
         node.start()
-        by = backend.clock.now() + 20.0
-
-        async def reached() -> bool:
-            try:
-                await backend._fan.reach(1, by)
-                await backend._fan.batch(1, backend._commands.loads, by)
-            except holdfast.BackendUnavailable:
-                return False  # that was the connection to the last run
-            return True
-
-        await eventually(reached)
+        board.failed(1, "for a test")  # it is looked after, and so reached, and waits
+        await eventually(lambda: "it has restarted" in board.seats[1].out)
         board.seats[1].vote = was  # somebody has looked before this was known
         with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
             await looking_after._seal(board.seats[0], board.seats[1:], 0)
@@ -164,3 +155,59 @@ async def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockN
         assert await held.release() is True
         assert await (await waiter.result()).release() is True
         nodes.nodes[0].resume()
+
+
+async def test_a_node_that_hangs_does_not_keep_us_from_closing(nodes: RedlockNodes) -> None:
+    locks = connect(nodes, node_timeout=3.0)
+    async with locks.lock("x", ttl=MAX_TTL):
+        pass
+    backend: Any = (await locks._session()).backend
+    seat = backend._board.seats[2]
+    nodes.nodes[2].pause()
+    seat.is_out("for a test")
+    backend._nodes.look_after()  # somebody asks it now, and has four times the time-out for that
+    await eventually(lambda: 2 in backend._nodes._routines)
+    began = time.monotonic()
+    await locks.close()
+    took = time.monotonic() - began
+    nodes.nodes[2].resume()
+    assert took < 6.0
+
+
+async def test_what_a_minority_still_holds_is_not_held(nodes: RedlockNodes) -> None:
+    async with connect(nodes, node_timeout=5.0) as locks:
+
+        async def all_hold() -> bool:
+            return all(node("EXISTS", "holdfast:{x}") for node in nodes.nodes)
+
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+        await eventually(all_hold)
+        for node in nodes.nodes[:2]:
+            node("DEL", "holdfast:{x}")
+        assert await lease.release() is False
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+        await eventually(all_hold)
+        for node in nodes.nodes[:2]:
+            node("DEL", "holdfast:{x}")
+        with pytest.raises(holdfast.LeaseLost):
+            await lease.renew()
+        # And nobody has to wait for what a minority has.
+        await eventually(lambda: not nodes.nodes[2]("EXISTS", "holdfast:{x}"))
+
+
+async def test_a_node_that_was_not_there_counts_as_one_without_a_hold(nodes: RedlockNodes) -> None:
+    """So a lease that cannot have a majority any more is known to be lost, and not only uncertain."""
+    async with connect(nodes) as locks:
+        async with locks.lock("y", ttl=MAX_TTL):
+            pass
+        backend: Any = (await locks._session()).backend
+        nodes.nodes[2].pause()
+        backend._board.failed(2, "for a test")
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+        nodes.nodes[2].resume()
+        await eventually(lambda: backend._board.voting() == 3)
+        assert nodes.nodes[2]("EXISTS", "holdfast:{x}") == 0
+        await lease.renew()
+        nodes.nodes[1]("DEL", "holdfast:{x}")
+        with pytest.raises(holdfast.LeaseLost):
+            await lease.renew()

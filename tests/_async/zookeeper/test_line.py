@@ -13,7 +13,9 @@ import pytest
 from holdfast import aio as holdfast
 from holdfast._async import session
 from holdfast._async.contract import Ticket
+from holdfast.clock import system_clock
 from holdfast.zookeeper import client
+from holdfast.zookeeper.link import Link
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
@@ -162,7 +164,8 @@ async def test_without_a_connection_leases_are_uncertain_at_once_and_then_held_a
 ) -> None:
     events: list[holdfast.Event] = []
     async with holdfast.connect(through, on_event=events.append) as locks:
-        lease = await locks.lock("x", ttl=10.0).acquire()
+        # Its next renewal is further off than anything here waits.
+        lease = await locks.lock("x", ttl=3600.0).acquire()
         waiter = Job(locks.lock("x").acquire)
         token = lease.token
         proxy.stalled = True
@@ -178,6 +181,38 @@ async def test_without_a_connection_leases_are_uncertain_at_once_and_then_held_a
         ]
         await lease.release()
         assert (await waiter.result()).token > token
+
+
+async def test_a_session_counts_from_its_greeting_and_then_from_the_first_of_three_writes(
+    through: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[float] = []
+    connected = Link._connected
+
+    def hear(link: Link) -> None:
+        heard.append(system_clock().now())
+        connected(link)
+
+    monkeypatch.setattr(Link, "_connected", hear)
+    proxy.delay = 0.3
+    async with holdfast.connect(through, tick=TICK) as locks:
+        live: Any = await locks._session()
+        store = live.backend._store
+        (link,) = store._links.values()
+        greeted = link.client.greeted
+        assert heard[0] - greeted >= proxy.delay  # from when it was asked for
+        proxy.delay = 0.0
+        counted = False
+        while not counted:
+            with store.mutex:
+                base, pulses = link.base, list(link._pulses)
+            counted = base > greeted
+            if counted:
+                assert len(pulses) == 2
+                assert base < pulses[0] < pulses[1]
+            else:
+                assert base == greeted
+            await pause(0.01)
 
 
 async def test_who_is_given_up_by_another_does_not_wait_any_longer(

@@ -90,10 +90,14 @@ def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
     with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
-        proxy.keep_once = True
-        lease = locks.lock("x").acquire()  # a second try; the first one is under way
-        assert lease.release() is True
-        proxy.let_go()
+        while True:
+            proxy.keep_once = True
+            lease = locks.lock("x").acquire()  # a second try; the first one is under way
+            kept = lease.owner.encode() in proxy.kept  # else a word of gRPC's own was kept
+            assert lease.release() is True
+            proxy.let_go(answered=kept)
+            if kept:
+                break
         assert not watcher.inspect("x").held
         rival = watcher.lock("x").try_acquire()
         assert rival is not None
@@ -236,6 +240,51 @@ def test_a_waiter_whose_entry_is_gone_is_not_granted(cluster: EtcdCluster) -> No
         granted = waiter.result()
         assert granted.owner != old
         assert [one.owner for one in others.inspect("x").holders] == [granted.owner]
+
+
+def test_a_waiter_whose_entry_goes_as_it_takes_the_lock_is_not_granted(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        waits(others)
+        session: Any = locks._session()
+        asking = session.backend._asking
+        take = asking.take
+        outcomes: list[object] = []
+
+        def too_late(attempt: Any, by: float) -> object:
+            if not outcomes:
+                cluster.ctl("del", attempt.key.decode())
+            outcomes.append(take(attempt, by))
+            return outcomes[-1]
+
+        monkeypatch.setattr(asking, "take", too_late)
+        revoke(cluster, "granted")  # nobody grants it the lock: it has to take that by itself
+        lease = waiter.result()
+        assert outcomes[0] is GONE
+        state = others.inspect("x")
+        assert [one.token for one in state.holders] == [lease.token]
+        assert state.waiters == ()
+
+
+def test_what_could_not_be_given_back_ends_though_its_lease_lives_on(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        locks.lock("beside it", ttl=2.0).acquire(timeout=10.0)
+        lease = locks.lock("x", ttl=2.0).acquire(timeout=10.0)
+        session: Any = locks._session()
+
+        def cut(*args: object) -> object:
+            raise holdfast.BackendUnavailable("the way is cut")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(session.backend._leaving, "_out", cut)
+            with pytest.raises(holdfast.BackendUnavailable):
+                lease.release()
+        assert others.lock("x").acquire(timeout=15.0).token > lease.token
 
 
 @pytest.mark.parametrize("renewed", [False, True])

@@ -240,6 +240,7 @@ class RedlockBackend:
         return None
 
     async def close(self) -> None:
+        self._fan.shut()  # nobody waits for a node that hangs
         await self._nodes.close()
         await self._bells.close()
         await self._fan.close()

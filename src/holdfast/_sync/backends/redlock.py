@@ -242,6 +242,7 @@ class RedlockBackend:
         return None
 
     def close(self) -> None:
+        self._fan.shut()  # nobody waits for a node that hangs
         self._nodes.close()
         self._bells.close()
         self._fan.close()
