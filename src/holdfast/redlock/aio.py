@@ -44,8 +44,9 @@ class Link:
         connection = self._opening = await self._connect(by)
         try:
             self.fan.check()  # it may have been shut meanwhile
-            hello = greeting(self._address)
-            replies = await _all(connection.send_all([*hello, *self.fan.first], by))
+            hello = [connection.send(command, by) for command in greeting(self._address)]
+            questions = [connection.send(command, by) for command in self.fan.first]
+            replies = await _all([*hello, *questions])
             check_greeting(replies[: len(hello)], self._address)
             answers = replies[len(hello) :]
         except BaseException:
@@ -242,17 +243,6 @@ class NodeConnection(Connection):
     def send(self, command: bytes, by: float, reply: Reply | None = None) -> Reply:
         self._run = None  # nothing overtakes this
         return super().send(command, by, reply)
-
-    def send_all(self, commands: Sequence[bytes], by: float) -> list[Reply]:
-        """In one write, where nothing else is under way."""
-        if self._pending or self.dead:
-            return [self.send(command, by) for command in commands]
-        self._write(b"".join(commands))
-        replies = [Reply(self._loop) for _ in commands]
-        self._pending.extend([(reply, by) for reply in replies])
-        if by < self._timer_due:
-            self._arm(by)
-        return replies
 
     def _start_run(self, question: tuple[Asking, float], part: Part) -> tuple[Reply, float]:
         run = self._run = Run(self._index, part, question[0], len(self._unsent))
@@ -456,7 +446,7 @@ class Fan:
         connection = self._links[index].connection
         if connection is None:
             raise self._links[index].broken()
-        return await _all(connection.send_all(commands, by))
+        return await _all([connection.send(command, by) for command in commands])
 
     def run_id(self, index: int) -> bytes:
         return self._links[index].run_id
