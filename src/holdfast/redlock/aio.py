@@ -315,7 +315,8 @@ class NodeConnection(Connection):
 
     def look(self) -> None:
         """It is time to, for this connection or for another."""
-        if not self.dead:
+        self._timer_due = inf
+        if self._pending and not self.dead:
             self._look()
 
     def _look(self) -> None:
