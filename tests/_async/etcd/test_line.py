@@ -18,7 +18,14 @@ from holdfast import aio as holdfast
 from holdfast._async.backends import etcd_guard, etcd_leases
 from holdfast._async.contract import Ticket
 from holdfast.entries import Claim
-from holdfast.etcd.messages import RANGE, Event, KeyValue, parse_term, range_of
+from holdfast.etcd.messages import (
+    LEASE_KEEP_ALIVE,
+    RANGE,
+    Event,
+    KeyValue,
+    parse_term,
+    range_of,
+)
 from holdfast.lifecycle import drift_margin
 from holdfast.model import GONE, Renewed
 from servers.etcd import EtcdCluster
@@ -192,20 +199,29 @@ async def test_a_holder_whose_way_is_cut_is_told_before_its_rival_is_granted(
             await locks.close()
 
 
-async def test_a_keep_alive_counts_from_when_it_was_sent(proxy: Proxy) -> None:
-    async with through(proxy) as locks:
+async def test_a_keep_alive_counts_from_when_it_was_sent(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with holdfast.connect(cluster.url) as locks:
         lease = await locks.lock("x", ttl=60.0).acquire()
         session: Any = await locks._session()
-        kept = session.backend._roll.known("x", lease.owner).lease
+        roll, calls = session.backend._roll, session.backend._calls
+        kept = roll.known("x", lease.owner).lease
         kept.sent -= 20.0  # not fresh any more
-        proxy.delay = 0.2
-        await lease.renew()  # the keep-alive, the read that proves it, and a look at the key
-        assert lease.remaining() <= 60.0 - drift_margin(60.0) - 3 * proxy.delay
-        assert lease.remaining() > 40.0
-        proxy.delay = 0.0
+        call = calls.call
+        asked: list[float] = []
+
+        async def called(method: str, *args: Any) -> Any:
+            if method == LEASE_KEEP_ALIVE:
+                asked.append(session.clock.now())
+            return await call(method, *args)
+
+        monkeypatch.setattr(calls, "call", called)
+        await lease.renew()
+        assert asked[0] - 10.0 < kept.sent <= asked[0]
         kept.sent -= 8.0  # still fresh enough to hang more on it, which renews nothing
         another = await locks.lock("y", ttl=60.0).acquire()
-        assert session.backend._roll.known("y", another.owner).lease is kept
+        assert roll.known("y", another.owner).lease is kept
         assert another.remaining() <= 60.0 - drift_margin(60.0) - 8.0
 
 
