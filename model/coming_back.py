@@ -44,6 +44,10 @@ class Node(NamedTuple):
     knows: tuple[Known, ...]
     before: int
     """The largest number of a life in which an earlier run had its part in grants."""
+    roster: tuple[int, ...] = ()
+    """Noted here for a first start: the runs of all nodes that take part in it. The first one stays."""
+    began: tuple[int, ...] = ()
+    """The roster with which it began to vote. All nodes had noted it by then."""
 
 
 class View(NamedTuple):
@@ -52,6 +56,7 @@ class View(NamedTuple):
     kind: int
     run: int
     life: int
+    began: tuple[int, ...] = ()
 
 
 class Task(NamedTuple):
@@ -125,7 +130,7 @@ class ComingBack:
         """A client connects to a node, and sees its run id and its marker."""
         node = state.nodes[n]
         kind = VOTES if node.marker == node.run else OUT if node.marker else BLANK
-        view = View(kind, node.run, node.life)
+        view = View(kind, node.run, node.life, node.began if kind == VOTES else ())
         if view != state.clients[c].views[n]:
             yield seen(
                 state, c, n, view, Event("see", c, n, note=("", "blank", "voting", "out")[kind])
@@ -151,17 +156,38 @@ class ComingBack:
         if node.run != client.views[n].run:
             return
         if node.marker == node.run:  # somebody was first
-            view = View(VOTES, node.run, node.life)
+            view = View(VOTES, node.run, node.life, node.began)
             done = self.did(state, c, Event("see", c, n, note="voting"), NOTHING)
             yield seen(done.state, c, n, view, done.event)
             return
-        number = node.number if node.noted == node.run else 0
-        noted = node._replace(noted=node.run, first=True, number=number)
+        if node.noted != node.run:
+            node = node._replace(noted=node.run, number=0, roster=())
+        noted = node._replace(first=True)
         following = Task("note_first", done=(*task.done, n))
         if len(following.done) == self.size:
-            following = Task("start")
+            following = Task("enrol")
         after = self.did(with_node(state, n, noted), c, Event("note first", c, n), following)
         yield after
+
+    def enrol(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
+        """On each node in turn: who takes part. One that has noted others already ends it."""
+        n = len(task.done)
+        node = state.nodes[n]
+        ours = tuple([view.run for view in client.views])
+        if node.run != client.views[n].run or node.noted != node.run:
+            return
+        if node.marker == node.run:
+            view = View(VOTES, node.run, node.life, node.began)
+            done = self.did(state, c, Event("see", c, n, note="voting"), NOTHING)
+            yield seen(done.state, c, n, view, done.event)
+            return
+        if node.roster and node.roster != ours:
+            return
+        following = Task("enrol", done=(*task.done, n))
+        if len(following.done) == self.size:
+            following = Task("start")
+        noted = with_node(state, n, node._replace(roster=ours))
+        yield self.did(noted, c, Event("enrol", c, n), following)
 
     def start(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
         """Each node in turn starts."""
@@ -171,6 +197,8 @@ class ComingBack:
             return
         if node.number and node.marker != node.run and self.rules.number_noted:
             return  # others have begun to bring it back, and know it by that number
+        if node.marker != node.run and node.roster != tuple([view.run for view in client.views]):
+            return
         done = (*task.done, n)
         following = Task("start", done=done) if len(done) < self.size else NOTHING
         yield self.admitted(state, c, n, 1, following, "first")
@@ -184,13 +212,18 @@ class ComingBack:
         if node.run != client.views[n].run:
             return
         if node.marker == node.run:
-            view = View(VOTES, node.run, node.life)
+            view = View(VOTES, node.run, node.life, node.began)
             done = self.did(state, c, Event("see", c, n, note="voting"), NOTHING)
             yield seen(done.state, c, n, view, done.event)
             return
         if node.noted != node.run:
-            node = node._replace(noted=node.run, first=False, number=0)
+            node = node._replace(noted=node.run, first=False, number=0, roster=())
         noted = with_node(state, n, node)
+        begun = any(view.began and view.began == node.roster for view in client.views)
+        if node.first and begun and not node.number:
+            # It takes part in a first start that has begun, and has not voted in any: nothing to read.
+            yield self.admitted(noted, c, n, 1, NOTHING, "first")
+            return
         others_vote = any(view.kind == VOTES for view in client.views)
         if self.rules.noted_may_start and node.first and others_vote:
             yield self.admitted(noted, c, n, 1, NOTHING, "first")
@@ -265,11 +298,13 @@ class ComingBack:
             if not wrong and life <= node.before:
                 wrong = f"it voted before as life {node.before}"
             knows = learned or self.nothing
+            began = node.roster if how else ()
             node = node._replace(
                 marker=node.run, life=life, noted=0, first=False, number=0, knows=knows
             )
+            node = node._replace(roster=(), began=began)
         after = self.did(with_node(state, n, node), c, Event("admit", c, n, value=life), following)
-        view = View(VOTES, node.run, node.life)
+        view = View(VOTES, node.run, node.life, node.began)
         known = seen(after.state, c, n, view, after.event)
         return Step(after.event, known.state, wrong or self.stranded(known.state))
 

@@ -144,6 +144,10 @@ class Telling:
         event = self.event
         return f"{self.who(event.attempt)} notes on {self.node(event.node)} that it is to start."
 
+    def on_enrol(self) -> str:
+        event = self.event
+        return f"{self.who(event.attempt)} notes on {self.node(event.node)} who takes part."
+
     def on_note(self) -> str:
         event = self.event
         return (

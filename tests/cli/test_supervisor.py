@@ -63,6 +63,19 @@ def test_it_is_continued_only_under_a_lease_that_will_last(left: float, goes_on:
     assert child.told == ([signal.SIGCONT] if goes_on else [])
 
 
+def test_it_is_continued_once_a_slow_renewal_has_come() -> None:
+    clock = [0.0]
+    child, lease, wakeups = Stubborn(clock), FakeLease(0.9), Passing(clock)
+    supervisor = Supervisor(lease, child, wakeups, None, Report(None), 5.0)  # type: ignore[arg-type]
+    supervisor._continue()
+    assert child.told == []
+    lease.left = 3.0
+    assert supervisor._goes_on()
+    assert child.told == [signal.SIGCONT]
+    assert supervisor._goes_on()
+    assert child.told == [signal.SIGCONT]
+
+
 class Stubborn(FakeChild):
     """Lives until it is killed; notes when it was told what."""
 

@@ -43,7 +43,7 @@ class Node:
         return self.server(*reader.gets())
 
     def take(self, owner: str, ttl: float = 30.0, vote: bytes = VOTE) -> Any:
-        return self.ask(self.commands.of(Asked(ttl)).take + vote + bulk(owner.encode()))
+        return self.ask(self.commands.of(Asked(ttl)).take + bulk(owner.encode()) + vote)
 
     def raise_(self, owner: str, begin: int, token: int) -> Any:
         words = self.commands.of(Asked(30.0))
@@ -102,10 +102,10 @@ def test_another_life_has_no_vote() -> None:
 def test_all_who_help_a_node_use_the_first_number_that_was_proposed() -> None:
     node = Node()
     other = b"b" * 40
-    state, incarnation, _, how, _, life = node.ask(
+    state, incarnation, _, how, _, life, roster = node.ask(
         node.commands.begin(other, other + b".7", b"again", 0)
     )
-    assert (state, incarnation, how, life) == (0, other + b".7", b"again", 0)
+    assert (state, incarnation, how, life, roster) == (0, other + b".7", b"again", 0, b"")
     assert node.ask(node.commands.begin(other, other + b".8", b"again", 4))[5] == 4
     reply = node.ask(node.commands.begin(other, other + b".9", b"again", 9))
     assert (reply[1], reply[5]) == (other + b".7", 4)
@@ -157,3 +157,189 @@ def test_a_hold_is_dated_when_it_is_first_renewed_and_shown_so_before() -> None:
     kept = since()
     assert node.ask(node.commands.keep(VOTE, [("x", "one", begin, 900.0)])) == [1]
     assert since() == kept
+
+
+def test_several_requests_in_one_command_are_as_if_each_came_alone() -> None:
+    node = Node()
+    words = node.commands.of(Asked(30.0))
+    other = node.commands.plain("y")
+
+    def take(*wanted: tuple[Any, str], vote: bytes = VOTE) -> Any:
+        keys = [one.lock for one, _ in wanted]
+        asked = [one.request + bulk(owner.encode()) for one, owner in wanted]
+        return node.ask(node.commands.takes.pack(keys, asked, vote))
+
+    def free(*held: tuple[Any, str]) -> Any:
+        keys = [one.keys for one, _ in held]
+        return node.ask(
+            node.commands.releases.pack(keys, [bulk(owner.encode()) for _, owner in held], b"")
+        )
+
+    first, second, third, again = take((words, "a"), (other, "b"), (words, "c"), (words, "a"))
+    assert (first, second, again) == (101, 101, 101)
+    assert (third[0], third[2]) == (-1, b"a")
+    assert free((words, "c"), (other, "b"), (words, "a")) == [0, 1, 1]
+    assert node.free("left", MARKED) == 0
+    refused, granted = take((words, "left"), (words, "d"))
+    assert isinstance(refused, Exception)
+    assert str(refused).startswith("HFLEFT")
+    assert granted == 102
+    with pytest.raises(Exception, match="HFOUT"):
+        take((words, "e"), (other, "f"), vote=bulk(RUN_ID + b".2"))
+    assert node.server("EXISTS", "holdfast:{y}") == 0
+
+
+LOCK, QUEUE = "holdfast:{x}", "holdfast:{x}:q"
+COUNTERS, BEGINNING = "holdfast:redlock:counters", "holdfast:redlock:beginning"
+ELSEWHERE = bulk(RUN_ID + b".2")
+
+
+def test_asked_again_a_hold_lasts_longer_and_never_shorter() -> None:
+    node = Node()
+    begin = node.take("one", ttl=5.0)
+    assert node.take("one", ttl=60.0) == begin
+    assert node.server("PTTL", LOCK) > 30_000
+    assert node.take("one", ttl=5.0) == begin
+    assert node.server("PTTL", LOCK) > 30_000
+
+
+def test_asked_again_a_hold_answers_its_beginning_and_not_the_counter() -> None:
+    node = Node()
+    assert node.take("one") == 101
+    assert node.raise_("one", 101, 500) == 1
+    assert node.take("one") == 101
+
+
+def test_phase_2_keeps_the_ttl_and_does_not_lower_a_counter() -> None:
+    node = Node()
+    begin = node.take("one", ttl=60.0)
+    assert node.raise_("one", begin, 500) == 1
+    assert 30_000 < node.server("PTTL", LOCK) <= 60_000
+    assert node.raise_("one", begin, 400) == 1
+    node.free("one", UNMARKED)
+    assert node.take("two") == 501
+
+
+def test_what_names_another_life_is_refused_by_every_script() -> None:
+    node = Node()
+    begin = node.take("one")
+    words = node.commands.of(Asked(30.0))
+    numbers = bulk(b"500") + bulk(b"%d" % begin)
+    for command in (
+        words.raise_ + numbers + words.stripe + ELSEWHERE + bulk(b"one"),
+        node.commands.keep(ELSEWHERE, [("x", "one", begin, 60.0)]),
+        node.commands.seal(ELSEWHERE, "b:1", 2),
+        node.commands.force("x", ELSEWHERE, 0, "somebody released x"),
+    ):
+        with pytest.raises(AssertionError, match=r"^HFOUT "):
+            node.ask(command)
+    assert node.take("one") == begin  # and it still holds it, for as long
+    assert node.server("PTTL", LOCK) <= 30_000
+
+
+def test_a_renewal_is_for_the_very_hold_and_never_shortens() -> None:
+    node = Node()
+    begin = node.take("one", ttl=30.0)
+
+    def kept(owner: str, value: int, ttl: float) -> Any:
+        return node.ask(node.commands.keep(VOTE, [("x", owner, value, ttl), ("y", owner, 1, ttl)]))
+
+    assert kept("one", begin, 60.0) == [1, 0]
+    assert node.server("PTTL", LOCK) > 30_000
+    assert kept("one", begin, 5.0) == [1, 0]
+    assert node.server("PTTL", LOCK) > 30_000
+    assert kept("one", begin - 1, 60.0) == [0, 0]
+    assert kept("two", begin, 60.0) == [0, 0]
+    assert node.server("EXISTS", "holdfast:{y}") == 0
+
+
+def test_only_its_owner_gives_a_hold_back() -> None:
+    node = Node()
+    node.take("one")
+    assert node.free("two", UNMARKED) == 0
+    assert node.free("two", MARKED) == 0
+    assert node.server("EXISTS", LOCK) == 1
+
+
+def test_a_forced_release_raises_the_counter() -> None:
+    node = Node()
+    assert node.take("one") == 101
+    assert node.ask(node.commands.force("x", VOTE, 0, "somebody released x")) == [1, 102]
+    assert node.ask(node.commands.force("x", VOTE, 200, "")) == [0, 200]
+    assert node.take("two") == 201
+
+
+def test_a_seal_answers_the_highest_counter_of_all_locks() -> None:
+    node = Node()
+    node.server("HSET", COUNTERS, "7", 900)
+    assert node.take("one") == 101
+    assert node.ask(node.commands.seal(VOTE, "b:1", 0)) == [900, 0, b""]
+    assert node.ask(node.commands.seal(VOTE, "b:1", 0)) == [900, 0, b""]  # that was a look
+
+
+def test_who_comes_back_forgets_its_counters_and_what_was_begun_in_another_run() -> None:
+    node = Node()
+    node.take("one")
+    node.free("one", UNMARKED)
+    first, second = b"b" * 40, b"c" * 40
+    members = ["a", "b", "c"]
+    node.ask(node.commands.begin(first, first + b".1", b"again", 2))
+    reply = node.ask(node.commands.begin(second, second + b".1", b"again", 0))
+    assert (reply[1], reply[5]) == (second + b".1", 0)  # it has restarted again
+    late = node.commands.admit(first, first + b".1", 2, 5000, 60.0, members, b"")
+    assert node.ask(late) == [0]
+    state, _ = node.ask(node.commands.admit(second, second + b".1", 3, 700, 60.0, members, b""))
+    assert state == 1
+    assert node.server("EXISTS", BEGINNING) == 0
+    assert node.take("two", vote=bulk(second + b".1")) == 701
+
+
+def test_the_roster_of_a_first_start_is_the_first_that_was_noted() -> None:
+    node = Node()
+    run = b"b" * 40
+    incarnation = node.ask(node.commands.begin(run, run + b".1", b"first", 0))[1]
+    for proposed in (b"aa", b"bb", b""):
+        assert node.ask(node.commands.begin(run, run + b".2", b"first", 0, proposed))[6] == b"aa"
+
+    def admitted(roster: bytes) -> Any:
+        members = ["a", "b", "c"]
+        return node.ask(node.commands.admit(run, incarnation, 1, 1, 60.0, members, b"", roster))[0]
+
+    assert admitted(b"bb") == 0
+    assert admitted(b"aa") == 1
+    again = b"c" * 40  # restarted: what was noted is of another run
+    assert node.ask(node.commands.begin(again, again + b".1", b"again", 0))[6] == b""
+
+
+def waits(node: Node, *owners: str) -> None:
+    """On a channel to which nobody listens any more."""
+    words = node.commands.of(Asked(30.0))
+    for owner in owners:
+        node.ask(words.wait + bulk(b"nobody") + bulk(owner.encode()))
+    assert node.server("LRANGE", QUEUE, 0, -1) == [owner.encode() for owner in owners]
+
+
+def test_those_who_do_not_listen_any_more_are_passed_over() -> None:
+    node = Node()
+    node.take("one")
+    waits(node, "two", "three")
+    words = node.commands.of(Asked(30.0))
+    assert node.free("one", UNMARKED) == 1  # a round that failed wakes nobody
+    assert node.server("LLEN", QUEUE) == 2
+    node.take("four")
+    assert node.ask(words.release + bulk(b"four")) == 1
+    assert node.server("LLEN", QUEUE) == 0
+
+
+def test_who_leaves_a_lock_that_is_free_wakes_the_next() -> None:
+    """It may have been told of that itself, and not come to it."""
+    node = Node()
+    node.take("one")
+    waits(node, "two", "three")
+    words = node.commands.of(Asked(30.0))
+    assert node.ask(words.leave + bulk(b"two")) == 1
+    assert node.server("LLEN", QUEUE) == 1  # it is held
+    node.free("one", UNMARKED)
+    waits(node, "three", "two")
+    assert node.ask(words.leave + bulk(b"two")) == 1
+    assert node.server("LLEN", QUEUE) == 0

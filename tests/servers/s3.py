@@ -49,7 +49,7 @@ class S3Server:
 
         # The gateway is up before there is a volume to write to, and then waits five seconds for one.
         master = f"http://127.0.0.1:{self._ports['master.port']}/dir/status"
-        with suppress(httpx.TransportError, ValueError):
+        with suppress(httpx.TransportError, ValueError, KeyError):  # not yet
             if not httpx.get(master, trust_env=False).json()["Topology"]["Free"]:
                 return False
             made = httpx.put(f"{self.url}/{BUCKET}", trust_env=False)
@@ -79,7 +79,7 @@ class S3Server:
         """The URL of one that ignores such headers, as there are servers that do."""
         import httpx
 
-        with httpx.Client(base_url=self.url, trust_env=False) as client:
+        with httpx.Client(base_url=self.url, trust_env=False, timeout=60.0) as client:
 
             def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
                 body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))

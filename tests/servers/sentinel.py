@@ -151,8 +151,17 @@ class Watch:
         """On command: the primary is demoted, and told so."""
         before = self.primary
         self.await_(self._complete)
-        self.sentinels[0]("SENTINEL", "FAILOVER", NAME)
+        self.await_(self._asked_to)
         self.await_(lambda: self.primary is not before)
+
+    def _asked_to(self) -> bool:
+        try:
+            self.sentinels[0]("SENTINEL", "FAILOVER", NAME)
+        except AssertionError as error:
+            if "NOGOODSLAVE" not in str(error):  # it has not heard of the replica lately
+                raise
+            return False
+        return True
 
     def calm(self) -> Watch:
         """From now on it takes a minute of silence until a server counts as down."""

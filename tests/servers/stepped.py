@@ -7,11 +7,12 @@ import mmap
 import shutil
 import struct
 import subprocess
+import time
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
-from .redis import RedisServer
+from .redis import READY_LIMIT, RedisServer
 
 SOURCE = Path(__file__).with_name("stepped_clock.c")
 
@@ -39,6 +40,11 @@ class SteppedServer(RedisServer):
         """So many seconds off the real time from now on."""
         with self._clock.open("r+b") as file, mmap.mmap(file.fileno(), 8) as memory:
             memory[:] = struct.pack("q", seconds)
+        limit = time.monotonic() + READY_LIMIT
+        # Valkey counts on by itself between looks at the clock.
+        while abs(int(self("TIME")[0]) - time.time() - seconds) > 30:
+            assert time.monotonic() < limit, "the server does not follow its clock"
+            time.sleep(0.01)
 
     def stop(self) -> None:
         super().stop()

@@ -60,6 +60,8 @@ class Supervisor:
         self._margin = min(0.25, lease.ttl / 10)
         self._due = 0.0
         """When we meant to look again, at the latest."""
+        self._held_back = False
+        """The command is to go on, once its lease is renewed."""
         self.until = now() + lease.remaining()
         """The lease's end as we last saw it, on our clock."""
         self.lost: str | None = None
@@ -105,6 +107,8 @@ class Supervisor:
         if stopped is not None:
             self._stopped(stopped)
             return True
+        if self._held_back:  # by a renewal that took longer than we waited for it
+            self._continue()
         nap = min(left - self._third, LONGEST_SLEEP)
         self._due = looked + nap + self._margin
         for number in self._wakeups.wait(nap):
@@ -188,7 +192,8 @@ class Supervisor:
     def _continue(self) -> None:
         """We, or all of us, may have stood still. The command goes on only under its lease."""
         self._refresh()
-        if self._look() < self._third:
+        self._held_back = self._look() < self._third
+        if self._held_back:
             return
         if self._terminal is not None and self._terminal.lent:
             self._terminal.lend(self._child.pid)

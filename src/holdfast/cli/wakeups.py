@@ -24,6 +24,8 @@ FORWARDED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 LONGEST_SLEEP = 1.0
 """A sleep stands still while the machine is suspended; leases do not. So look."""
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+_TOLD = 1.0
+"""Seconds in which somebody who goes on after a stop has surely been told of it."""
 
 
 def now() -> float:
@@ -86,16 +88,18 @@ class Wakeups:
         if everybody:
             signal.signal(signal.SIGTSTP, signal.SIG_IGN)
             os.kill(0, signal.SIGTSTP)
-        continued = self._was_continued()  # by somebody quick, so do not stop now
+        continued = self._was_continued(0.0)  # by somebody quick, so do not stop now
         if not continued:
             signal.signal(signal.SIGTSTP, signal.SIG_DFL)
             signal.raise_signal(signal.SIGTSTP)
-            continued = self._was_continued()
+            # Another thread may be the one that is told, and may take its time.
+            continued = self._was_continued(_TOLD)
         signal.signal(signal.SIGTSTP, before)
         return continued
 
-    def _was_continued(self) -> bool:
+    def _was_continued(self, seconds: float) -> bool:
         self._listen(0.0)
+        self.wait_for(lambda: signal.SIGCONT in self._heard, seconds)
         others = [number for number in self._heard if number != signal.SIGCONT]
         continued = len(others) < len(self._heard)
         self._heard = others

@@ -35,7 +35,9 @@ def lock_state(
             _, _, text = found[0]
             if text:
                 since, _, rest = text.partition(b"\x1f")
-                holders.append(_participant(owner, token, since, rest, left / 1000))
+                # People know the owner; its rounds have ids of their own, "owner~2".
+                person = owner.partition(b"~")[0]
+                holders.append(_participant(person, token, since, rest, left / 1000))
             else:
                 holders.append(Participant("", FOREIGN, 0, 0.0, left / 1000))
     # A past grant raised a majority to its token; so many of those who answered have it at least.
@@ -49,8 +51,7 @@ def lock_state(
 def _holder(value: bytes, left: int, held: dict[bytes, list[tuple[int, int, bytes]]]) -> None:
     if value.startswith(_OURS):
         _, owner, _, token, rest = value.split(b"\x1f", 4)
-        # Rounds of one attempt have ids of their own, "owner~2": people know the owner.
-        held.setdefault(owner.partition(b"~")[0], []).append((int(token), max(0, left), rest))
+        held.setdefault(owner, []).append((int(token), max(0, left), rest))
     else:
         held.setdefault(b"", []).append((0, max(0, left), b""))
 

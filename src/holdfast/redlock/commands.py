@@ -11,7 +11,7 @@ from ..model import Label
 from ..redis.answers import millis
 from ..redis.keys import Naming
 from ..redis.protocol import bulk, pack
-from ..redis.scripts import redlock_scripts
+from ..redis.scripts import Script, redlock_scripts
 
 STRIPES = 16384
 """Counters for all locks together: their memory is bounded, and two locks hardly ever share one."""
@@ -31,13 +31,48 @@ class Asked(Protocol):
     label: Label
 
 
+class Together:
+    """How several requests of a kind go in one command: a third less work for the server."""
+
+    __slots__ = ("_arguments", "_first", "_keys", "_keys_first", "_last", "_script")
+
+    def __init__(
+        self, script: Script, keys_first: int, first: bytes, keys: int, arguments: int, last: int
+    ) -> None:
+        self._script = script
+        self._keys_first = keys_first
+        self._first = first
+        self._keys = keys
+        """So many for each."""
+        self._arguments = arguments
+        self._last = last
+
+    def pack(self, keys: Sequence[bytes], arguments: Sequence[bytes], last: bytes) -> bytes:
+        count = len(keys)
+        names = self._keys_first + count * self._keys
+        head = self._script.command(names, names + count * self._arguments + self._last)
+        return b"".join([head, self._first, *keys, *arguments, last])
+
+
+class Part(NamedTuple):
+    """A request that may go together with others, as its parts."""
+
+    kind: Together
+    keys: bytes
+    arguments: bytes
+    last: Sequence[bytes]
+    """For each node: what comes behind all of them, and has to be the same."""
+
+
 class Words(NamedTuple):
     """The beginnings of the commands for one lock."""
 
     ttl: float
     label: Label
     take: bytes
-    """The incarnation and the owner follow."""
+    """The owner and the incarnation follow."""
+    request: bytes
+    """The arguments of that, for one of several; the owner follows."""
     raise_: bytes
     """The token, the beginning, the stripe, the incarnation and the owner follow."""
     release: bytes
@@ -58,12 +93,17 @@ class Commands:
         self.naming = Naming(namespace, None)
         space = self.naming.audit.removesuffix(b":audit")
         self.marker_key = space + b":redlock:marker"
+        self.of_nodes = (space + b":redlock:*").decode()
+        """All keys that say how the nodes stand."""
         self.marker = bulk(self.marker_key)
         self.beginning = bulk(space + b":redlock:beginning")
         self.counters = bulk(space + b":redlock:counters")
         self._patience = bulk(b"%d" % millis(heartbeat * MISSED_HEARTBEATS))
         self._scripts = redlock_scripts()
         self._words: dict[str, Words] = {}
+        scripts = self._scripts
+        self.takes = Together(scripts["takes"], 2, self.counters + self.marker, 1, 4, 1)
+        self.releases = Together(scripts["free"], 0, b"", 2, 1, 0)
 
     @property
     def questions(self) -> list[bytes]:
@@ -95,11 +135,13 @@ class Commands:
             SEPARATOR.join((str(millis(ttl)), host, str(label.pid), label.text)).encode()
         )
         three = lock + self.counters + self.marker
+        arguments = bulk(b"%d" % millis(ttl)) + request + stripe
         scripts = self._scripts
         words = Words(
             ttl,
             label,
-            scripts["take"].command(3, 8) + three + bulk(b"%d" % millis(ttl)) + request + stripe,
+            scripts["take"].command(3, 8) + self.counters + self.marker + lock + arguments,
+            arguments,
             scripts["raise"].command(3, 8) + three,
             scripts["free"].command(2, 3) + both,
             scripts["free"].command(2, 5) + both,
@@ -153,10 +195,12 @@ class Commands:
 
     # For a node that comes back.
 
-    def begin(self, run_id: bytes, incarnation: bytes, how: bytes, life: int) -> bytes:
+    def begin(
+        self, run_id: bytes, incarnation: bytes, how: bytes, life: int, roster: bytes = b""
+    ) -> bytes:
         keys = self.marker + self.beginning
-        arguments = bulk(run_id) + bulk(incarnation) + bulk(how) + bulk(b"%d" % life)
-        return self._scripts["begin"].command(2, 6) + keys + arguments
+        arguments = [run_id, incarnation, how, b"%d" % life, roster]
+        return self._scripts["begin"].command(2, 7) + keys + b"".join(map(bulk, arguments))
 
     def seal(self, vote: bytes, name: str, life: int) -> bytes:
         keys = self.marker + self.counters
@@ -172,6 +216,7 @@ class Commands:
         max_ttl: float,
         members: Sequence[str],
         known: bytes,
+        roster: bytes = b"",
     ) -> bytes:
         keys = self.marker + self.beginning + self.counters
         arguments: list[Any] = [
@@ -182,8 +227,9 @@ class Commands:
             b"%d" % millis(max_ttl),
             members_text(members),
             known,
+            roster,
         ]
-        return self._scripts["admit"].command(3, 10) + keys + b"".join(map(bulk, arguments))
+        return self._scripts["admit"].command(3, 11) + keys + b"".join(map(bulk, arguments))
 
 
 def members_text(members: Sequence[str]) -> bytes:

@@ -27,11 +27,13 @@ class Marker(NamedTuple):
     max_ttl: int
     members: bytes
     known: bytes
+    roster: bytes = b""
+    """Of the first start with which it began; empty if it has come back since."""
 
 
 def read_marker(text: bytes) -> Marker:
-    incarnation, life, base, max_ttl, members, known = text.split(US)
-    return Marker(incarnation, int(life), int(base), int(max_ttl), members, known)
+    incarnation, life, base, max_ttl, members, roster, known = text.split(US)
+    return Marker(incarnation, int(life), int(base), int(max_ttl), members, known, roster)
 
 
 def read_known(text: bytes) -> dict[str, int]:
@@ -54,7 +56,19 @@ def merge_known(texts: list[bytes]) -> bytes:
 class Seat:
     """One node, as this client knows it."""
 
-    __slots__ = ("board", "index", "life", "name", "out", "ready", "since", "until", "vote")
+    __slots__ = (
+        "base",
+        "board",
+        "index",
+        "life",
+        "name",
+        "out",
+        "ready",
+        "roster",
+        "since",
+        "until",
+        "vote",
+    )
 
     def __init__(self, board: Board, index: int, name: str, since: float) -> None:
         self.board = board
@@ -64,6 +78,9 @@ class Seat:
         """The incarnation in which it votes, as a part of a command; empty: it does not vote. It may
         change at any moment: a command is made from one look at it."""
         self.life = 0
+        self.roster = b""
+        """Of a first start that has begun, as this node has shown; it may be out by now."""
+        self.base = 0
         self.ready = False
         """It has answered, and is on its way to vote."""
         self.out = "not reached yet"
@@ -73,6 +90,8 @@ class Seat:
 
     def votes(self, marker: Marker) -> None:
         self.life = marker.life
+        if marker.roster:
+            self.roster, self.base = marker.roster, marker.base
         self.vote = bulk(marker.incarnation)
         self.out = ""
         self.until = None
@@ -159,6 +178,11 @@ def why(error: Exception) -> str:
     if text.startswith("HFOUT"):
         return "it does not vote any more, or in another life"
     return text[:200]
+
+
+def run_id_in(vote: bytes) -> bytes:
+    """Of the server that votes so."""
+    return vote.split(b"\r\n")[1].partition(b".")[0]
 
 
 def run_id_of(info: object) -> bytes:

@@ -18,6 +18,7 @@ from ..clock import Clock
 from ..errors import BackendUnavailable, ConfigError
 from ..redis.address import Address
 from ..redis.protocol import NOTHING, Late, Lost, check_greeting, greeting
+from .commands import Part
 from .standing import Board, read_marker, run_id_of, why
 
 Heard = Callable[[int, Any], bool]
@@ -27,6 +28,8 @@ KEPT_IDLE = 32
 """Lanes kept for the next caller."""
 CHUNK = 65536
 LONGEST_POLL = 1.0
+LOOK = 0.1
+"""Seconds after which those who look after a node see whether they still need to."""
 FULL = "it does not read what it is sent"
 FOR_CONNECTING = 0.75
 """Of the time for a request, where a connection is missing: that takes two or more round trips."""
@@ -114,8 +117,10 @@ class Line:
                 if who.heard(index, reply):
                     who.enough = True
 
-    def ask(self, commands: Sequence[bytes], clock: Clock, by: float) -> list[Any]:
-        """Wait for the answers to these, in their order. Raises `Lost`."""
+    def ask(
+        self, commands: Sequence[bytes], clock: Clock, by: float, shut: Callable[[], bool]
+    ) -> list[Any]:
+        """Wait for the answers to these, in their order. Raises `Lost`; also once it is shut."""
         replies: list[Any] = []
 
         def heard(_: int, reply: Any) -> bool:
@@ -132,7 +137,9 @@ class Line:
                 left = by - clock.now()
                 if left <= 0:
                     raise Late(f"{self._address} did not answer in time")
-                if poll.poll(min(left, LONGEST_POLL) * 1000 + 1):
+                if shut():
+                    raise Lost("this connection to the nodes is closed")
+                if poll.poll(min(left, LOOK) * 1000 + 1):
                     self.take_in()
         except OSError as error:
             if isinstance(error, Lost):
@@ -194,13 +201,14 @@ class Fan:
         ways: Sequence[object] = (),
         answered: Container[int] = (),
         instead: bytes = b"",
+        part: Part | None = None,
     ) -> Sequence[object]:
         """Each node its command, all at once; until `heard` has enough, or all have answered.
 
         Answers that come later are told to `heard` as well, when the connection is next used. Answers
         the ways on which they went. With those of an earlier question, which some nodes have answered,
         another that is not reached on the same way any more is sent `instead`: what was asked then may
-        arrive after it.
+        arrive after it. `part` is of no use here: what others ask goes on connections of their own.
         """
         if self.closed:
             self.check()
@@ -314,7 +322,7 @@ class Fan:
             line = self._own[index]
             if line is not None:
                 try:
-                    return line.ask(self.first, self.clock, by)
+                    return line.ask(self.first, self.clock, by, self._is_shut)
                 except Lost:
                     self._own[index] = None
                     line.close()
@@ -341,6 +349,13 @@ class Fan:
     def run_id(self, index: int) -> bytes:
         line = self._own[index]
         return b"" if line is None else line.run_id
+
+    def shut(self) -> None:
+        """Nothing is asked any more, and nobody waits for an answer."""
+        self.closed = True
+
+    def _is_shut(self) -> bool:
+        return self.closed
 
     def close(self) -> None:
         self.closed = True
@@ -450,7 +465,7 @@ class Fan:
         line = Line(address, by - self.clock.now(), index)
         try:
             hello = greeting(address)
-            replies = line.ask([*hello, *self.first], self.clock, by)
+            replies = line.ask([*hello, *self.first], self.clock, by, self._is_shut)
             check_greeting(replies[: len(hello)], address)
         except BaseException:
             line.close()
@@ -488,7 +503,7 @@ class Fan:
         if line is None or (run_id and line.run_id != run_id):
             raise Lost(f"the connection to {self._addresses[index]} broke")
         try:
-            return line.ask(commands, self.clock, by)
+            return line.ask(commands, self.clock, by, self._is_shut)
         except BaseException:
             self._own[index] = None
             line.close()

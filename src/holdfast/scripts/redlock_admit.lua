@@ -3,20 +3,23 @@
 -- KEYS: 1 the marker · 2 the beginning · 3 the counters
 -- ARGV: 1 the server's run_id · 2 the incarnation · 3 the number of its life · 4 where its counters begin;
 --       0: at the clock, in µs · 5 the longest ttl in ms · 6 the members · 7 what it knows of other nodes
--- Answers {1, marker}: it votes; or {0}: another life has begun since, or it has another number.
+--       8 the roster of the first start that this is a part of; empty: it comes back
+-- Answers {1, marker}: it votes; or {0}: another life has begun since, or it has another number or roster.
 
 local id, inc = ARGV[1], ARGV[2]
 local m = redis.call('GET', KEYS[1])
 if m and string.sub(m, 1, #id) == id then return { 1, m } end
-local begun, life = string.match(redis.call('GET', KEYS[2]) or '', '^([^\031]*)\031.*\031(%d+)$')
+local begun, life, roster = string.match(
+  redis.call('GET', KEYS[2]) or '', '^([^\031]*)\031.*\031(%d+)\031(%x*)$')
 if begun ~= inc then return { 0 } end
 if life ~= '0' and life ~= ARGV[3] then return { 0 } end -- others know it by that number already
+if ARGV[8] ~= '' and roster ~= ARGV[8] then return { 0 } end
 local base = ARGV[4]
 if base == '0' then
   local time = redis.call('TIME')
   base = time[1] .. string.sub('00000' .. time[2], -6)
 end
-m = inc .. '\031' .. ARGV[3] .. '\031' .. base .. '\031' .. ARGV[5] .. '\031' .. ARGV[6] .. '\031' .. ARGV[7]
+m = table.concat({ inc, ARGV[3], base, ARGV[5], ARGV[6], ARGV[8], ARGV[7] }, '\031')
 redis.call('DEL', KEYS[3], KEYS[2])
 redis.call('SET', KEYS[1], m)
 return { 1, m }

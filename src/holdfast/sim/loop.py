@@ -51,7 +51,8 @@ class SimClock:
         return START + self._offset + (self._loop.now - self._since) * self._rate
 
     def wall(self) -> float:
-        return WALL + self.now() + self.stepped
+        now = START + self._offset + (self._loop.now - self._since) * self._rate
+        return WALL + now + self.stepped
 
     def step(self, by: float) -> None:
         self.stepped += by

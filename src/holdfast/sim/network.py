@@ -175,8 +175,12 @@ class Link(asyncio.Transport):
             protocol.data_received(data)
             return
         while data:
-            buffer = memoryview(protocol.get_buffer(len(data)))
+            buffer = protocol.get_buffer(len(data))
             count = min(len(buffer), len(data))
+            if count == len(data):  # nearly always
+                buffer[:count] = data
+                protocol.buffer_updated(count)
+                return
             buffer[:count] = data[:count]
             protocol.buffer_updated(count)
             data = data[count:]

@@ -288,7 +288,8 @@ class Actor:
 
     async def _run(self) -> None:
         locks = aio.connect(self._world.plan.url, **self._world.plan.options)
-        await locks._session()
+        while not await self._opens(locks):
+            pass
         self.opened.set_result(None)
         await self._ready
         for _ in range(self._world.plan.turns):
@@ -300,6 +301,14 @@ class Actor:
         while not await self._gets_it_again(locks):
             pass
         await locks.close()
+
+    async def _opens(self, locks: aio.Locks) -> bool:
+        try:
+            await locks._session()
+        except EXPECTED as error:  # where there are faults from the start
+            self._tell("cannot connect: %s", error)
+            return False
+        return True
 
     async def _gets_it_again(self, locks: aio.Locks) -> bool:
         try:

@@ -59,7 +59,7 @@ async def test_others_do_not_get_in(url: str) -> None:
 
 async def test_a_stale_holder_never_sees_the_next_ones_token(url: str) -> None:
     async with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
-        lock = locks.rlock("x", ttl=1.5)
+        lock = locks.rlock("x", ttl=3.0)
         lease = await lock.acquire()
         token = lease.token
         await elsewhere.force_release("x")

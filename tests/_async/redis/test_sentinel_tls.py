@@ -13,7 +13,10 @@ from servers.redis import Tls, certificate
 from servers.sentinel import Watch
 from worlds.aio import Job, eventually
 
-ALL = ("~*", "&*", "+@all")
+from .test_servers import NEEDED
+
+LOOKING = ("+hello", "+sentinel|get-master-addr-by-name", "+sentinel|master")
+WORKING = ("~holdfast:*", "&holdfast:*", *NEEDED)
 
 
 class Guarded:
@@ -30,8 +33,8 @@ class Guarded:
         self.watch = Watch(
             password="m4ster",
             sentinel_password="m4ster2",
-            user=("worker", "on", ">s3cret", *ALL),
-            sentinel_user=("looker", "on", ">sesame", *ALL),
+            user=("worker", "on", ">s3cret", *WORKING),
+            sentinel_user=("looker", "on", ">sesame", *LOOKING),
             tls=self.servers,
             sentinel_tls=self.sentinels,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast._async.backends.redlock_nodes import Nodes
 from servers.redlock import RedlockNodes
-from worlds.aio import eventually
+from worlds.aio import Job, eventually
 
 MAX_TTL = 20.0
 COUNTERS = "holdfast:redlock:counters"
+MARKER = "holdfast:redlock:marker"
 
 
 @pytest.fixture
@@ -75,7 +78,7 @@ async def test_one_server_under_two_names_is_refused(nodes: RedlockNodes) -> Non
         async with holdfast.connect(url, max_ttl=MAX_TTL) as locks:
             await locks.lock("x", ttl=MAX_TTL).acquire()
     assert f"localhost:{first}" in str(raised.value)
-    assert nodes.nodes[0]("EXISTS", "holdfast:redlock:marker") == 0
+    assert nodes.nodes[0]("EXISTS", MARKER) == 0
 
 
 async def test_tries_that_found_it_busy_leave_nothing_behind(nodes: RedlockNodes) -> None:
@@ -90,3 +93,121 @@ async def test_tries_that_found_it_busy_leave_nothing_behind(nodes: RedlockNodes
         # unasync: aio-only
         assert found == [0, 0, 0]
         # unasync: end
+
+
+async def test_a_first_start_that_was_interrupted_is_completed(
+    nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When one node votes already: too few to bring the others back by reading."""
+    admit = Nodes._admit
+    marked: list[list[int]] = []
+
+    async def interrupted(self: Any, seat: Any, *rest: Any) -> None:
+        if len(marked) == 1:
+            marked.append([node("EXISTS", MARKER) for node in nodes.nodes])
+            raise holdfast.BackendUnavailable("for a test")
+        marked.append([])
+        await admit(self, seat, *rest)
+
+    monkeypatch.setattr(Nodes, "_admit", interrupted)
+    async with connect(nodes) as locks:
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire(timeout=15.0)
+        assert await lease.release() is True
+        await eventually(lambda: all(node("EXISTS", MARKER) for node in nodes.nodes))
+    assert marked[1] == [1, 0, 0]
+
+
+async def test_a_node_that_has_restarted_is_not_read_for_another(nodes: RedlockNodes) -> None:
+    """Its snapshot's marker is of the life in which it was last known to vote, its counters are old."""
+    async with connect(nodes) as locks:
+        async with locks.lock("x", ttl=MAX_TTL):
+            pass
+        backend: Any = (await locks._session()).backend
+        board, looking_after = backend._board, backend._nodes
+        node = nodes.nodes[1]
+        was = board.seats[1].vote
+        node("SAVE")
+        node.kill()
+        node.start()
+        board.failed(1, "for a test")  # it is looked after, and so reached, and waits
+        await eventually(lambda: "it has restarted" in board.seats[1].out)
+        board.seats[1].vote = was  # somebody has looked before this was known
+        with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
+            await looking_after._seal(board.seats[0], board.seats[1:], 0)
+
+
+async def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockNodes) -> None:
+    """It costs its time-out; then the next node is asked to wake, and has time to answer."""
+    timeout = 2.0
+    async with (
+        connect(nodes, node_timeout=timeout) as locks,
+        connect(nodes, node_timeout=timeout) as others,
+    ):
+        for some in (locks, others):
+            async with some.lock("y", ttl=MAX_TTL):
+                pass
+        held = await locks.lock("x", ttl=MAX_TTL).acquire()
+        nodes.nodes[0].pause()
+        began = time.monotonic()
+        waiter = Job(others.lock("x", ttl=MAX_TTL).acquire)
+        await eventually(lambda: waiter.done() or nodes.nodes[1]("LLEN", "holdfast:{x}:q"))
+        assert time.monotonic() - began < 1.6 * timeout
+        assert await held.release() is True
+        assert await (await waiter.result()).release() is True
+        nodes.nodes[0].resume()
+
+
+async def test_a_node_that_hangs_does_not_keep_us_from_closing(nodes: RedlockNodes) -> None:
+    locks = connect(nodes, node_timeout=3.0)
+    async with locks.lock("x", ttl=MAX_TTL):
+        pass
+    backend: Any = (await locks._session()).backend
+    seat = backend._board.seats[2]
+    nodes.nodes[2].pause()
+    seat.is_out("for a test")
+    backend._nodes.look_after()  # somebody asks it now, and has four times the time-out for that
+    await eventually(lambda: 2 in backend._nodes._routines)
+    began = time.monotonic()
+    await locks.close()
+    took = time.monotonic() - began
+    nodes.nodes[2].resume()
+    assert took < 6.0
+
+
+async def test_what_a_minority_still_holds_is_not_held(nodes: RedlockNodes) -> None:
+    async with connect(nodes, node_timeout=5.0) as locks:
+
+        async def all_hold() -> bool:
+            return all(node("EXISTS", "holdfast:{x}") for node in nodes.nodes)
+
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+        await eventually(all_hold)
+        for node in nodes.nodes[:2]:
+            node("DEL", "holdfast:{x}")
+        assert await lease.release() is False
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+        await eventually(all_hold)
+        for node in nodes.nodes[:2]:
+            node("DEL", "holdfast:{x}")
+        with pytest.raises(holdfast.LeaseLost):
+            await lease.renew()
+        # And nobody has to wait for what a minority has.
+        await eventually(lambda: not nodes.nodes[2]("EXISTS", "holdfast:{x}"))
+
+
+async def test_a_node_that_was_not_there_counts_as_one_without_a_hold(nodes: RedlockNodes) -> None:
+    """So a lease that cannot have a majority any more is known to be lost, and not only uncertain."""
+    async with connect(nodes) as locks:
+        async with locks.lock("y", ttl=MAX_TTL):
+            pass
+        backend: Any = (await locks._session()).backend
+        nodes.nodes[2].pause()
+        backend._board.failed(2, "for a test")
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+        nodes.nodes[2].resume()
+        await eventually(lambda: backend._board.voting() == 3)
+        assert nodes.nodes[2]("EXISTS", "holdfast:{x}") == 0
+        await lease.renew()
+        nodes.nodes[1]("DEL", "holdfast:{x}")
+        with pytest.raises(holdfast.LeaseLost):
+            await lease.renew()

@@ -61,7 +61,7 @@ def test_others_do_not_get_in(url: str) -> None:
 
 def test_a_stale_holder_never_sees_the_next_ones_token(url: str) -> None:
     with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
-        lock = locks.rlock("x", ttl=1.5)
+        lock = locks.rlock("x", ttl=3.0)
         lease = lock.acquire()
         token = lease.token
         elsewhere.force_release("x")

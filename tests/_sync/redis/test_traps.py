@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -133,8 +134,11 @@ def test_nobody_polls_a_lock_that_a_stranger_took_for_ever(server: RedisServer) 
         assert waiter.result().held
 
 
-def test_many_leases_are_renewed_by_a_few_commands(server: RedisServer) -> None:
+def test_many_leases_are_renewed_by_a_few_commands_and_one_thread(
+    server: RedisServer,
+) -> None:
     with holdfast.connect(server.url) as locks:
+        threads = threading.active_count()
         leases = [locks.lock(f"n{number}", ttl=3.0).acquire() for number in range(250)]
         before = scripts_run(server)
         ends = [lease._deadline for lease in leases]
@@ -143,6 +147,7 @@ def test_many_leases_are_renewed_by_a_few_commands(server: RedisServer) -> None:
         )
         assert all(lease.held for lease in leases)
         assert 2 <= scripts_run(server) - before <= 60  # in batches
+        assert threading.active_count() <= threads + 1
 
 
 def test_a_lost_answer_is_no_refusal_also_where_a_client_was_given(

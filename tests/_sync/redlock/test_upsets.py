@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -11,10 +12,13 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._sync.backends.redlock_nodes import Nodes
 from servers.redlock import RedlockNodes
+from worlds.threads import Job, eventually
 
 MAX_TTL = 20.0
 COUNTERS = "holdfast:redlock:counters"
+MARKER = "holdfast:redlock:marker"
 
 
 @pytest.fixture
@@ -71,7 +75,7 @@ def test_one_server_under_two_names_is_refused(nodes: RedlockNodes) -> None:
         with holdfast.connect(url, max_ttl=MAX_TTL) as locks:
             locks.lock("x", ttl=MAX_TTL).acquire()
     assert f"localhost:{first}" in str(raised.value)
-    assert nodes.nodes[0]("EXISTS", "holdfast:redlock:marker") == 0
+    assert nodes.nodes[0]("EXISTS", MARKER) == 0
 
 
 def test_tries_that_found_it_busy_leave_nothing_behind(nodes: RedlockNodes) -> None:
@@ -83,3 +87,121 @@ def test_tries_that_found_it_busy_leave_nothing_behind(nodes: RedlockNodes) -> N
             found = [len(node("KEYS", "holdfast:{x}:x:*")) for node in nodes.nodes]
         # A majority has answered each; in blocking code the last node may not have, by then.
         assert sum(found) <= 10
+
+
+def test_a_first_start_that_was_interrupted_is_completed(
+    nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When one node votes already: too few to bring the others back by reading."""
+    admit = Nodes._admit
+    marked: list[list[int]] = []
+
+    def interrupted(self: Any, seat: Any, *rest: Any) -> None:
+        if len(marked) == 1:
+            marked.append([node("EXISTS", MARKER) for node in nodes.nodes])
+            raise holdfast.BackendUnavailable("for a test")
+        marked.append([])
+        admit(self, seat, *rest)
+
+    monkeypatch.setattr(Nodes, "_admit", interrupted)
+    with connect(nodes) as locks:
+        lease = locks.lock("x", ttl=MAX_TTL).acquire(timeout=15.0)
+        assert lease.release() is True
+        eventually(lambda: all(node("EXISTS", MARKER) for node in nodes.nodes))
+    assert marked[1] == [1, 0, 0]
+
+
+def test_a_node_that_has_restarted_is_not_read_for_another(nodes: RedlockNodes) -> None:
+    """Its snapshot's marker is of the life in which it was last known to vote, its counters are old."""
+    with connect(nodes) as locks:
+        with locks.lock("x", ttl=MAX_TTL):
+            pass
+        backend: Any = locks._session().backend
+        board, looking_after = backend._board, backend._nodes
+        node = nodes.nodes[1]
+        was = board.seats[1].vote
+        node("SAVE")
+        node.kill()
+        node.start()
+        board.failed(1, "for a test")  # it is looked after, and so reached, and waits
+        eventually(lambda: "it has restarted" in board.seats[1].out)
+        board.seats[1].vote = was  # somebody has looked before this was known
+        with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
+            looking_after._seal(board.seats[0], board.seats[1:], 0)
+
+
+def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockNodes) -> None:
+    """It costs its time-out; then the next node is asked to wake, and has time to answer."""
+    timeout = 2.0
+    with (
+        connect(nodes, node_timeout=timeout) as locks,
+        connect(nodes, node_timeout=timeout) as others,
+    ):
+        for some in (locks, others):
+            with some.lock("y", ttl=MAX_TTL):
+                pass
+        held = locks.lock("x", ttl=MAX_TTL).acquire()
+        nodes.nodes[0].pause()
+        began = time.monotonic()
+        waiter = Job(others.lock("x", ttl=MAX_TTL).acquire)
+        eventually(lambda: waiter.done() or nodes.nodes[1]("LLEN", "holdfast:{x}:q"))
+        assert time.monotonic() - began < 1.6 * timeout
+        assert held.release() is True
+        assert waiter.result().release() is True
+        nodes.nodes[0].resume()
+
+
+def test_a_node_that_hangs_does_not_keep_us_from_closing(nodes: RedlockNodes) -> None:
+    locks = connect(nodes, node_timeout=3.0)
+    with locks.lock("x", ttl=MAX_TTL):
+        pass
+    backend: Any = locks._session().backend
+    seat = backend._board.seats[2]
+    nodes.nodes[2].pause()
+    seat.is_out("for a test")
+    backend._nodes.look_after()  # somebody asks it now, and has four times the time-out for that
+    eventually(lambda: 2 in backend._nodes._routines)
+    began = time.monotonic()
+    locks.close()
+    took = time.monotonic() - began
+    nodes.nodes[2].resume()
+    assert took < 6.0
+
+
+def test_what_a_minority_still_holds_is_not_held(nodes: RedlockNodes) -> None:
+    with connect(nodes, node_timeout=5.0) as locks:
+
+        def all_hold() -> bool:
+            return all(node("EXISTS", "holdfast:{x}") for node in nodes.nodes)
+
+        lease = locks.lock("x", ttl=MAX_TTL).acquire()
+        eventually(all_hold)
+        for node in nodes.nodes[:2]:
+            node("DEL", "holdfast:{x}")
+        assert lease.release() is False
+        lease = locks.lock("x", ttl=MAX_TTL).acquire()
+        eventually(all_hold)
+        for node in nodes.nodes[:2]:
+            node("DEL", "holdfast:{x}")
+        with pytest.raises(holdfast.LeaseLost):
+            lease.renew()
+        # And nobody has to wait for what a minority has.
+        eventually(lambda: not nodes.nodes[2]("EXISTS", "holdfast:{x}"))
+
+
+def test_a_node_that_was_not_there_counts_as_one_without_a_hold(nodes: RedlockNodes) -> None:
+    """So a lease that cannot have a majority any more is known to be lost, and not only uncertain."""
+    with connect(nodes) as locks:
+        with locks.lock("y", ttl=MAX_TTL):
+            pass
+        backend: Any = locks._session().backend
+        nodes.nodes[2].pause()
+        backend._board.failed(2, "for a test")
+        lease = locks.lock("x", ttl=MAX_TTL).acquire()
+        nodes.nodes[2].resume()
+        eventually(lambda: backend._board.voting() == 3)
+        assert nodes.nodes[2]("EXISTS", "holdfast:{x}") == 0
+        lease.renew()
+        nodes.nodes[1]("DEL", "holdfast:{x}")
+        with pytest.raises(holdfast.LeaseLost):
+            lease.renew()

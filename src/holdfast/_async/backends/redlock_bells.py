@@ -68,12 +68,12 @@ class Bells:
         """Be known to a node; answers for how many seconds the lock is held there, 0 if it is free."""
         owner = waiter.ticket.owner
         end = bulk(owner.encode())
-        by = min(by, self._clock.now() + 2 * self._timeout)
         bell = waiter.bell
         if bell is not None:
             if self._board.seats[bell].vote:
                 try:
-                    reply = await self._wires[bell].call(waiter.words.wait + NO_CHANNEL + end, by)
+                    command = waiter.words.wait + NO_CHANNEL + end
+                    reply = await self._wires[bell].call(command, self._limit(by))
                     if type(reply) is int and reply >= 0:
                         return reply / 1000
                 except BackendUnavailable:
@@ -84,7 +84,7 @@ class Bells:
                 continue
             wire = self._wires[seat.index]
             try:
-                reply = await wire.enqueue(waiter.ticket, waiter.words.wait, end, by)
+                reply = await wire.enqueue(waiter.ticket, waiter.words.wait, end, self._limit(by))
             except BaseException as error:
                 wire.forget(owner)
                 if isinstance(error, BackendUnavailable):
@@ -95,6 +95,10 @@ class Bells:
                 return reply / 1000
             wire.forget(owner)
         return ALONE if not waiter.is_time() else 0.0
+
+    def _limit(self, by: float) -> float:
+        """Each node has its own: one that hangs does not use up the time of the others."""
+        return min(by, self._clock.now() + self._timeout)
 
     async def listen(self, waiter: Waiter, until: float | None) -> Granted | None:
         bell = waiter.bell

@@ -9,13 +9,16 @@ A node that has restarted has forgotten holds, or counters, or both. It comes ba
 3. start its counters there, and write the marker, if it is still in the same life.
 
 The wait protects exclusion, the seal the order of tokens, without any clock. Nodes of which none was
-ever used before start at once, once all of them answer: first each notes that it is to begin, then each
-begins. A start that was interrupted in between is completed by whoever comes next.
+ever used before start at once, once all of them answer: first each notes that it is to begin, then
+which lives of the nodes take part (the *roster*), then each begins. A start that was interrupted in
+between is completed by whoever comes next: one that votes and names the same roster proves that all
+had noted it, and so that one which has it noted in this life did not vote in an earlier one.
 """
 
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -26,7 +29,7 @@ from ...events import report
 from ...redlock.aio import Fan
 from ...redlock.commands import Commands, members_text
 from ...redlock.members import Settings
-from ...redlock.standing import Board, Marker, Seat, merge_known, read_marker, run_id_of
+from ...redlock.standing import Board, Marker, Seat, merge_known, read_marker, run_id_in, run_id_of
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 PATIENCE = 4
@@ -113,9 +116,10 @@ class Nodes:
 
     def owe(self, index: int, command: bytes, ttl: float) -> None:
         """Tell a node this as soon as it is back. After `ttl` it does not matter any more."""
-        owed = self._owed[index]
-        if len(owed) < MOST_OWED:
-            owed[command] = self._clock.now() + ttl
+        with self._mutex:
+            owed = self._owed[index]
+            if len(owed) < MOST_OWED:
+                owed[command] = self._clock.now() + ttl
 
     async def call(self, index: int, command: bytes, by: float) -> Any:
         return await self._fan.call(index, command, by)
@@ -219,7 +223,8 @@ class Nodes:
         if not (marker.incarnation.startswith(run_id) or self._settings.durable):
             raise BackendUnavailable("it has restarted meanwhile")
         self._run_ids[seat.index] = b""
-        owed, self._owed[seat.index] = self._owed[seat.index], {}
+        with self._mutex:
+            owed, self._owed[seat.index] = self._owed[seat.index], {}
         now = self._clock.now()
         for command, until in owed.items():
             if until > now:
@@ -257,7 +262,12 @@ class Nodes:
         if state == 1:
             self._votes(seat, read_marker(rest[0]))
             return None
-        incarnation, elapsed, _, _, life = rest
+        incarnation, elapsed, how, _, life, roster = rest
+        if how == b"first" and roster and not life:
+            for other in self._board.seats:
+                if other.roster == roster:
+                    await self._admit(seat, run_id, incarnation, 1, other.base, b"", roster)
+                    return None
         others = [other for other in self._board.seats if other.vote and other is not seat]
         wait = self._settings.max_ttl * DRIFT - elapsed / 1000
         if wait > 0:
@@ -282,9 +292,11 @@ class Nodes:
         await self._admit(seat, run_id, incarnation, life, base, known)
         return None
 
-    async def _begin(self, seat: Seat, run_id: bytes, how: bytes, life: int = 0) -> Any:
+    async def _begin(
+        self, seat: Seat, run_id: bytes, how: bytes, life: int = 0, roster: bytes = b""
+    ) -> Any:
         incarnation = run_id + b"." + os.urandom(6).hex().encode()
-        command = self._commands.begin(run_id, incarnation, how, life)
+        command = self._commands.begin(run_id, incarnation, how, life, roster)
         return await self._fan.call(seat.index, command, self._by(), run_id)
 
     async def _seal(self, seat: Seat, others: list[Seat], life: int) -> list[Sealed]:
@@ -297,7 +309,9 @@ class Nodes:
                 continue  # it has gone out meanwhile
             command = self._commands.seal(vote, seat.name, life)
             try:
-                reply = await self._fan.call(other.index, command, self._by())
+                # Not from a later run of its server, whose snapshot has the marker of that vote.
+                run_id = b"" if self._settings.durable else run_id_in(vote)
+                reply = await self._fan.call(other.index, command, self._by(), run_id)
                 replies.append(Sealed(other.name, other_life, *reply))
             except LockError as error:
                 self._board.failed(other.index, str(error))
@@ -305,16 +319,23 @@ class Nodes:
             raise BackendUnavailable(
                 f"it has restarted, and can only come back when {quorum} others vote; {len(replies)} "
                 "do. If they have restarted, too, they cannot say what the highest token was; to start "
-                f"anew stop all clients and delete {self._commands.marker_key.decode()} on all nodes"
+                f"anew stop all clients and delete {self._commands.of_nodes} on all nodes"
             )
         return replies
 
     async def _admit(
-        self, seat: Seat, run_id: bytes, incarnation: bytes, life: int, base: int, known: bytes
+        self,
+        seat: Seat,
+        run_id: bytes,
+        incarnation: bytes,
+        life: int,
+        base: int,
+        known: bytes,
+        roster: bytes = b"",
     ) -> None:
         settings = self._settings
         command = self._commands.admit(
-            run_id, incarnation, life, base, settings.max_ttl, settings.members, known
+            run_id, incarnation, life, base, settings.max_ttl, settings.members, known, roster
         )
         state, *rest = await self._fan.call(seat.index, command, self._by(), run_id)
         if state != 1:
@@ -341,10 +362,21 @@ class Nodes:
                 for other in seats:
                     other.is_out("the nodes are used for the first time, with fresh='wait'", until)
                 return until
+        lives = sorted(reply[1] for reply in began)
+        roster = sha256(b" ".join(lives)).hexdigest()[:16].encode()
+        for other, noted in zip(seats, began, strict=True):
+            reply = await self._begin(other, run_ids[other.index], b"first", 0, roster)
+            if reply[0] == 1:
+                return None
+            if reply[1] != noted[1] or reply[6] != roster:
+                raise BackendUnavailable(
+                    f"{other.name} was to start with other lives of the nodes, some of which are over; "
+                    f"to start anew stop all clients and delete {self._commands.of_nodes} on all nodes"
+                )
         # All counters start at the same number, by the clock that is furthest ahead.
         base = max(reply[4] for reply in began)
         for other, reply in zip(seats, began, strict=True):
-            await self._admit(other, run_ids[other.index], reply[1], 1, base, b"")
+            await self._admit(other, run_ids[other.index], reply[1], 1, base, b"", roster)
         return None
 
 

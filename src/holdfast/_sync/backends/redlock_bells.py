@@ -70,12 +70,12 @@ class Bells:
         """Be known to a node; answers for how many seconds the lock is held there, 0 if it is free."""
         owner = waiter.ticket.owner
         end = bulk(owner.encode())
-        by = min(by, self._clock.now() + 2 * self._timeout)
         bell = waiter.bell
         if bell is not None:
             if self._board.seats[bell].vote:
                 try:
-                    reply = self._wires[bell].call(waiter.words.wait + NO_CHANNEL + end, by)
+                    command = waiter.words.wait + NO_CHANNEL + end
+                    reply = self._wires[bell].call(command, self._limit(by))
                     if type(reply) is int and reply >= 0:
                         return reply / 1000
                 except BackendUnavailable:
@@ -86,7 +86,7 @@ class Bells:
                 continue
             wire = self._wires[seat.index]
             try:
-                reply = wire.enqueue(waiter.ticket, waiter.words.wait, end, by)
+                reply = wire.enqueue(waiter.ticket, waiter.words.wait, end, self._limit(by))
             except BaseException as error:
                 wire.forget(owner)
                 if isinstance(error, BackendUnavailable):
@@ -97,6 +97,10 @@ class Bells:
                 return reply / 1000
             wire.forget(owner)
         return ALONE if not waiter.is_time() else 0.0
+
+    def _limit(self, by: float) -> float:
+        """Each node has its own: one that hangs does not use up the time of the others."""
+        return min(by, self._clock.now() + self._timeout)
 
     def listen(self, waiter: Waiter, until: float | None) -> Granted | None:
         bell = waiter.bell

@@ -70,6 +70,8 @@ class RedlockPlan:
             world.network.listen(f"{node.process.name}:6379", node)
         if draw.random() >= self.fresh:
             self._used_before(nodes)
+        elif draw.random() < 0.5:  # those who start them do not get through with it at once
+            world.network.chances = Chances(slow=0.1, slowest=0.1, lost=0.03, overtaken=0.06)
         return nodes
 
     def node(self, process: Process) -> RedisNode:
@@ -81,7 +83,7 @@ class RedlockPlan:
         base = b"%d" % (nodes[0].process.clock.wall() * 1_000_000)
         longest = b"%d" % round(self.options["max_ttl"] * 1000)
         for node in nodes:
-            parts = (node.run_id + b".used", b"1", base, longest, members, b"")
+            parts = (node.run_id + b".used", b"1", base, longest, members, b"ed", b"")
             node.data.values[MARKER] = US.join(parts)
             for name in REDLOCK:
                 node.load(text_of(f"redlock_{name}.lua"))
@@ -183,11 +185,10 @@ class Echo(RedisNode):
 
     def _answer(self, words: list[bytes], session: Session) -> bytes:
         if words[0] == b"EVALSHA":
-            owner = words[-1]
             if words[1] == self._take:
-                self._heard[owner] = words
-            elif words[1] == self._raise and owner in self._heard:
-                super()._answer(self._heard[owner], session)
+                self._heard[words[-2]] = words  # the owner; the incarnation is behind it
+            elif words[1] == self._raise and words[-1] in self._heard:
+                super()._answer(self._heard[words[-1]], session)
         return super()._answer(words, session)
 
 
@@ -227,10 +228,16 @@ class LateReply(Hammer):
         return replaced(Ballot, "stands", stands)
 
 
-class OwnerAgain(RedlockPlan):
+class OwnerAgain(Hammer):
     """All rounds of an attempt have the same owner id."""
 
-    faults = (faults.NETWORK, faults.CUT, faults.PAUSE)
+    faults = (faults.CUT, faults.PAUSE)
+    turns = 20
+
+    def start(self, world: World) -> list[Any]:
+        # Connections break, and what was sent on them arrives later: behind its own clean-up.
+        world.network.chances = Chances(slow=0.2, slowest=0.1, lost=0.03, overtaken=0.1)
+        return super().start(world)
 
     def altered(self) -> AbstractContextManager[object]:
         return replaced(Waiter, "next_round", lambda waiter: waiter.ticket.owner)

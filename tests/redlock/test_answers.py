@@ -1,0 +1,32 @@
+"""What the nodes say of a lock, put together."""
+
+from __future__ import annotations
+
+from holdfast.redlock.answers import lock_state
+
+
+def held(owner: bytes, token: int, left: int = 5000) -> list[object]:
+    fields = (b"rl1", owner, b"%d" % token, b"%d" % token, b"1000000", b"5000", b"host", b"7", b"")
+    return [b"\x1f".join(fields), left, b"%d" % token, []]
+
+
+FREE: list[object] = [None, -2, b"0", []]
+
+
+def test_the_rest_of_several_rounds_is_not_a_holder() -> None:
+    """Each round has an id of its own: none of these has a majority."""
+    answers = [held(b"one", 7), held(b"one~1", 8), held(b"one~2", 9), FREE, FREE]
+    assert lock_state("x", answers, 3, 5, ()).holders == ()
+
+
+def test_a_holder_is_known_by_its_owner_and_a_majority_says_its_token() -> None:
+    answers = [
+        held(b"one~1", 8),
+        held(b"one~1", 8, 900),
+        held(b"one~1", 8),
+        held(b"one~1", 11),
+        FREE,
+    ]
+    (holder,) = lock_state("x", answers, 3, 5, ()).holders
+    assert (holder.owner, holder.token, holder.remaining) == ("one", 8, 5.0)
+    assert (holder.label.host, holder.label.pid) == ("host", 7)

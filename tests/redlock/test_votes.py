@@ -1,0 +1,126 @@
+"""How votes are counted, without any node."""
+
+from __future__ import annotations
+
+from holdfast.clock import system_clock
+from holdfast.redlock.members import settings_of
+from holdfast.redlock.standing import Board, Marker, why
+from holdfast.redlock.votes import Ballot, Tally
+from holdfast.urls import parse
+
+
+def board(lives: tuple[int, ...] = (1, 1, 1, 1, 1)) -> Board:
+    names = "abcde"[: len(lives)]
+    url = "redlock://" + ",".join(f"{name}:1" for name in names)
+    made = Board(settings_of(parse(url), {}), system_clock())
+    for seat, life in zip(made.seats, lives, strict=True):
+        seat.votes(Marker(b"life%d" % life, life, 1, 1, b"", b""))
+    return made
+
+
+def ballot(*begins: int, lives: tuple[int, ...] = (1, 1, 1, 1, 1)) -> Ballot:
+    """All five are asked; these have answered."""
+    made = Ballot(board(lives))
+    made.asked = 5
+    for index, begin in enumerate(begins):
+        made.heard(index, begin)
+    return made
+
+
+def test_a_majority_that_is_in_step_needs_no_second_phase() -> None:
+    made = ballot(7, 7, 7)
+    assert made.close()
+    assert (made.token, made.below(), made.in_step) == (7, [], True)
+    assert made.stands()
+
+
+def test_it_is_enough_when_a_majority_has_granted_or_cannot_any_more() -> None:
+    made = Ballot(board())
+    made.asked = 5
+    assert [made.heard(index, 7) for index in range(3)] == [False, False, True]
+    lost = Ballot(board())
+    lost.asked = 5
+    answers = [lost.heard(index, [-1, 1000, b"other"]) for index in range(3)]
+    assert answers == [False, False, True]
+    assert lost.held_by_one()
+    assert lost.remaining() == 1.0
+    assert not lost.close()
+
+
+def test_less_than_a_majority_is_nothing() -> None:
+    made = ballot(7, 7)
+    assert not made.close()
+
+
+def test_the_token_is_the_highest_and_the_others_have_to_confirm_it() -> None:
+    made = ballot(7, 9, 8)
+    assert made.close()
+    assert (made.token, made.below(), made.in_step) == (9, [0, 2], False)
+    made.asked = 2
+    assert made.raised(0, 1) is False
+    assert made.raised(2, 0) is True  # that hold is over
+    assert not made.stands()
+
+
+def test_it_stands_when_a_majority_has_confirmed() -> None:
+    made = ballot(7, 9, 9, 7)
+    assert made.close()
+    made.asked = 2
+    assert made.raised(3, 1) is True
+    assert made.stands()
+    assert sorted(made.counted) == [1, 2, 3]
+
+
+def test_an_answer_that_comes_after_the_token_was_chosen_is_never_counted() -> None:
+    for begins in ((7, 7, 7), (7, 9, 8)):
+        made = ballot(*begins)
+        made.close()
+        token, counted = made.token, list(made.counted)
+        assert made.heard(3, 12) is True
+        assert made.heard(4, [token, b""]) is True
+        assert (made.token, made.counted) == (token, counted)
+        assert made.begins[3] == 12  # it is renewed and given back with the others
+
+
+def test_a_vote_of_an_earlier_life_is_dropped() -> None:
+    made = ballot(7, 7)
+    made.heard(2, [7, b"a:1=2"])  # the third knows of a later life of the first
+    assert not made.close()
+    same = ballot(7, 7, lives=(2, 1, 1, 1, 1))
+    same.heard(2, [7, b"a:1=2"])
+    assert same.close()
+    assert same.stands()
+
+
+def test_what_a_node_knows_by_the_second_phase_counts_as_well() -> None:
+    made = ballot(7, 9, 8)
+    assert made.close()
+    made.asked = 2
+    made.raised(0, 1)
+    made.raised(2, [1, b"b:1=2"])
+    assert not made.stands()
+
+
+def test_a_renewal_needs_a_majority_and_is_lost_when_there_can_be_none() -> None:
+    tally = Tally(1, 3, 5)
+    for _ in range(2):
+        tally.add(0, True)
+        tally.add(0, False)
+    assert not tally.decided(0)
+    assert not tally.done()
+    tally.add(0, False)
+    assert tally.decided(0)
+    assert tally.done()
+    assert tally.yes[0] == 2
+    other = Tally(2, 3, 5)
+    for _ in range(3):
+        other.add(0, True)
+    assert other.decided(0)
+    assert not other.done()
+
+
+def test_one_who_has_left_does_not_put_the_node_out() -> None:
+    assert why(Exception("HFLEFT this owner has left")) == ""
+    assert "does not vote" in why(Exception("HFOUT it does not vote in this life"))
+    assert "scripts" in why(Exception("NOSCRIPT No matching script"))
+    assert why(Exception("LOADING Redis is loading")) == "LOADING Redis is loading"
