@@ -406,11 +406,13 @@ class Fan:
         by: float,
         ways: Sequence[object] = (),
         instead: Sequence[bytes | None] = (),
+        heard: Heard | None = None,
     ) -> list[int]:
         """Send, and do not wait: behind whatever was sent before. Answers who could not be told.
 
-        `ways` and `instead` as in `ask`.
+        The rest as in `ask`.
         """
+        asking = None if heard is None else Asking(self.board, self._loop, heard)
         untold: list[int] = []
         for index, command in enumerate(commands):
             if command is not None:
@@ -419,7 +421,9 @@ class Fan:
                     untold.append(index)
                 else:
                     behind = not ways or connection is ways[index]
-                    connection.send(command if behind else instead[index] or command, by)
+                    if asking is not None:
+                        asking.left += 1
+                    connection.send(command if behind else instead[index] or command, by, asking)
         return untold
 
     async def reach(self, index: int, by: float) -> list[Any]:

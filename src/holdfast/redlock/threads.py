@@ -290,8 +290,10 @@ class Fan:
         by: float,
         ways: Sequence[object] = (),
         instead: Sequence[bytes | None] = (),
+        heard: Heard | None = None,
     ) -> list[int]:
-        """Send, and do not wait. Answers who could not be told. `ways` and `instead` as in `ask`."""
+        """Send, and do not wait. Answers who could not be told. The rest as in `ask`."""
+        asking = NOBODY if heard is None else Asking(heard)
         lane = self._take()
         untold: list[int] = []
         try:
@@ -305,7 +307,7 @@ class Fan:
                     continue
                 behind = not ways or line is ways[index]
                 try:
-                    line.send(command if behind else instead[index] or command, NOBODY, by)
+                    line.send(command if behind else instead[index] or command, asking, by)
                 except OSError as error:
                     untold.append(index)
                     self._broke(lane, index, error)
@@ -491,10 +493,11 @@ class Fan:
         """No answer will come on it any more: all who wait for one are told so."""
         line = lane.lines[index]
         lane.drop(index)
-        self.board.failed(index, f"its connection broke: {error}")
         if line is not None:
             while line.asked:
                 line.asked.popleft()[0].answered(index, error)
+        # Last: who looks after it now tells it what it is still owed.
+        self.board.failed(index, f"its connection broke: {error}")
 
     def _ask_own(
         self, index: int, commands: Sequence[bytes], by: float, run_id: bytes

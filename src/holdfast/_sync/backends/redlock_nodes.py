@@ -225,6 +225,7 @@ class Nodes:
         if not (marker.incarnation.startswith(run_id) or self._settings.durable):
             raise BackendUnavailable("it has restarted meanwhile")
         self._run_ids[seat.index] = b""
+        seat.votes(marker)  # first: a connection is only made to one that votes
         with self._mutex:
             owed, self._owed[seat.index] = self._owed[seat.index], {}
         now = self._clock.now()
@@ -232,8 +233,8 @@ class Nodes:
             if until > now:
                 commands: list[bytes | None] = [None] * len(self._board.seats)
                 commands[seat.index] = command
-                self._fan.post(commands, self._by())
-        seat.votes(marker)
+                for index in self._fan.post(commands, self._by()):
+                    self.owe(index, command, until - now)
 
     def _check_alone(self, seat: Seat, run_id: bytes) -> None:
         with self._mutex:

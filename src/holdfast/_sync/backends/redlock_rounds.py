@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from threading import Lock
+from typing import Any
 
 from ..._runtime.threads import Signal
 from ...clock import Clock
@@ -181,8 +182,14 @@ class Rounds:
         for index in nodes:
             behind[index] = plain
             otherwise[index] = plain if index in answered else marked
+
+        def heard(index: int, reply: Any) -> bool:
+            if type(reply) is not int:
+                self._nodes.owe(index, marked, words.ttl)  # it may never have arrived
+            return False
+
         by = self._clock.now() + self._timeout
-        for index in self._fan.post(behind if ways else otherwise, by, ways, otherwise):
+        for index in self._fan.post(behind if ways else otherwise, by, ways, otherwise, heard):
             self._nodes.owe(index, marked, words.ttl)
 
     def _keep(self, owner: str, hold: Hold) -> None:
