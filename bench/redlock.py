@@ -33,7 +33,7 @@ def figure(setting: Setting) -> list[Row]:
             folder.mkdir()
             nodes.append(stack.enter_context(server(folder)))
         url = "redlock://" + ",".join(f"127.0.0.1:{port}" for port in nodes)
-        samples = _blocking(url, nodes, rounds) | _crowd(url, nodes, max(3, rounds // 8))
+        samples = _blocking(url, nodes, rounds) | _crowd(url, nodes, max(3, rounds // 3))
         hanging = _hanging(url, nodes, rounds)
     seconds = {name: median(values) for name, values in (samples | hanging).items()}
     shown = {name: duration(value) for name, value in seconds.items()}

@@ -43,7 +43,7 @@ class Node:
         return self.server(*reader.gets())
 
     def take(self, owner: str, ttl: float = 30.0, vote: bytes = VOTE) -> Any:
-        return self.ask(self.commands.of(Asked(ttl)).take + vote + bulk(owner.encode()))
+        return self.ask(self.commands.of(Asked(ttl)).take + bulk(owner.encode()) + vote)
 
     def raise_(self, owner: str, begin: int, token: int) -> Any:
         words = self.commands.of(Asked(30.0))
@@ -157,6 +157,36 @@ def test_a_hold_is_dated_when_it_is_first_renewed_and_shown_so_before() -> None:
     kept = since()
     assert node.ask(node.commands.keep(VOTE, [("x", "one", begin, 900.0)])) == [1]
     assert since() == kept
+
+
+def test_several_requests_in_one_command_are_as_if_each_came_alone() -> None:
+    node = Node()
+    words = node.commands.of(Asked(30.0))
+    other = node.commands.plain("y")
+
+    def take(*wanted: tuple[Any, str], vote: bytes = VOTE) -> Any:
+        keys = [one.lock for one, _ in wanted]
+        asked = [one.request + bulk(owner.encode()) for one, owner in wanted]
+        return node.ask(node.commands.takes.pack(keys, asked, vote))
+
+    def free(*held: tuple[Any, str]) -> Any:
+        keys = [one.keys for one, _ in held]
+        return node.ask(
+            node.commands.releases.pack(keys, [bulk(owner.encode()) for _, owner in held], b"")
+        )
+
+    first, second, third, again = take((words, "a"), (other, "b"), (words, "c"), (words, "a"))
+    assert (first, second, again) == (101, 101, 101)
+    assert (third[0], third[2]) == (-1, b"a")
+    assert free((words, "c"), (other, "b"), (words, "a")) == [0, 1, 1]
+    assert node.free("left", MARKED) == 0
+    refused, granted = take((words, "left"), (words, "d"))
+    assert isinstance(refused, Exception)
+    assert str(refused).startswith("HFLEFT")
+    assert granted == 102
+    with pytest.raises(Exception, match="HFOUT"):
+        take((words, "e"), (other, "f"), vote=bulk(RUN_ID + b".2"))
+    assert node.server("EXISTS", "holdfast:{y}") == 0
 
 
 LOCK, QUEUE = "holdfast:{x}", "holdfast:{x}:q"

@@ -63,6 +63,10 @@ class Proxy:
         with self._mutex:
             self._muted |= self._open
 
+    @property
+    def kept(self) -> bytes:
+        return b"".join(data for _, data in self._kept)
+
     def let_go(self, answered: bool = True) -> None:
         """Deliver what was kept, and wait until it was `answered`; the server may refuse it instead."""
         kept, self._kept = self._kept, []

@@ -12,6 +12,7 @@ from .protocol import bulk, pack
 NAMES = ("acquire", "release", "keep", "beat", "look", "force")
 REDLOCK = (
     "take",
+    "takes",
     "raise",
     "free",
     "keep",

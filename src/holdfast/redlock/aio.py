@@ -6,7 +6,7 @@ The twin is `threads`: the same names and meanings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from math import inf
 from typing import Any
 
@@ -16,8 +16,11 @@ from ..redis.address import Address
 from ..redis.aio_connection import TOGETHER, Connection
 from ..redis.protocol import NOTHING, Late, Lost, check_greeting, greeting
 from ..redis.reply import Reply
+from .commands import Part
 from .standing import Board, run_id_of, why
 
+LONGEST_RUN = 32
+"""Questions in one command. The server answers none of them before it has dealt with all."""
 Heard = Callable[[int, Any], bool]
 """Called with each node's answer, or the error that it is without; True: enough."""
 
@@ -150,6 +153,80 @@ class Answer(Reply):
                 asking._loop.call_soon(asking.answered, self._index, value)
 
 
+class Run(Reply):
+    """Several questions that go to one node in one command: a list answers all of them."""
+
+    __slots__ = (
+        "_arguments",
+        "_askings",
+        "_at",
+        "_index",
+        "_keys",
+        "_kind",
+        "_last",
+        "_over",
+        "_told",
+    )
+
+    def __init__(self, index: int, part: Part, asking: Asking, at: int) -> None:
+        self._loop = asking._loop
+        self._index = index
+        self._kind = part.kind
+        self._last = part.last[index]
+        self._keys = [part.keys]
+        self._arguments = [part.arguments]
+        self._askings = [asking]
+        self._at = at
+        self._over = False
+        self._told: Iterator[tuple[Asking, Any]] = iter(())
+
+    def takes(self, part: Part, asking: Asking) -> bool:
+        """Whether one more goes with it."""
+        if part.kind is not self._kind or part.last[self._index] != self._last:
+            return False
+        self._keys.append(part.keys)
+        self._arguments.append(part.arguments)
+        self._askings.append(asking)
+        return True
+
+    def full(self) -> bool:
+        return len(self._askings) >= LONGEST_RUN
+
+    def put_into(self, unsent: list[bytes]) -> None:
+        """In the place of the first of them, which would be right if it were alone."""
+        if len(self._askings) > 1:
+            unsent[self._at] = self._kind.pack(self._keys, self._arguments, self._last)
+
+    def settle(self, value: Any) -> None:
+        if self._over:
+            return
+        self._over = True
+        askings = self._askings
+        if type(value) is not list or len(askings) == 1:  # one answer; or an error, for all
+            value = [value] * len(askings)
+        self._told = zip(askings, value, strict=True)
+        self._tell()
+
+    def _tell(self) -> None:
+        try:
+            for asking, reply in self._told:
+                if type(reply) is not int and isinstance(reply, Exception):
+                    asking.failed(self._index, reply)
+                else:
+                    asking.answered(self._index, reply)
+        except BaseException:
+            # A task raised what ends the event loop. If that goes on, so does the rest.
+            self._loop.call_soon(self._tell)
+            raise
+
+    def settle_soon(self, value: Any, error: BaseException | None = None) -> None:
+        if not self._over:
+            self._over = True
+            reason = error if isinstance(error, Exception) else BackendUnavailable(repr(value))
+            for asking in self._askings:
+                self._loop.call_soon(asking.failed, self._index, reason)
+
+
 class NodeConnection(Connection):
     """It knows whose it is, so that one object may wait for the answers of all nodes."""
 
@@ -159,11 +236,40 @@ class NodeConnection(Connection):
         super().__init__(link, loop, clock)  # type: ignore[arg-type]
         self._index = index
         self._fan = link.fan
+        self._run: Run | None = None
+        """The last of what is unsent, if more may go with it."""
+        self._runs: list[Run] = []
 
-    def put(self, command: bytes, question: tuple[Asking, float]) -> None:
-        """As `send`, for one who asks several."""
+    def send(self, command: bytes, by: float, reply: Reply | None = None) -> Reply:
+        self._run = None  # nothing overtakes this
+        return super().send(command, by, reply)
+
+    def _start_run(self, question: tuple[Asking, float], part: Part) -> tuple[Reply, float]:
+        run = self._run = Run(self._index, part, question[0], len(self._unsent))
+        self._runs.append(run)
+        return run, question[1]
+
+    def _flush(self) -> None:
+        if self._runs:
+            for run in self._runs:
+                run.put_into(self._unsent)
+            self._runs.clear()
+        self._run = None
+        super()._flush()
+
+    def put(self, command: bytes, question: tuple[Asking, float], part: Part | None) -> None:
+        """As `send`, for one who asks several; together with others' parts of the same kind."""
         pending, unsent = self._pending, self._unsent
+        entry: tuple[Reply, float] = question
         if unsent:
+            run = self._run
+            if part is not None and run is not None and run.takes(part, question[0]):
+                if run.full():
+                    self._flush()
+                return
+            self._run = None
+            if part is not None:
+                entry = self._start_run(question, part)
             unsent.append(command)
             if len(unsent) >= TOGETHER:
                 self._flush()
@@ -171,11 +277,13 @@ class NodeConnection(Connection):
             self._loop.call_soon(question[0].failed, self._index, self._user.broken())
             return
         elif pending:
+            if part is not None:
+                entry = self._start_run(question, part)
             unsent.append(command)
             self._loop.call_soon(self._flush)
         else:
             self._write(command)
-        pending.append(question)
+        pending.append(entry)
         if question[1] < self._timer_due:
             self._arm(question[1])
 
@@ -207,7 +315,8 @@ class NodeConnection(Connection):
 
     def look(self) -> None:
         """It is time to, for this connection or for another."""
-        if not self.dead:
+        self._timer_due = inf
+        if self._pending and not self.dead:
             self._look()
 
     def _look(self) -> None:
@@ -216,6 +325,8 @@ class NodeConnection(Connection):
 
     def _end(self) -> None:
         self._stand_in()
+        self._runs.clear()
+        self._run = None
         super()._end()
 
     def _stand_in(self) -> None:
@@ -250,13 +361,14 @@ class Fan:
         ways: Sequence[object] = (),
         answered: Container[int] = (),
         instead: bytes = b"",
+        part: Part | None = None,
     ) -> Sequence[object]:
         """Each node its command, all at once; until `heard` has enough, or all have answered.
 
         Answers that come later are told to `heard` as well, while their connection lasts. Answers the
         ways on which they went. With those of an earlier question, which some nodes have answered,
         another that is not reached on the same way any more is sent `instead`: what was asked then may
-        arrive after it.
+        arrive after it. With `part`, the command may go together with others'.
         """
         self.check()
         asking = Asking(self.board, self._loop, heard)
@@ -272,7 +384,10 @@ class Fan:
                 continue
             late = ways and connection is not ways[index] and index not in answered
             asking.left += 1
-            connection.put(instead if late else usual, question)
+            if late:
+                connection.put(instead, question, None)
+            else:
+                connection.put(usual, question, part)
         if asking.left:
             await asking
         return used

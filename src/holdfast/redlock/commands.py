@@ -11,7 +11,7 @@ from ..model import Label
 from ..redis.answers import millis
 from ..redis.keys import Naming
 from ..redis.protocol import bulk, pack
-from ..redis.scripts import redlock_scripts
+from ..redis.scripts import Script, redlock_scripts
 
 STRIPES = 16384
 """Counters for all locks together: their memory is bounded, and two locks hardly ever share one."""
@@ -31,13 +31,48 @@ class Asked(Protocol):
     label: Label
 
 
+class Together:
+    """How several requests of a kind go in one command: a third less work for the server."""
+
+    __slots__ = ("_arguments", "_first", "_keys", "_keys_first", "_last", "_script")
+
+    def __init__(
+        self, script: Script, keys_first: int, first: bytes, keys: int, arguments: int, last: int
+    ) -> None:
+        self._script = script
+        self._keys_first = keys_first
+        self._first = first
+        self._keys = keys
+        """So many for each."""
+        self._arguments = arguments
+        self._last = last
+
+    def pack(self, keys: Sequence[bytes], arguments: Sequence[bytes], last: bytes) -> bytes:
+        count = len(keys)
+        names = self._keys_first + count * self._keys
+        head = self._script.command(names, names + count * self._arguments + self._last)
+        return b"".join([head, self._first, *keys, *arguments, last])
+
+
+class Part(NamedTuple):
+    """A request that may go together with others, as its parts."""
+
+    kind: Together
+    keys: bytes
+    arguments: bytes
+    last: Sequence[bytes]
+    """For each node: what comes behind all of them, and has to be the same."""
+
+
 class Words(NamedTuple):
     """The beginnings of the commands for one lock."""
 
     ttl: float
     label: Label
     take: bytes
-    """The incarnation and the owner follow."""
+    """The owner and the incarnation follow."""
+    request: bytes
+    """The arguments of that, for one of several; the owner follows."""
     raise_: bytes
     """The token, the beginning, the stripe, the incarnation and the owner follow."""
     release: bytes
@@ -66,6 +101,9 @@ class Commands:
         self._patience = bulk(b"%d" % millis(heartbeat * MISSED_HEARTBEATS))
         self._scripts = redlock_scripts()
         self._words: dict[str, Words] = {}
+        scripts = self._scripts
+        self.takes = Together(scripts["takes"], 2, self.counters + self.marker, 1, 4, 1)
+        self.releases = Together(scripts["free"], 0, b"", 2, 1, 0)
 
     @property
     def questions(self) -> list[bytes]:
@@ -97,11 +135,13 @@ class Commands:
             SEPARATOR.join((str(millis(ttl)), host, str(label.pid), label.text)).encode()
         )
         three = lock + self.counters + self.marker
+        arguments = bulk(b"%d" % millis(ttl)) + request + stripe
         scripts = self._scripts
         words = Words(
             ttl,
             label,
-            scripts["take"].command(3, 8) + three + bulk(b"%d" % millis(ttl)) + request + stripe,
+            scripts["take"].command(3, 8) + self.counters + self.marker + lock + arguments,
+            arguments,
             scripts["raise"].command(3, 8) + three,
             scripts["free"].command(2, 3) + both,
             scripts["free"].command(2, 5) + both,

@@ -18,6 +18,7 @@ from ..clock import Clock
 from ..errors import BackendUnavailable, ConfigError
 from ..redis.address import Address
 from ..redis.protocol import NOTHING, Late, Lost, check_greeting, greeting
+from .commands import Part
 from .standing import Board, read_marker, run_id_of, why
 
 Heard = Callable[[int, Any], bool]
@@ -200,13 +201,14 @@ class Fan:
         ways: Sequence[object] = (),
         answered: Container[int] = (),
         instead: bytes = b"",
+        part: Part | None = None,
     ) -> Sequence[object]:
         """Each node its command, all at once; until `heard` has enough, or all have answered.
 
         Answers that come later are told to `heard` as well, when the connection is next used. Answers
         the ways on which they went. With those of an earlier question, which some nodes have answered,
         another that is not reached on the same way any more is sent `instead`: what was asked then may
-        arrive after it.
+        arrive after it. `part` is of no use here: what others ask goes on connections of their own.
         """
         if self.closed:
             self.check()

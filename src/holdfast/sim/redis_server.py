@@ -157,7 +157,8 @@ class RedisNode:
 
     def _do_script(self, words: list[bytes], session: Session) -> bytes:
         if words[1] == b"EXISTS":
-            return _packed([int(digest in self._scripts) for digest in words[2:]])
+            known = [b":1\r\n" if digest in self._scripts else b":0\r\n" for digest in words[2:]]
+            return b"*%d\r\n" % len(known) + b"".join(known)
         return _packed(self.load(words[2]))
 
     def load(self, text: bytes) -> bytes:

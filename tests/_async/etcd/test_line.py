@@ -18,7 +18,14 @@ from holdfast import aio as holdfast
 from holdfast._async.backends import etcd_guard, etcd_leases
 from holdfast._async.contract import Ticket
 from holdfast.entries import Claim
-from holdfast.etcd.messages import RANGE, Event, KeyValue, parse_term, range_of
+from holdfast.etcd.messages import (
+    LEASE_KEEP_ALIVE,
+    RANGE,
+    Event,
+    KeyValue,
+    parse_term,
+    range_of,
+)
 from holdfast.lifecycle import drift_margin
 from holdfast.model import GONE, Renewed
 from servers.etcd import EtcdCluster
@@ -93,14 +100,24 @@ async def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
     async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
-        proxy.keep_once = True
-        lease = await locks.lock("x").acquire()  # a second try; the first one is under way
-        assert await lease.release() is True
-        proxy.let_go()
+        roll: Any = (await locks._session()).backend._roll  # type: ignore[attr-defined]
+        while True:
+            proxy.keep_once = True
+            lease = await locks.lock("x").acquire()  # a second try; the first one is under way
+            kept = lease.owner.encode() in proxy.kept  # else a word of gRPC's own was kept
+            key = roll.known("x", lease.owner).key
+            assert await lease.release() is True
+            proxy.let_go(answered=kept)
+            if kept:
+                break
         assert not (await watcher.inspect("x")).held
         rival = await watcher.lock("x").try_acquire()
         assert rival is not None
         assert rival.token > lease.token
+        await rival.release()
+        # What gave it up deletes its key without a condition, and might be late as well.
+        again = await locks.lock("x").acquire()
+        assert roll.known("x", again.owner).key != key
 
 
 @pytest.mark.usefixtures("unguarded")
@@ -137,6 +154,7 @@ async def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
         cluster.ctl("compact", str(revision))
         proxy.refuse = False
         await eventually(lambda: any(map(backend._roll.watched, backend._roll._attempts.values())))
+        await eventually(lambda: backend._roll._bell.next > revision)  # from what is there still
         assert not waiter.done()
         await lease.release()
         assert (await waiter.result()).token > lease.token
@@ -181,17 +199,30 @@ async def test_a_holder_whose_way_is_cut_is_told_before_its_rival_is_granted(
             await locks.close()
 
 
-async def test_a_keep_alive_counts_from_when_it_was_sent(proxy: Proxy) -> None:
-    async with through(proxy) as locks:
-        lease = await locks.lock("x", ttl=20.0).acquire()
+async def test_a_keep_alive_counts_from_when_it_was_sent(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        lease = await locks.lock("x", ttl=60.0).acquire()
         session: Any = await locks._session()
-        kept = session.backend._roll.known("x", lease.owner).lease
-        kept.sent -= 10.0  # not fresh any more
-        proxy.delay = 0.2
-        await lease.renew()  # the keep-alive, the read that proves it, and a look at the key
-        assert lease.remaining() <= 20.0 - drift_margin(20.0) - 3 * proxy.delay
-        assert lease.remaining() > 10.0
-        proxy.delay = 0.0
+        roll, calls = session.backend._roll, session.backend._calls
+        kept = roll.known("x", lease.owner).lease
+        kept.sent -= 20.0  # not fresh any more
+        call = calls.call
+        asked: list[float] = []
+
+        async def called(method: str, *args: Any) -> Any:
+            if method == LEASE_KEEP_ALIVE:
+                asked.append(session.clock.now())
+            return await call(method, *args)
+
+        monkeypatch.setattr(calls, "call", called)
+        await lease.renew()
+        assert asked[0] - 10.0 < kept.sent <= asked[0]
+        kept.sent -= 8.0  # still fresh enough to hang more on it, which renews nothing
+        another = await locks.lock("y", ttl=60.0).acquire()
+        assert roll.known("y", another.owner).lease is kept
+        assert another.remaining() <= 60.0 - drift_margin(60.0) - 8.0
 
 
 async def test_what_needs_proof_is_proved_by_a_transaction_of_the_same_term(
@@ -239,6 +270,51 @@ async def test_a_waiter_whose_entry_is_gone_is_not_granted(cluster: EtcdCluster)
         granted = await waiter.result()
         assert granted.owner != old
         assert [one.owner for one in (await others.inspect("x")).holders] == [granted.owner]
+
+
+async def test_a_waiter_whose_entry_goes_as_it_takes_the_lock_is_not_granted(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        session: Any = await locks._session()
+        asking = session.backend._asking
+        take = asking.take
+        outcomes: list[object] = []
+
+        async def too_late(attempt: Any, by: float) -> object:
+            if not outcomes:
+                cluster.ctl("del", attempt.key.decode())
+            outcomes.append(await take(attempt, by))
+            return outcomes[-1]
+
+        monkeypatch.setattr(asking, "take", too_late)
+        revoke(cluster, "granted")  # nobody grants it the lock: it has to take that by itself
+        lease = await waiter.result()
+        assert outcomes[0] is GONE
+        state = await others.inspect("x")
+        assert [one.token for one in state.holders] == [lease.token]
+        assert state.waiters == ()
+
+
+async def test_what_could_not_be_given_back_ends_though_its_lease_lives_on(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        await locks.lock("beside it", ttl=2.0).acquire(timeout=10.0)
+        lease = await locks.lock("x", ttl=2.0).acquire(timeout=10.0)
+        session: Any = await locks._session()
+
+        async def cut(*args: object) -> object:
+            raise holdfast.BackendUnavailable("the way is cut")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(session.backend._leaving, "_out", cut)
+            with pytest.raises(holdfast.BackendUnavailable):
+                await lease.release()
+        assert (await others.lock("x").acquire(timeout=15.0)).token > lease.token
 
 
 @pytest.mark.parametrize("renewed", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -157,6 +158,53 @@ async def test_a_waiter_keeps_its_place_when_its_lock_has_moved(
         assert not second.done()
         await granted.release()
         assert (await second.result()).token > granted.token
+
+
+async def test_a_place_that_was_lost_is_not_given_back_after_it_was_got_anew(
+    cluster: Cluster, moving: Move, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat finds it gone while the waiter enrols where its lock has moved to, and is granted."""
+    async with (
+        holdfast.connect(cluster.url) as locks,
+        holdfast.connect(cluster.url, heartbeat=30.0) as others,
+    ):
+        lease = await locks.lock(moving.name).acquire()
+        waiter = Job(others.lock(moving.name).acquire)
+        await waits(locks, moving.name)
+        (owner,) = [one.owner for one in (await locks.inspect(moving.name)).waiters]
+        session = await others._session()
+        nodes = session.backend._nodes  # type: ignore[attr-defined]
+        ask, each = nodes.ask, nodes.each
+        seen: set[str] = set()
+
+        async def late(*args: Any) -> Any:
+            seen.add("enrols")
+            await eventually(lambda: "gone" in seen)
+            answer = await ask(*args)
+            seen.add("enrolled")
+            return answer
+
+        async def later(*args: Any) -> Any:
+            replies = await each(*args)
+            if -1 in replies:
+                seen.add("gone")
+                await eventually(lambda: "enrolled" in seen)
+            return replies
+
+        monkeypatch.setattr(nodes, "ask", late)
+        monkeypatch.setattr(nodes, "each", later)
+        moving.begin()
+        moving.end()
+        session.look_at([owner])  # it is told that its lock has moved
+        await eventually(lambda: "enrols" in seen)
+        assert await lease.release() is True  # nobody listens there: it is passed over
+        session.look_at([owner])
+        granted = await waiter.result()
+        assert granted.owner == owner
+        deadline = granted._deadline
+        await eventually(lambda: granted._deadline > deadline or not granted.held)
+        assert granted.held
+        assert [one.owner for one in (await locks.inspect(moving.name)).holders] == [owner]
 
 
 async def test_no_step_sees_half_of_a_lock(cluster: Cluster, moving: Move) -> None:

@@ -13,7 +13,9 @@ import pytest
 from holdfast import aio as holdfast
 from holdfast._async import session
 from holdfast._async.contract import Ticket
-from holdfast.zookeeper import client
+from holdfast.clock import system_clock
+from holdfast.zookeeper import client, store
+from holdfast.zookeeper.link import Link
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
@@ -162,7 +164,8 @@ async def test_without_a_connection_leases_are_uncertain_at_once_and_then_held_a
 ) -> None:
     events: list[holdfast.Event] = []
     async with holdfast.connect(through, on_event=events.append) as locks:
-        lease = await locks.lock("x", ttl=10.0).acquire()
+        # Its next renewal is further off than anything here waits.
+        lease = await locks.lock("x", ttl=3600.0).acquire()
         waiter = Job(locks.lock("x").acquire)
         token = lease.token
         proxy.stalled = True
@@ -178,6 +181,36 @@ async def test_without_a_connection_leases_are_uncertain_at_once_and_then_held_a
         ]
         await lease.release()
         assert (await waiter.result()).token > token
+
+
+async def test_a_session_counts_from_its_greeting_and_then_from_the_first_of_three_writes(
+    through: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[float] = []
+    connected = Link._connected
+
+    def hear(link: Link) -> None:
+        heard.append(system_clock().now())
+        connected(link)
+
+    monkeypatch.setattr(Link, "_connected", hear)
+    monkeypatch.setattr(store, "DEFAULT_CLASS", 1.0)  # which has a quick pulse
+    proxy.delay = 0.3
+    async with holdfast.connect(through, tick=TICK) as locks:
+        live: Any = await locks._session()
+        mutex = live.backend._store.mutex
+        (link,) = live.backend._store._links.values()
+        assert heard[-1] - link.client.greeted >= proxy.delay  # from when it was asked for
+        proxy.delay = 0.0
+        counted = False
+        while not counted:
+            with mutex:
+                base, pulses = link.base, list(link._pulses)
+            counted = base > link.client.greeted
+            if counted:
+                assert len(pulses) == 2
+                assert base < pulses[0] < pulses[1]
+            await pause(0.01)
 
 
 async def test_who_is_given_up_by_another_does_not_wait_any_longer(
@@ -238,12 +271,10 @@ async def test_no_number_of_a_request_is_used_twice(through: str, proxy: Proxy) 
     async with holdfast.connect(through, tick=TICK) as locks:
         lease = await locks.lock("x").acquire()
         for _ in range(3):
-            more = len(numbers(proxy.seen)) + 3
+            sent = len(numbers(proxy.seen))
             proxy.hang_up()
-            while (
-                len(numbers(proxy.seen)) < more
-            ):  # on the next connection; at the latest its pulse
-                await pause(0.01)
+            await locks.inspect("x")  # on the next connection
+            assert len(numbers(proxy.seen)) > sent
         assert await lease.release() is True
         seen = numbers(proxy.seen)
         assert len(set(seen)) == len(seen)

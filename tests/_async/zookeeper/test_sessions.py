@@ -193,6 +193,36 @@ async def test_digest_credentials_keep_others_out(url: str) -> None:
         assert await lease.release() is True
 
 
+async def test_the_token_is_above_those_who_came_and_went_before_the_line_was_read(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with holdfast.connect(url) as others, holdfast.connect(url) as locks:
+        first = await others.lock("x").acquire()
+        second = Job(others.lock("x").acquire)
+        await waiters(others, 1)
+        store: Any = (await locks._session()).backend._store  # type: ignore[attr-defined]
+        send = store._send
+        late: list[tuple[Any, ...]] = []
+
+        def sends(node: Any, request: Any, then: Any) -> None:
+            if then.__name__ == "_listed":
+                late.append((node, request, then))
+            else:
+                send(node, request, then)
+
+        monkeypatch.setattr(store, "_send", sends)
+        third = Job(locks.lock("x").acquire)
+        await waiters(others, 2)
+        monkeypatch.undo()
+        await first.release()
+        between = await second.result()
+        assert between.token > first.token
+        await between.release()
+        with store.mutex:
+            send(*late[0])
+        assert (await third.result()).token > between.token
+
+
 async def test_many_locks_cost_no_thread_and_no_watch_each(url: str) -> None:
     async with holdfast.connect(url, tick=TICK) as locks:
         first = await locks.lock("first", ttl=3.0).acquire()

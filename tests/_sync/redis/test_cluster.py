@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -157,6 +158,53 @@ def test_a_waiter_keeps_its_place_when_its_lock_has_moved(cluster: Cluster, movi
         assert not second.done()
         granted.release()
         assert second.result().token > granted.token
+
+
+def test_a_place_that_was_lost_is_not_given_back_after_it_was_got_anew(
+    cluster: Cluster, moving: Move, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat finds it gone while the waiter enrols where its lock has moved to, and is granted."""
+    with (
+        holdfast.connect(cluster.url) as locks,
+        holdfast.connect(cluster.url, heartbeat=30.0) as others,
+    ):
+        lease = locks.lock(moving.name).acquire()
+        waiter = Job(others.lock(moving.name).acquire)
+        waits(locks, moving.name)
+        (owner,) = [one.owner for one in locks.inspect(moving.name).waiters]
+        session = others._session()
+        nodes = session.backend._nodes  # type: ignore[attr-defined]
+        ask, each = nodes.ask, nodes.each
+        seen: set[str] = set()
+
+        def late(*args: Any) -> Any:
+            seen.add("enrols")
+            eventually(lambda: "gone" in seen)
+            answer = ask(*args)
+            seen.add("enrolled")
+            return answer
+
+        def later(*args: Any) -> Any:
+            replies = each(*args)
+            if -1 in replies:
+                seen.add("gone")
+                eventually(lambda: "enrolled" in seen)
+            return replies
+
+        monkeypatch.setattr(nodes, "ask", late)
+        monkeypatch.setattr(nodes, "each", later)
+        moving.begin()
+        moving.end()
+        session.look_at([owner])  # it is told that its lock has moved
+        eventually(lambda: "enrols" in seen)
+        assert lease.release() is True  # nobody listens there: it is passed over
+        session.look_at([owner])
+        granted = waiter.result()
+        assert granted.owner == owner
+        deadline = granted._deadline
+        eventually(lambda: granted._deadline > deadline or not granted.held)
+        assert granted.held
+        assert [one.owner for one in locks.inspect(moving.name).holders] == [owner]
 
 
 def test_no_step_sees_half_of_a_lock(cluster: Cluster, moving: Move) -> None:

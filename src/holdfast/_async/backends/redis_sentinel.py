@@ -174,8 +174,9 @@ class Sentinels:
                 f"the sentinels know no primary called {self._service!r}: check the name in the URL, "
                 "redis+sentinel://host:26379/NAME"
             )
-        if isinstance(reasons[0], ConfigError):
-            raise reasons[0]
+        for reason in reasons:
+            if isinstance(reason, ConfigError):
+                raise reason  # it says more than that another did not answer
         names = ", ".join(map(str, self._sentinels))
         raise BackendUnavailable(f"no sentinel answers ({names}): {reasons[0]}")
 

@@ -81,7 +81,7 @@ class Nodes:
                 raise BackendUnavailable(
                     f"{voting} of {len(seats)} nodes vote, and {self._board.quorum} are needed: {out}"
                 )
-            await self._opened.wait(min(by, max(grace, now + SHORTEST_PAUSE)))
+            await self._opened.wait(min(by, grace) if now < grace else by)
 
     def check(self) -> None:
         """Raise, if the nodes were set up for something else than what we were told."""

@@ -15,7 +15,7 @@ from ..._runtime.aio import Signal
 from ...clock import Clock
 from ...redis.protocol import bulk
 from ...redlock.aio import Fan
-from ...redlock.commands import MARKED, QUIET, UNMARKED, Words
+from ...redlock.commands import MARKED, QUIET, UNMARKED, Part, Together, Words
 from ...redlock.members import Settings
 from ...redlock.standing import Board
 from ...redlock.votes import Ballot
@@ -60,8 +60,15 @@ class Hold:
 
 class Rounds:
     def __init__(
-        self, settings: Settings, board: Board, fan: Fan, nodes: Nodes, clock: Clock
+        self,
+        settings: Settings,
+        board: Board,
+        fan: Fan,
+        nodes: Nodes,
+        takes: Together,
+        clock: Clock,
     ) -> None:
+        self._takes = takes
         self._timeout = settings.node_timeout
         self._quorum = settings.quorum
         self._board = board
@@ -101,13 +108,14 @@ class Rounds:
         ballot = Ballot(self._board)
         take = words.take
         votes = self._board.votes
-        commands = [take + vote + end if vote else None for vote in votes]
+        commands = [take + end + vote if vote else None for vote in votes]
+        part = Part(self._takes, words.lock, words.request + end, votes)
         ballot.asked = len(commands) - commands.count(None)
         sent = clock.now()
         hold: Hold | None = None
         ways: Sequence[object] = ()
         try:
-            ways = await self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
+            ways = await self._fan.ask(commands, ballot.heard, min(by, sent + timeout), part=part)
             if ballot.close():
                 if not ballot.in_step:
                     until = min(by, clock.now() + timeout)

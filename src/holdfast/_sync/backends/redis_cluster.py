@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from threading import RLock
 from typing import Any
 
 from ... import guarantees
@@ -56,6 +57,13 @@ class ClusterBackend(RedisBackend):
         self, seeds: list[Address], naming: ClusterNaming, heartbeat: float, claim_window: float
     ) -> None:
         self._seeds = seeds
+        self._mutex = RLock()
+        self._enrolling: set[str] = set()
+        """Waiters that are just being enrolled where their lock has moved to."""
+        self._enrolments = 0
+        """How many of those there have been."""
+        self._out: dict[str, None] = {}
+        """Owners that were found to be gone, and are not enrolled again."""
         super().__init__(seeds[0], naming, heartbeat, claim_window)
         assert isinstance(self._wire, Nodes)
         self._nodes = self._wire
@@ -77,6 +85,7 @@ class ClusterBackend(RedisBackend):
     def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
         """One round trip for each server, so that what one cannot tell, the others can."""
         outcomes: list[Outcome] = [UNKNOWN] * len(claims)
+        enrolments = self._enrolments
         rest = range(len(claims))
         plain = [i for i in rest if claims[i].owner not in self._special]
         keeps = [self._commands.keep([claims[i]]) for i in plain]
@@ -92,6 +101,8 @@ class ClusterBackend(RedisBackend):
         if others:
             beats = [self._commands.beat(claims[i]) for i in others]
             for i, reply in zip(others, self._nodes.each(beats, by), strict=True):
+                if reply == -1 and not self._is_out(claims[i].owner, enrolments):
+                    continue  # it is asked about again
                 try:
                     outcomes[i] = self._outcome(claims[i], reply)
                 except (BackendUnavailable, ConfigError) as error:
@@ -110,6 +121,10 @@ class ClusterBackend(RedisBackend):
             return super().wait(ticket, until)
         # Enrolled where nobody looks any more. It has the same owner, so it keeps its place if that was
         # moved along; and if it was given up meanwhile, that is to be found out.
+        with self._mutex:
+            if ticket.owner in self._out:
+                return None
+            self._enrolling.add(ticket.owner)
         remember(self._doubtful, ticket.owner)
         by = self.clock.now() + ENROL_LIMIT
         limit = by if until is None else min(by, until)
@@ -117,6 +132,10 @@ class ClusterBackend(RedisBackend):
             answer = self._nodes.ask(ticket, moved.command, moved.owner, limit)
         except BackendUnavailable:
             return None
+        finally:
+            with self._mutex:
+                self._enrolling.discard(ticket.owner)
+                self._enrolments += 1
         if type(answer) is bytes:
             self._nodes.forget(ticket.owner)
             return Granted(int(answer), ticket.ttl, handed=True)
@@ -125,6 +144,18 @@ class ClusterBackend(RedisBackend):
         if type(answer) is int and answer >= 0:
             return super().wait(ticket, until)
         return None
+
+    def _is_out(self, owner: str, enrolments: int) -> bool:
+        """Whether it stays gone, as it was found when so many had been enrolled.
+
+        One that is being enrolled, or was since, may have been granted what it waits for: that must
+        not be given back as the remains of a place that was lost.
+        """
+        with self._mutex:
+            if owner in self._enrolling or self._enrolments != enrolments:
+                return False
+            remember(self._out, owner)
+            return True
 
     def _names(self, prefix: str, by: float) -> set[str]:
         names: set[str] = set()

@@ -22,7 +22,7 @@ from ...entries import Claim
 from ...errors import BackendUnavailable, ConfigError, GuaranteeError
 from ...model import GONE, UNKNOWN, Busy, Granted, LockState, Outcome, Queued, Renewed, Waiting
 from ...redis.protocol import bulk, require_hiredis
-from ...redlock.commands import MARKED, WAKING, Commands
+from ...redlock.commands import MARKED, WAKING, Commands, Part
 from ...redlock.members import Settings, settings_of
 from ...redlock.standing import Board
 from ...redlock.threads import Fan
@@ -60,11 +60,14 @@ class RedlockBackend:
         self._fan = Fan(settings.addresses, self._board, self.clock, self._commands.questions)
         self._nodes = Nodes(settings, self._board, self._fan, self._commands, self.clock)
         self._bells = Bells(settings, self._board, self._commands, self.clock)
-        self._rounds = Rounds(settings, self._board, self._fan, self._nodes, self.clock)
+        self._rounds = Rounds(
+            settings, self._board, self._fan, self._nodes, self._commands.takes, self.clock
+        )
         self._looking = Looking(
             settings, self._board, self._fan, self._nodes, self._commands, self.clock
         )
         self._holds = self._rounds.holds
+        self._alike = (b"",) * len(settings.addresses)
         self._waiters: dict[str, Waiter] = {}
         self._mutex = Lock()
 
@@ -211,7 +214,8 @@ class RedlockBackend:
             return freed >= quorum or gone > most
 
         limit = min(by, self.clock.now() + self._settings.node_timeout)
-        self._fan.ask(commands, heard, limit, hold.ways, hold.begins, marked)
+        part = Part(self._commands.releases, words.keys, hold.end, self._alike)
+        self._fan.ask(commands, heard, limit, hold.ways, hold.begins, marked, part)
         if freed >= quorum:
             return True
         if gone > most:

@@ -16,7 +16,7 @@ from typing import Any
 from ..._runtime.threads import Signal
 from ...clock import Clock
 from ...redis.protocol import bulk
-from ...redlock.commands import MARKED, QUIET, UNMARKED, Words
+from ...redlock.commands import MARKED, QUIET, UNMARKED, Part, Together, Words
 from ...redlock.members import Settings
 from ...redlock.standing import Board
 from ...redlock.threads import Fan
@@ -62,8 +62,15 @@ class Hold:
 
 class Rounds:
     def __init__(
-        self, settings: Settings, board: Board, fan: Fan, nodes: Nodes, clock: Clock
+        self,
+        settings: Settings,
+        board: Board,
+        fan: Fan,
+        nodes: Nodes,
+        takes: Together,
+        clock: Clock,
     ) -> None:
+        self._takes = takes
         self._timeout = settings.node_timeout
         self._quorum = settings.quorum
         self._board = board
@@ -103,13 +110,14 @@ class Rounds:
         ballot = Ballot(self._board)
         take = words.take
         votes = self._board.votes
-        commands = [take + vote + end if vote else None for vote in votes]
+        commands = [take + end + vote if vote else None for vote in votes]
+        part = Part(self._takes, words.lock, words.request + end, votes)
         ballot.asked = len(commands) - commands.count(None)
         sent = clock.now()
         hold: Hold | None = None
         ways: Sequence[object] = ()
         try:
-            ways = self._fan.ask(commands, ballot.heard, min(by, sent + timeout))
+            ways = self._fan.ask(commands, ballot.heard, min(by, sent + timeout), part=part)
             if ballot.close():
                 if not ballot.in_step:
                     until = min(by, clock.now() + timeout)

@@ -185,11 +185,10 @@ class Echo(RedisNode):
 
     def _answer(self, words: list[bytes], session: Session) -> bytes:
         if words[0] == b"EVALSHA":
-            owner = words[-1]
             if words[1] == self._take:
-                self._heard[owner] = words
-            elif words[1] == self._raise and owner in self._heard:
-                super()._answer(self._heard[owner], session)
+                self._heard[words[-2]] = words  # the owner; the incarnation is behind it
+            elif words[1] == self._raise and words[-1] in self._heard:
+                super()._answer(self._heard[words[-1]], session)
         return super()._answer(words, session)
 
 
