@@ -228,6 +228,7 @@ async def test_a_round_that_fails_leaves_nothing_on_those_that_granted(nodes: Re
         await eventually(lambda: not nodes.nodes[2]("EXISTS", LOCK))
 
 
+# unasync: aio-only
 async def test_a_request_that_arrives_after_its_clean_up_is_refused(nodes: RedlockNodes) -> None:
     """The connection breaks; the clean-up comes on another one, as soon as there is one."""
     proxy = Proxy(nodes.nodes[0].port)
@@ -255,6 +256,7 @@ async def test_a_request_that_arrives_after_its_clean_up_is_refused(nodes: Redlo
         proxy.close()
 
 
+# unasync: end
 async def test_who_comes_back_has_a_number_that_others_know(nodes: RedlockNodes) -> None:
     """One above all that are known; or the one that another client has proposed already."""
     names = [f"127.0.0.1:{node.port}" for node in nodes.nodes]
