@@ -152,7 +152,19 @@ class Watch:
         before = self.primary
         self.await_(self._complete)
         self.await_(self._asked_to)
-        self.await_(lambda: self.primary is not before)
+        asked = time.monotonic()
+
+        def done() -> bool:
+            nonlocal asked
+            if self.primary is not before:
+                return True
+            if time.monotonic() > asked + 6:  # given up, because somebody stood still
+                asked = time.monotonic()
+                with suppress(AssertionError):
+                    self.sentinels[0]("SENTINEL", "FAILOVER", NAME)
+            return False
+
+        self.await_(done)
 
     def _asked_to(self) -> bool:
         try:

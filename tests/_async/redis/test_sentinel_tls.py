@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,8 +108,8 @@ async def test_what_is_said_of_the_servers_alone_is_true_of_the_sentinels_too(
     ("changed", "words"),
     [
         ({"sentinel_tls_ca": "of the servers"}, "no sentinel answers"),
-        ({"tls_ca": "of the sentinels"}, "cannot reach|no time was left"),
-        ({"tls_cert": None, "tls_key": None}, "cannot reach|broke|no time was left"),
+        ({"tls_ca": "of the sentinels"}, "cannot reach"),
+        ({"tls_cert": None, "tls_key": None}, "cannot reach|broke"),
         ({"sentinel_password": "wr0ng"}, "does not let us in"),
         ({"sentinel_user": None}, "does not let us in"),
         ({"password": "wr0ng"}, "does not let us in"),
@@ -120,16 +121,20 @@ async def test_nobody_is_let_in_with_what_is_wrong_and_no_secret_is_shown(
     files = {"of the servers": guarded.servers.cert, "of the sentinels": guarded.sentinels.cert}
     given = guarded.options | {name: files.get(value, value) for name, value in changed.items()}
     url = guarded.url.replace("s3cret", given.pop("password", "s3cret"))
-    # A server that cannot be talked to may be about to be replaced, and is tried for as long as this.
-    timeout = 1.0 if "reach" in words else 10.0
-    locks = holdfast.connect(url, **given)
-    try:
-        with pytest.raises(holdfast.LockError, match=words) as raised:
-            await locks.lock("x").acquire(timeout=timeout)
-    finally:
-        await locks.close()
-    shown = f"{raised.value!r} {raised.value}"
-    assert not any(word in shown for word in ("s3cret", "sesame", "wr0ng"))
+
+    async def refused() -> bool:
+        """Each time; and in these words, unless somebody stood still: then that is said."""
+        locks = holdfast.connect(url, **given)
+        try:
+            with pytest.raises(holdfast.LockError) as raised:
+                await locks.lock("x").acquire(timeout=1.0)
+        finally:
+            await locks.close()
+        shown = f"{raised.value!r} {raised.value}"
+        assert not any(word in shown for word in ("s3cret", "sesame", "wr0ng"))
+        return re.search(words, shown) is not None
+
+    await eventually(refused)
 
 
 @pytest.mark.parametrize(
