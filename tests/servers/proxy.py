@@ -140,6 +140,9 @@ class Proxy:
     def _answers(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := server.recv(65536):
+                if server in self._delivering:  # nobody is there to hear it
+                    self._answered.set()
+                    continue
                 if self.delay:
                     time.sleep(self.delay)
                 if self.cut_once >= 0:
@@ -151,8 +154,12 @@ class Proxy:
                     continue
                 if not self.swallow and not self.stalled and server not in self._muted:
                     size = self.pieces or len(data)
-                    for start in range(0, len(data), size):
-                        client.sendall(data[start : start + size])
+                    try:
+                        for start in range(0, len(data), size):
+                            client.sendall(data[start : start + size])
+                    except OSError:
+                        if server not in self._delivering:
+                            raise
         if server in self._delivering:
             self._answered.set()
         else:

@@ -493,11 +493,10 @@ class Fan:
         """No answer will come on it any more: all who wait for one are told so."""
         line = lane.lines[index]
         lane.drop(index)
+        self.board.failed(index, f"its connection broke: {error}")
         if line is not None:
             while line.asked:
                 line.asked.popleft()[0].answered(index, error)
-        # Last: who looks after it now tells it what it is still owed.
-        self.board.failed(index, f"its connection broke: {error}")
 
     def _ask_own(
         self, index: int, commands: Sequence[bytes], by: float, run_id: bytes

@@ -91,7 +91,7 @@ async def test_the_holder_on_the_minoritys_side_is_told_before_a_rival_is_grante
         assert not lease.held, "a rival holds it, and so does the holder"
         await eventually(lambda: lost)
         assert rival.token > lease.token
-        with pytest.raises(holdfast.BackendUnavailable, match="no leader"):
+        with pytest.raises(holdfast.BackendUnavailable, match=r"no leader|did not answer in time"):
             # What this member still knows is not asked for: no stale read decides.
             await locks._live.backend.inspect("x", clock.now() + 1.6)  # type: ignore[union-attr]
         cluster.heal()

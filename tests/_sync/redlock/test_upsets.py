@@ -14,7 +14,8 @@ import pytest
 import holdfast
 from holdfast._sync.backends.redlock_nodes import Nodes
 from holdfast.redlock.standing import read_known, read_marker, run_id_of
-from servers.redlock import RedlockNodes
+from servers.proxy import Proxy
+from servers.redlock import RedlockNodes, url_of
 from worlds.threads import Job, eventually
 
 MAX_TTL = 20.0
@@ -219,6 +220,40 @@ def test_a_round_that_fails_leaves_nothing_on_those_that_granted(nodes: RedlockN
             node("SET", LOCK, "somebody else's", "PX", 60_000)
         assert locks.lock("x", ttl=MAX_TTL).try_acquire() is None
         eventually(lambda: not nodes.nodes[2]("EXISTS", LOCK))
+
+
+def test_a_request_that_arrives_after_its_clean_up_is_refused(nodes: RedlockNodes) -> None:
+    """The connection breaks; the clean-up comes on another one, as soon as there is one."""
+    proxy = Proxy(nodes.nodes[0].port)
+    try:
+        url = url_of([proxy.port, *[node.port for node in nodes.nodes[1:]]])
+        with holdfast.connect(url, max_ttl=MAX_TTL, node_timeout=5.0) as locks:
+            with locks.lock("x", ttl=MAX_TTL):
+                pass
+            eventually(lambda: not any(node("EXISTS", LOCK) for node in nodes.nodes))
+            for node in nodes.nodes[1:]:
+                node("SET", LOCK, "somebody else's", "PX", 60_000)
+            proxy.keep_once = True
+            assert locks.lock("x", ttl=MAX_TTL).try_acquire() is None
+            eventually(lambda: proxy._kept)
+            (_, request) = proxy._kept[0]
+            given_up: list[bytes] = []
+
+            def told() -> bool:
+                with locks.lock("y", ttl=MAX_TTL):  # in blocking code the next one notices
+                    pass
+                tombstones = nodes.nodes[0]("KEYS", f"{LOCK}:x:*")
+                rounds = [name.rpartition(b":")[2] for name in tombstones]
+                given_up[:] = [one for one in rounds if b"\r\n%b\r\n" % one in request]
+                return bool(given_up)
+
+            eventually(told)
+            proxy.let_go()
+            holder = nodes.nodes[0]("GET", LOCK) or b""
+            # It may have had another round, whose hold is on its way out.
+            assert not holder.startswith(b"rl1\x1f%b\x1f" % given_up[0])
+    finally:
+        proxy.close()
 
 
 def test_who_comes_back_has_a_number_that_others_know(nodes: RedlockNodes) -> None:

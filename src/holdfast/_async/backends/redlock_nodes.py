@@ -120,6 +120,8 @@ class Nodes:
             owed = self._owed[index]
             if len(owed) < MOST_OWED:
                 owed[command] = self._clock.now() + ttl
+        if self._board.seats[index].vote:
+            self._pay(self._board.seats[index])  # it came back a moment ago, and was told the rest then
 
     async def call(self, index: int, command: bytes, by: float) -> Any:
         return await self._fan.call(index, command, by)
@@ -224,6 +226,10 @@ class Nodes:
             raise BackendUnavailable("it has restarted meanwhile")
         self._run_ids[seat.index] = b""
         seat.votes(marker)  # first: a connection is only made to one that votes
+        self._pay(seat)
+
+    def _pay(self, seat: Seat) -> None:
+        """Tell a node that votes what it is owed."""
         with self._mutex:
             owed, self._owed[seat.index] = self._owed[seat.index], {}
         now = self._clock.now()
@@ -231,8 +237,10 @@ class Nodes:
             if until > now:
                 commands: list[bytes | None] = [None] * len(self._board.seats)
                 commands[seat.index] = command
-                for index in self._fan.post(commands, self._by()):
-                    self.owe(index, command, until - now)
+                if self._fan.post(commands, self._by()):
+                    with self._mutex:
+                        self._owed[seat.index][command] = until
+                    self._board.failed(seat.index, "it cannot be told what was given up meanwhile")
 
     def _check_alone(self, seat: Seat, run_id: bytes) -> None:
         with self._mutex:
