@@ -16,11 +16,14 @@ from ..errors import BackendUnavailable
 from ..model import Granted
 from .address import Address
 from .protocol import (
+    A_TOKEN,
     FREED,
     LONG,
     NO_CHANNEL,
     NOTHING,
+    ONE,
     PING,
+    TOKEN_IS,
     Late,
     Lost,
     bulk,
@@ -215,7 +218,13 @@ class Connection:
         try:
             if self._greeting:
                 return self._greet(command, by)
-            return self._first(self._exchange(command), by)
+            # What is exactly as expected need not go through the parser: see `handed`.
+            data = self._exchange(command)
+            if data == ONE:
+                return 1
+            if data is not None and len(data) == A_TOKEN and data[:5] == TOKEN_IS:
+                return data[5:-2]
+            return self._first(data, by)
         except (OSError, self._nonsense) as error:
             raise self._lost(error) from error
 

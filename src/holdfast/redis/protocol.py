@@ -52,7 +52,8 @@ the wake-up is. The answer to a PING ahead of it makes it the earlier one, so th
 first. On two processors that is a fifth of the time between two holders. It is answered with its own
 text, which makes that answer `LONG`."""
 
-FREED = bulk(b"the next one is told") + b":1\r\n"
+ONE = b":1\r\n"
+FREED = bulk(b"the next one is told") + ONE
 """What is answered to both, if the release freed it."""
 
 MESSAGE = b">3\r\n" + bulk(b"message")
@@ -65,6 +66,9 @@ says that one is in the queue. A token and a wake-up are longer."""
 
 DIGITS = 16
 """Of a token, as long as it is counted in microseconds since 1970."""
+TOKEN_IS = b"$%d\r\n" % DIGITS
+A_TOKEN = len(TOKEN_IS) + DIGITS + 2
+"""Bytes of an answer that is one."""
 
 
 def wake_up(channel: bytes, owner: str) -> bytes:
