@@ -218,15 +218,28 @@ def test_the_handler_gives_what_was_shown_to_its_database(tmp_path: Path) -> Non
     database = sqlite3.connect(tmp_path / "app.db", check_same_thread=False)
     fence = SqlFence(database)
 
+    database.execute("CREATE TABLE paid (who)")
+    database.commit()
+
     def app(environ: Any, start_response: Any) -> list[bytes]:
         try:
             fence.guard(database, "account", environ["holdfast.fencing"])
+            database.execute("INSERT INTO paid VALUES ('somebody')")
+            if environ["PATH_INFO"] == "/crash":
+                raise ZeroDivisionError
             database.commit()
             start_response("204 No Content", [])
         except holdfast.StaleToken:
             database.rollback()
             start_response("409 Conflict", [])
+        except ZeroDivisionError:
+            database.rollback()
+            raise
         return [b""]
+
+    def paid() -> int:
+        found: int = database.execute("SELECT count(*) FROM paid").fetchone()[0]
+        return found
 
     # Two machines, each with a memory of its own.
     one, two = FencingMiddleware(app), FencingMiddleware(app)
@@ -241,6 +254,16 @@ def test_the_handler_gives_what_was_shown_to_its_database(tmp_path: Path) -> Non
                 assert session.put(second).status_code == 409
             with fenced(session, locks.lock("y").acquire()):
                 assert session.put(f"{second}/other").status_code == 409
+            assert (paid(), fence.highest(database, "account")) == (1, lease.token)
+            # A crash between its check and its write leaves neither.
+            lease.release()
+            newest = locks.lock("x").acquire()
+            with fenced(session, newest):
+                assert session.put(f"{first}/crash").status_code == 500
+            assert (paid(), fence.highest(database, "account")) == (1, lease.token)
+            with fenced(session, newest):
+                assert session.put(f"{second}/again").status_code == 204
+            assert (paid(), fence.highest(database, "account")) == (2, newest.token)
     database.close()
 
 

@@ -1,4 +1,7 @@
-"""Connections of blocking code to the nodes: a *line* to one, a *lane* to each of them."""
+"""Connections of blocking code to the nodes: a *line* to one, a *lane* to each of them.
+
+The twin is `links`.
+"""
 
 from __future__ import annotations
 

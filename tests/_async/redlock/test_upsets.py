@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async.backends.redlock_nodes import Nodes
+from holdfast.redis.protocol import pack
 from holdfast.redlock.standing import read_known, read_marker, run_id_of
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, url_of
@@ -260,6 +261,16 @@ async def test_a_request_that_arrives_after_its_clean_up_is_refused(nodes: Redlo
             assert not holder.startswith(b"rl1\x1f%b\x1f" % given_up[0])
     finally:
         proxy.close()
+
+
+async def test_what_is_owed_reaches_a_node_that_has_come_back_already(nodes: RedlockNodes) -> None:
+    """Somebody finds that it cannot be told, and notes it when it votes again."""
+    async with connect(nodes) as locks:
+        async with locks.lock("y", ttl=MAX_TTL):
+            pass
+        backend: Any = (await locks._session()).backend
+        backend._nodes.owe(0, pack(b"SET", b"told", b"1"), MAX_TTL)
+        await eventually(lambda: nodes.nodes[0]("EXISTS", "told"))
 
 
 async def test_who_comes_back_has_a_number_that_others_know(nodes: RedlockNodes) -> None:
