@@ -7,13 +7,13 @@ import asyncio
 import gc
 
 # unasync: end
-import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from _async.many import hold_many
 from holdfast import aio as holdfast
 from holdfast._async.backends import etcd_guard, etcd_leases
 from holdfast._async.contract import Ticket
@@ -502,20 +502,7 @@ async def test_many_locks_cost_no_thread_each(cluster: EtcdCluster) -> None:
     async with holdfast.connect(cluster.url) as locks:
         first = await locks.lock("first").acquire()
         await first.renew()
-        threads = threading.active_count()
-        leases = []
-
-        async def some(start: int) -> None:
-            for number in range(start, start + 50):
-                leases.append(await locks.lock(f"n{number}", ttl=3.0).acquire())
-
-        for job in [Job(some, start) for start in range(0, 400, 50)]:
-            await job.result()
-        assert threading.active_count() <= threads + 2
-        renewed: list[str] = []
-        locks.on_event(lambda event: renewed.append(event.name))
-        await eventually(lambda: len(set(renewed)) >= 400)
-        assert all(lease.held for lease in leases)
+        await hold_many(locks)
 
 
 def revoke(cluster: EtcdCluster, state: str) -> None:

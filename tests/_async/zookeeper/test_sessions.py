@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from _async.many import hold_many
 from holdfast import aio as holdfast
 from holdfast.entries import Claim
 from servers.zookeeper import TICK, raw_client
@@ -227,20 +227,7 @@ async def test_many_locks_cost_no_thread_and_no_watch_each(url: str) -> None:
     async with holdfast.connect(url, tick=TICK) as locks:
         first = await locks.lock("first", ttl=3.0).acquire()
         await first.renew()
-        threads = threading.active_count()
-        leases: list[holdfast.Lease] = []
-
-        async def some(start: int) -> None:
-            for number in range(start, start + 50):
-                leases.append(await locks.lock(f"n{number}", ttl=3.0).acquire())
-
-        for job in [Job(some, start) for start in range(0, 400, 50)]:
-            await job.result()
-        assert threading.active_count() <= threads + 2
-        renewed: list[str] = []
-        locks.on_event(lambda event: renewed.append(event.name))
-        await eventually(lambda: len(set(renewed)) >= 400)
-        assert all(lease.held for lease in leases)
+        leases = await hold_many(locks)
         for lease in leases:
             assert await lease.release() is True
         backend: Any = (await locks._session()).backend

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from _sync.many import hold_many
 from holdfast._sync.backends import etcd_guard, etcd_leases
 from holdfast._sync.contract import Ticket
 from holdfast.entries import Claim
@@ -477,20 +477,7 @@ def test_many_locks_cost_no_thread_each(cluster: EtcdCluster) -> None:
     with holdfast.connect(cluster.url) as locks:
         first = locks.lock("first").acquire()
         first.renew()
-        threads = threading.active_count()
-        leases = []
-
-        def some(start: int) -> None:
-            for number in range(start, start + 50):
-                leases.append(locks.lock(f"n{number}", ttl=3.0).acquire())
-
-        for job in [Job(some, start) for start in range(0, 400, 50)]:
-            job.result()
-        assert threading.active_count() <= threads + 2
-        renewed: list[str] = []
-        locks.on_event(lambda event: renewed.append(event.name))
-        eventually(lambda: len(set(renewed)) >= 400)
-        assert all(lease.held for lease in leases)
+        hold_many(locks)
 
 
 def revoke(cluster: EtcdCluster, state: str) -> None:

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import holdfast
+from _sync.many import hold_many
 from holdfast.entries import Claim
 from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
@@ -227,20 +227,7 @@ def test_many_locks_cost_no_thread_and_no_watch_each(url: str) -> None:
     with holdfast.connect(url, tick=TICK) as locks:
         first = locks.lock("first", ttl=3.0).acquire()
         first.renew()
-        threads = threading.active_count()
-        leases: list[holdfast.Lease] = []
-
-        def some(start: int) -> None:
-            for number in range(start, start + 50):
-                leases.append(locks.lock(f"n{number}", ttl=3.0).acquire())
-
-        for job in [Job(some, start) for start in range(0, 400, 50)]:
-            job.result()
-        assert threading.active_count() <= threads + 2
-        renewed: list[str] = []
-        locks.on_event(lambda event: renewed.append(event.name))
-        eventually(lambda: len(set(renewed)) >= 400)
-        assert all(lease.held for lease in leases)
+        leases = hold_many(locks)
         for lease in leases:
             assert lease.release() is True
         backend: Any = locks._session().backend

@@ -1,0 +1,29 @@
+"""Many locks of one manager at once, which cost no thread each."""
+
+from __future__ import annotations
+
+import threading
+
+from holdfast import aio as holdfast
+from worlds.aio import Job, eventually
+
+MANY = 400
+
+
+async def hold_many(locks: holdfast.Locks) -> list[holdfast.Lease]:
+    """So many, each renewed at least once; the session has held one before."""
+    threads = threading.active_count()
+    leases: list[holdfast.Lease] = []
+
+    async def some(start: int) -> None:
+        for number in range(start, start + 50):
+            leases.append(await locks.lock(f"n{number}", ttl=3.0).acquire())
+
+    for job in [Job(some, start) for start in range(0, MANY, 50)]:
+        await job.result()
+    assert threading.active_count() <= threads + 2
+    renewed: set[str] = set()
+    locks.on_event(lambda event: renewed.add(event.name))
+    await eventually(lambda: len(renewed) >= MANY)
+    assert all(lease.held for lease in leases)
+    return leases
