@@ -122,10 +122,9 @@ class Nodes:
             owed = self._owed[index]
             if len(owed) < MOST_OWED:
                 owed[command] = self._clock.now() + ttl
-        if self._board.seats[index].vote:
-            self._pay(
-                self._board.seats[index]
-            )  # it came back a moment ago, and was told the rest then
+        seat = self._board.seats[index]
+        if seat.vote:  # it came back a moment ago, and was told the rest then
+            self._pay(seat)
 
     def call(self, index: int, command: bytes, by: float) -> Any:
         return self._fan.call(index, command, by)
