@@ -98,7 +98,8 @@ class Commands:
         self.marker = bulk(self.marker_key)
         self.beginning = bulk(space + b":redlock:beginning")
         self.counters = bulk(space + b":redlock:counters")
-        self._patience = bulk(b"%d" % millis(heartbeat * MISSED_HEARTBEATS))
+        self.patience = heartbeat * MISSED_HEARTBEATS
+        """Seconds without a heartbeat after which a node forgets a waiter."""
         self._scripts = redlock_scripts()
         self._words: dict[str, Words] = {}
         scripts = self._scripts
@@ -145,7 +146,7 @@ class Commands:
             scripts["raise"].command(3, 8) + three,
             scripts["free"].command(2, 3) + both,
             scripts["free"].command(2, 5) + both,
-            scripts["wait"].command(2, 6) + both + self._patience + request,
+            scripts["wait"].command(2, 6) + both + bulk(b"%d" % millis(self.patience)) + request,
             scripts["leave"].command(2, 3) + both,
             stripe,
             both,

@@ -11,6 +11,9 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async.backends.redlock_nodes import Nodes
+from holdfast._async.contract import Ticket
+from holdfast.entries import Claim
+from holdfast.model import GONE, Label, Queued, Renewed, Waiting, new_owner
 from holdfast.redis.protocol import pack
 from holdfast.redlock.standing import read_known, read_marker, run_id_of
 from servers.proxy import Proxy
@@ -160,6 +163,82 @@ async def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockN
         assert await held.release() is True
         assert await (await waiter.result()).release() is True
         nodes.nodes[0].resume()
+
+
+async def queued(backend: Any, name: str) -> Any:
+    """Somebody who waits, as the backend knows it."""
+    ticket = Ticket(name, new_owner(), MAX_TTL, Label("here", 1))
+    assert isinstance(await backend.acquire(ticket, backend.clock.now() + 20.0), Queued)
+    return backend._waiters[ticket.owner]
+
+
+async def test_a_heartbeat_that_set_out_before_the_grant_takes_nothing(nodes: RedlockNodes) -> None:
+    """The keeper's, for somebody who has been granted it since, and has given it back."""
+    async with connect(nodes, node_timeout=5.0) as locks:
+        held = await locks.lock("x", ttl=MAX_TTL).acquire()
+        backend: Any = (await locks._session()).backend
+        waiter = await queued(backend, "x")
+        owner, by = waiter.ticket.owner, backend.clock.now() + 20.0
+        assert await held.release() is True
+
+        async def granted() -> bool:
+            return isinstance((await backend.renew([Claim("x", owner, MAX_TTL)], by))[0], Renewed)
+
+        await eventually(granted)
+        assert isinstance(await backend._beat(waiter, by), Waiting)  # held: not lost, not again
+        assert await backend.release("x", owner, by) is True
+        assert isinstance(await backend._beat(waiter, by), Waiting)
+        keys = [f"{LOCK}:q", LOCK]
+        await eventually(lambda: not any(node("EXISTS", *keys) for node in nodes.nodes))
+
+
+async def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
+    async with connect(nodes, node_timeout=5.0) as locks, locks.lock("x", ttl=MAX_TTL):
+        backend: Any = (await locks._session()).backend
+        waiter = await queued(backend, "x")
+        by = backend.clock.now() + 20.0
+        attend = backend._bells.attend
+
+        async def overtaken(one: Any, limit: float) -> Any:
+            backend._bells.attend = attend
+            await backend.release("x", one.ticket.owner, limit)
+            one.left = False  # the look at it came before
+            try:
+                return await attend(one, limit)
+            finally:
+                one.left = True
+
+        backend._bells.attend = overtaken
+        assert await backend._beat(waiter, by) is GONE
+        await eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
+        assert await backend._beat(waiter, by) is GONE
+        assert not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes)
+
+
+async def test_a_node_that_was_too_slow_does_not_keep_the_waiter(nodes: RedlockNodes) -> None:
+    """It may have carried out the request, and would wake somebody who listens elsewhere."""
+    proxy = Proxy(nodes.nodes[0].port)
+    try:
+        url = url_of([proxy.port, *[node.port for node in nodes.nodes[1:]]])
+        options: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 1.0, "heartbeat": 60.0}
+        async with holdfast.connect(url, **options) as locks, locks.lock("x", ttl=MAX_TTL):
+            backend: Any = (await locks._session()).backend
+            waiter = await queued(backend, "x")
+            assert waiter.bell == 0
+            enqueue = backend._bells._wires[1].enqueue
+
+            async def meanwhile(*args: Any) -> Any:
+                proxy.swallow = False
+                return await enqueue(*args)
+
+            backend._bells._wires[1].enqueue = meanwhile
+            proxy.swallow = True
+            await backend._beat(waiter, backend.clock.now() + 20.0)
+            assert waiter.bell == 1
+            await eventually(lambda: not nodes.nodes[0]("EXISTS", f"{LOCK}:q"))
+            assert nodes.nodes[1]("LLEN", f"{LOCK}:q") == 1
+    finally:
+        proxy.close()
 
 
 async def test_a_node_that_hangs_does_not_keep_us_from_closing(nodes: RedlockNodes) -> None:

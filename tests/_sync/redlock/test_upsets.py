@@ -13,6 +13,9 @@ import pytest
 
 import holdfast
 from holdfast._sync.backends.redlock_nodes import Nodes
+from holdfast._sync.contract import Ticket
+from holdfast.entries import Claim
+from holdfast.model import GONE, Label, Queued, Renewed, Waiting, new_owner
 from holdfast.redis.protocol import pack
 from holdfast.redlock.standing import read_known, read_marker, run_id_of
 from servers.proxy import Proxy
@@ -154,6 +157,82 @@ def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockNodes) 
         assert held.release() is True
         assert waiter.result().release() is True
         nodes.nodes[0].resume()
+
+
+def queued(backend: Any, name: str) -> Any:
+    """Somebody who waits, as the backend knows it."""
+    ticket = Ticket(name, new_owner(), MAX_TTL, Label("here", 1))
+    assert isinstance(backend.acquire(ticket, backend.clock.now() + 20.0), Queued)
+    return backend._waiters[ticket.owner]
+
+
+def test_a_heartbeat_that_set_out_before_the_grant_takes_nothing(nodes: RedlockNodes) -> None:
+    """The keeper's, for somebody who has been granted it since, and has given it back."""
+    with connect(nodes, node_timeout=5.0) as locks:
+        held = locks.lock("x", ttl=MAX_TTL).acquire()
+        backend: Any = locks._session().backend
+        waiter = queued(backend, "x")
+        owner, by = waiter.ticket.owner, backend.clock.now() + 20.0
+        assert held.release() is True
+
+        def granted() -> bool:
+            return isinstance(backend.renew([Claim("x", owner, MAX_TTL)], by)[0], Renewed)
+
+        eventually(granted)
+        assert isinstance(backend._beat(waiter, by), Waiting)  # held: not lost, not again
+        assert backend.release("x", owner, by) is True
+        assert isinstance(backend._beat(waiter, by), Waiting)
+        keys = [f"{LOCK}:q", LOCK]
+        eventually(lambda: not any(node("EXISTS", *keys) for node in nodes.nodes))
+
+
+def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
+    with connect(nodes, node_timeout=5.0) as locks, locks.lock("x", ttl=MAX_TTL):
+        backend: Any = locks._session().backend
+        waiter = queued(backend, "x")
+        by = backend.clock.now() + 20.0
+        attend = backend._bells.attend
+
+        def overtaken(one: Any, limit: float) -> Any:
+            backend._bells.attend = attend
+            backend.release("x", one.ticket.owner, limit)
+            one.left = False  # the look at it came before
+            try:
+                return attend(one, limit)
+            finally:
+                one.left = True
+
+        backend._bells.attend = overtaken
+        assert backend._beat(waiter, by) is GONE
+        eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
+        assert backend._beat(waiter, by) is GONE
+        assert not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes)
+
+
+def test_a_node_that_was_too_slow_does_not_keep_the_waiter(nodes: RedlockNodes) -> None:
+    """It may have carried out the request, and would wake somebody who listens elsewhere."""
+    proxy = Proxy(nodes.nodes[0].port)
+    try:
+        url = url_of([proxy.port, *[node.port for node in nodes.nodes[1:]]])
+        options: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 1.0, "heartbeat": 60.0}
+        with holdfast.connect(url, **options) as locks, locks.lock("x", ttl=MAX_TTL):
+            backend: Any = locks._session().backend
+            waiter = queued(backend, "x")
+            assert waiter.bell == 0
+            enqueue = backend._bells._wires[1].enqueue
+
+            def meanwhile(*args: Any) -> Any:
+                proxy.swallow = False
+                return enqueue(*args)
+
+            backend._bells._wires[1].enqueue = meanwhile
+            proxy.swallow = True
+            backend._beat(waiter, backend.clock.now() + 20.0)
+            assert waiter.bell == 1
+            eventually(lambda: not nodes.nodes[0]("EXISTS", f"{LOCK}:q"))
+            assert nodes.nodes[1]("LLEN", f"{LOCK}:q") == 1
+    finally:
+        proxy.close()
 
 
 def test_a_node_that_hangs_does_not_keep_us_from_closing(nodes: RedlockNodes) -> None:

@@ -251,37 +251,46 @@ class RedlockBackend:
 
     def _beat(self, waiter: Waiter, by: float) -> Outcome:
         """Stay known to a node that can wake us; and try, if the lock may be had."""
+        answer: Hold | float = 0.0
         with self._mutex:
-            if waiter.trying:
-                waiter.again = True  # the waiter itself, or the keeper, is at it
+            if waiter.trying or waiter.granted:
+                waiter.again = True  # the waiter itself, or the keeper, is at it, or has been
                 return Waiting(LOOK)
             waiter.trying = True
         try:
-            while True:
+            while not waiter.left:
                 waiter.again = False
                 left = self._bells.attend(waiter, by)
+                if waiter.strays:
+                    strays, waiter.strays = waiter.strays, set()
+                    self._take_off(waiter, strays, by)
                 if left > 0 and not waiter.is_time():
-                    answer: Hold | float = left
+                    answer = left
                 else:
                     answer = self._rounds.tried(waiter, by)
                 if isinstance(answer, Hold) or not waiter.again:
                     break
         finally:
+            waiter.granted = isinstance(answer, Hold)  # before another may try
             waiter.trying = False
-        if not isinstance(answer, Hold):
-            if waiter.left:
-                return GONE
+        if isinstance(answer, Hold):
+            self._waiters.pop(waiter.ticket.owner, None)
+        elif not waiter.left:
             return Waiting(max(answer, LOOK * (0.5 + os.urandom(1)[0] / 128)))
-        self._waiters.pop(waiter.ticket.owner, None)
         self._leave(waiter, by)
-        return Renewed(answer.token, answer.ttl)
+        return Renewed(answer.token, answer.ttl) if isinstance(answer, Hold) else GONE
 
     def _leave(self, waiter: Waiter, by: float) -> None:
-        bell = self._bells.forget(waiter)
-        if bell is not None:
-            commands: list[bytes | None] = [None] * len(self._board.seats)
-            commands[bell] = waiter.words.leave + bulk(waiter.ticket.owner.encode())
-            self._fan.post(commands, by)
+        nodes = self._bells.forget(waiter)
+        if nodes:
+            self._take_off(waiter, nodes, by)
+
+    def _take_off(self, waiter: Waiter, nodes: set[int], by: float) -> None:
+        """These nodes are to wake it no more: others may wait there, whose turn it is."""
+        command = waiter.words.leave + bulk(waiter.ticket.owner.encode())
+        commands = [command if index in nodes else None for index in range(len(self._board.seats))]
+        for index in self._fan.post(commands, by):
+            self._nodes.owe(index, command, self._commands.patience)
 
     # Refusing.
 

@@ -31,16 +31,31 @@ ALONE = 0.1
 class Waiter:
     """One attempt, and its rounds."""
 
-    __slots__ = ("_beats", "_rounds", "again", "bell", "left", "ticket", "trying", "words")
+    __slots__ = (
+        "_beats",
+        "_rounds",
+        "again",
+        "bell",
+        "granted",
+        "left",
+        "strays",
+        "ticket",
+        "trying",
+        "words",
+    )
 
     def __init__(self, ticket: Ticket, words: Words) -> None:
         self.ticket = ticket
         self.words = words
         self.bell: int | None = None
         """The node that wakes it."""
+        self.strays: set[int] = set()
+        """Nodes that were to wake it and did not answer: they may know of it, and are to forget it."""
         self.trying = False
         self.again = False
         """It was told something while it was trying."""
+        self.granted = False
+        """It has the lock. A heartbeat that set out before must not take it for itself again."""
         self.left = False
         """It was given up, perhaps while a round was under way."""
         self._rounds = 0
@@ -80,7 +95,7 @@ class Bells:
                         return reply / 1000
                 except BackendUnavailable:
                     pass
-            self.forget(waiter)
+            waiter.strays |= self.forget(waiter)
         for seat in self._board.seats:
             if not seat.vote or waiter.left:
                 continue
@@ -89,6 +104,7 @@ class Bells:
                 reply = wire.enqueue(waiter.ticket, waiter.words.wait, end, self._limit(by))
             except BaseException as error:
                 wire.forget(owner)
+                waiter.strays.add(seat.index)
                 if isinstance(error, BackendUnavailable):
                     continue
                 raise
@@ -111,12 +127,14 @@ class Bells:
             return None
         return self._wires[bell].listen(waiter.ticket, until)
 
-    def forget(self, waiter: Waiter) -> int | None:
-        """It waits no more; answers the node that still has to be told."""
+    def forget(self, waiter: Waiter) -> set[int]:
+        """It waits no more; answers the nodes that still have to be told."""
+        told, waiter.strays = waiter.strays, set()
         bell, waiter.bell = waiter.bell, None
         if bell is not None:
             self._wires[bell].forget(waiter.ticket.owner)
-        return bell
+            told.add(bell)
+        return told
 
     def close(self) -> None:
         for wire in self._wires:
