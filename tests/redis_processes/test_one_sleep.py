@@ -12,6 +12,7 @@ import pytest
 import holdfast
 from holdfast.redis.connection import Connection
 from holdfast.redis.protocol import LONG
+from holdfast.redis.threads import Wire
 from servers.redis import RedisServer
 from stores import redis_server
 from worlds.threads import eventually
@@ -50,10 +51,14 @@ def _acquire(locks: holdfast.Locks, name: str) -> tuple[Thread, list[holdfast.Le
     return thread, found
 
 
-def _connection(locks: holdfast.Locks) -> Connection:
+def _wire(locks: holdfast.Locks) -> Wire:
     backend: Any = locks._live.backend  # type: ignore[union-attr]
-    found: Connection = backend._wire._idle[-1]
+    found: Wire = backend._wire
     return found
+
+
+def _connection(locks: holdfast.Locks) -> Connection:
+    return _wire(locks)._idle[-1]
 
 
 def test_a_lock_that_is_handed_over_at_once_is_ours_and_is_confirmed_for_its_whole_ttl(
@@ -62,13 +67,14 @@ def test_a_lock_that_is_handed_over_at_once_is_ours_and_is_confirmed_for_its_who
     # A tick that lasts, so that this does not depend on how soon the other releases.
     monkeypatch.setattr("holdfast.redis.connection.TICK", LIMIT)
     answers: list[Any] = []
-    ask = Connection.ask
+    wire = _wire(waiter)
+    ask = wire.ask
 
     def watched(*args: Any) -> Any:
         answers.append(ask(*args))
         return answers[-1]
 
-    monkeypatch.setattr(Connection, "ask", watched)
+    monkeypatch.setattr(wire, "ask", watched)
     with holdfast.connect(server.url) as other:
         held = other.lock("x").acquire()
         thread, found = _acquire(waiter, "x")

@@ -55,7 +55,11 @@ class Keeper:
         """With when they are due; sorted in by the routine. Most are forgotten before that."""
         self._signal = Signal(session.clock)
         self._next = 0.0
-        self._ticking_until = 0.0
+        _, least = session.claim
+        self._soon = min(CONFIRM_AFTER + LONGEST_TICK, least / 4)
+        """Seconds after which it is soon enough to confirm a hand-over."""
+        self._handed_at = -inf
+        """When the last one was handed over, as far as we know."""
         self._tick = TICK
         self._looked = -inf
         self._shortest = inf
@@ -81,12 +85,12 @@ class Keeper:
 
     def keep_soon(self, lease: Hold, now: float) -> None:
         """As `keep`, for one that was handed over: one of many, hardly any of which comes due."""
-        self._ticking_until = now + LINGER
+        self._handed_at = now
         lease._kept = True
-        self._newcomers[lease] = due = now + CONFIRM_AFTER
+        self._newcomers[lease] = now + CONFIRM_AFTER
         if self._routine is None:
             self._start()
-        elif self._next > due + LONGEST_TICK or self._next > now + (lease._deadline - now) / 4:
+        elif self._next > now + self._soon:
             self._signal.set()
 
     def hurry(self, lease: Hold, due: float) -> None:
@@ -133,7 +137,7 @@ class Keeper:
                         # A lock that is taken and given back in a loop leaves nothing to keep each
                         # time. Do not go to sleep for good at once, only to be woken by the next.
                         self._next = now + LINGER
-                    if now < self._ticking_until:
+                    if now < self._handed_at + LINGER:
                         self._next = min(self._next, now + self._tick)
                         self._tick = min(2 * self._tick, LONGEST_TICK)
                     else:
@@ -175,7 +179,7 @@ class Keeper:
                 due.append(lease)
         if not due:
             return
-        claims = [Claim(lease._ticket.name, lease._ticket.owner, lease.ttl) for lease in due]
+        claims = [Claim(lease._ticket.terms.name, lease._ticket.owner, lease.ttl) for lease in due]
         shortest = min(
             [lease._interval() if lease._state is not HELD else lease.ttl / 3 for lease in due]
         )

@@ -211,7 +211,8 @@ class Connection(asyncio.BufferedProtocol):
     def _handed_over(self, nbytes: int, ticket: Ticket) -> bool:
         self._asked = None
         reply = self._pending[0][0]
-        token = handed(bytes(self._view[:nbytes]), wake_up(self.channel, ticket.owner))
+        beginning = wake_up(self.channel) + ticket.owner.encode()
+        token = handed(bytes(self._view[:nbytes]), beginning)
         if token:
             self._pending.popleft()
             reply.settle(_tuple(Granted, (token, ticket.ttl, True, 0.0)))

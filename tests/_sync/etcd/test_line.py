@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from _sync.many import hold_many
 from holdfast._sync.backends import etcd_guard, etcd_leases
-from holdfast._sync.contract import Ticket
+from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.etcd.messages import (
     LEASE_KEEP_ALIVE,
@@ -445,7 +445,7 @@ def test_nobody_is_kept_by_another_who_asks_the_cluster_for_the_same(
         for mutex in (lease.keeping, leases._granting):
             with mutex:
                 for owner in ("me", "you"):
-                    ticket = Ticket("x", owner, 30.0, session.label)
+                    ticket = Ticket(Terms("x", 30.0, session.label), owner)
                     with pytest.raises(holdfast.BackendUnavailable, match="in time"):
                         backend.acquire(ticket, clock.now() + 0.1)
             lease.dead = True

@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast._sync.backends.redlock_nodes import Nodes
-from holdfast._sync.contract import Ticket
+from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, Renewed, Waiting, new_owner
 from holdfast.redis.protocol import pack
@@ -161,7 +161,7 @@ def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockNodes) 
 
 def queued(backend: Any, name: str) -> Any:
     """Somebody who waits, as the backend knows it."""
-    ticket = Ticket(name, new_owner(), MAX_TTL, Label("here", 1))
+    ticket = Ticket(Terms(name, MAX_TTL, Label("here", 1)), new_owner())
     assert isinstance(backend.acquire(ticket, backend.clock.now() + 20.0), Queued)
     return backend._waiters[ticket.owner]
 
