@@ -54,7 +54,7 @@ class Keeper:
         self._newcomers: dict[Hold, float] = {}
         """With when they are due; sorted in by the routine. Most are forgotten before that."""
         self._signal = Signal(session.clock)
-        self._next = 0.0
+        self._next = inf
         _, least = session.claim
         self._soon = min(CONFIRM_AFTER + LONGEST_TICK, least / 4)
         """Seconds after which it is soon enough to confirm a hand-over."""
@@ -73,12 +73,13 @@ class Keeper:
         # round. So one of the two sees what the other did.
         lease._kept = True
         self._newcomers[lease] = due
-        if self._routine is None:
-            self._start()
-        elif due < self._next:
-            self._signal.set()
+        if due < self._next:
+            self._wake()
 
-    def _start(self) -> None:
+    def _wake(self) -> None:
+        if self._routine is not None:
+            self._signal.set()
+            return
         with self._mutex:
             if self._routine is None and not self._closed:
                 self._routine = Routine(self._run, "holdfast-keeper")
@@ -88,10 +89,8 @@ class Keeper:
         self._handed_at = now
         lease._kept = True
         self._newcomers[lease] = now + CONFIRM_AFTER
-        if self._routine is None:
-            self._start()
-        elif self._next > now + self._soon:
-            self._signal.set()
+        if self._next > now + self._soon:
+            self._wake()
 
     def hurry(self, lease: Hold, due: float) -> None:
         """See to it at `due`, if it is still kept: one that is being released stays forgotten."""

@@ -40,6 +40,8 @@ LONGEST_SLEEP = 1.0
 """The same for one who waits to be woken. The kernel's timer stands still while the machine is
 suspended, the boot clock does not: so look."""
 CHUNK = 16384
+SHORT = 448
+"""Bytes to read where no longer answer is expected: Python has these at hand, more it has to ask for."""
 
 
 class Ear(Signal):
@@ -207,18 +209,20 @@ class Connection:
 
     # Asking.
 
-    def call(self, command: bytes, by: float, now: float) -> Any:
+    def call(self, command: bytes, by: float, now: float, size: int = CHUNK) -> Any:
         if self._greeting:
             return self._greet(command, by, now)
         # What is exactly as expected need not go through the parser: see `handed`.
-        data = self.exchange(command, by, now, 1)
+        data = self.exchange(command, by, now, 1, size)
         if data == ONE:
             return 1
         if len(data) == A_TOKEN and data[:5] == TOKEN_IS:
             return data[5:-2]
         return self.first(data, by)
 
-    def exchange(self, command: bytes, by: float, now: float, least: int = 0) -> bytes:
+    def exchange(
+        self, command: bytes, by: float, now: float, least: int = 0, size: int = SHORT
+    ) -> bytes:
         """Send it; what has come by the next tick, or nothing. `first` makes an answer of that.
 
         One that is shorter than `least` may be had a tick later, see `LONG`; 0 leaves that as it is.
@@ -234,7 +238,7 @@ class Connection:
             if sent != len(command):
                 self._send_rest(command, sent)
             try:
-                return receive(CHUNK)
+                return receive(size)
             except (BlockingIOError, TimeoutError):
                 return b""
         except OSError as error:
@@ -247,7 +251,7 @@ class Connection:
 
     def _greet(self, command: bytes, by: float, now: float) -> Any:
         commands, self._greeting = self._greeting, []
-        self._feed(self.exchange(b"".join(commands) + command, by, now, 1))
+        self._feed(self.exchange(b"".join(commands) + command, by, now, 1, CHUNK))
         check_greeting([self.next(by) for _ in commands], self.address)
         return self.next(by)
 

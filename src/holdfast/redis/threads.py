@@ -17,7 +17,7 @@ from ..clock import Clock
 from ..errors import BackendUnavailable, LockError
 from ..model import Granted
 from .address import Address
-from .connection import Connection, Ear
+from .connection import SHORT, Connection, Ear
 from .protocol import FREED, LONG, NO_CHANNEL, PING, Lost, handed, pack
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Wire:
             if now - connection.used >= SUSPECT_AFTER:
                 connection = self._trusted(connection, by, now)
             if connection.ear is None:
-                reply = connection.call(command, by, now)
+                reply = connection.call(command, by, now, SHORT)
             else:  # somebody else wanted what we had, and will again
                 data = connection.exchange(PING + command, by, now)
                 if data == FREED:
@@ -145,7 +145,7 @@ class Wire:
             channel = connection.channel if ticket.queue else NO_CHANNEL
             until = ticket.until
             if channel is NO_CHANNEL or ticket.terms.barge or (until and until - now < PATIENT):
-                reply = connection.call(command + channel + owner, by, now)
+                reply = connection.call(command + channel + owner, by, now, SHORT)
             else:
                 beginning = connection.told + ticket.owner.encode()
                 data = connection.exchange(command + channel + owner, by, now, LONG)
@@ -308,11 +308,15 @@ class Wire:
         """Kept for the next caller, with when it was last used."""
         connection.used = now
         idle = self._idle
-        if connection.address is self._address and not connection.dead and len(idle) < KEPT_IDLE:
-            idle.append(connection)
-            if self._closed:  # perhaps meanwhile
-                connection.close()
-        else:
+        if (
+            connection.dead
+            or connection.address is not self._address
+            or (idle and len(idle) >= KEPT_IDLE)
+        ):
+            connection.close()
+            return
+        idle.append(connection)
+        if self._closed:  # perhaps meanwhile
             connection.close()
 
     def _subscribe(
