@@ -41,7 +41,7 @@ LONGEST_SLEEP = 1.0
 suspended, the boot clock does not: so look."""
 CHUNK = 16384
 SHORT = 448
-"""Bytes to read where no longer answer is expected: Python has these at hand, more it has to ask for."""
+"""Bytes to read where no longer answer is expected: these Python has at hand, more it must ask for."""
 
 
 class Ear(Signal):
