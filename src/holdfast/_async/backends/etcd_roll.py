@@ -99,9 +99,7 @@ class Roll:
 
     def forget(self, attempt: Attempt) -> None:
         """Nothing of it is on the store any more."""
-        blocker, attempt.blocker = attempt.blocker, None
-        if blocker is not None:
-            self.watches.drop(blocker)
+        self._unblock(attempt)
         self.guard.drop(attempt)
         self.leases.leave(attempt)
         with self._mutex:
@@ -322,3 +320,10 @@ class Roll:
             lambda started: self.hint(attempt),
             deletions_only=attempt.capacity == 1 or whom == ALL,
         )
+        if attempt.owed:  # given up by another thread, perhaps before it could see the watch
+            self._unblock(attempt)
+
+    def _unblock(self, attempt: Attempt) -> None:
+        blocker, attempt.blocker = attempt.blocker, None
+        if blocker is not None:
+            self.watches.drop(blocker)
