@@ -173,8 +173,7 @@ class Roll:
 
     def granted(self, attempt: Attempt, lease: Lease, revision: int) -> Granted:
         """A write of ours made it the holder."""
-        attempt.changed = revision
-        attempt.token = self.base + revision
+        attempt.held_from(self.base + revision, revision)
         attempt.answered = self.clock.now()
         self.leases.join(attempt, lease)
         self.leases.extend(attempt, lease.sent + lease.ttl)
@@ -187,10 +186,10 @@ class Roll:
         attempt.created = kv.created
         if kv.changed < attempt.changed:
             return  # we know better
-        attempt.changed = kv.changed
         if standing.place.granted and not attempt.token:
-            attempt.token = standing.token(self.base)
+            attempt.held_from(standing.token(self.base), kv.changed)
             self.guard.add(attempt)
+        attempt.changed = kv.changed
         if attempt.lease is None or attempt.lease.id != kv.lease:
             self._hang(attempt, standing)
 
@@ -256,8 +255,7 @@ class Roll:
         if revision <= attempt.created or attempt.token or attempt.owed:
             return
         attempt.behind = behind
-        attempt.changed = revision
-        attempt.token = self.base + revision
+        attempt.held_from(self.base + revision, revision)
         self.guard.add(attempt)
         if attempt.ticket is not None:
             attempt.ticket.tell(Granted(attempt.token, attempt.ticket.ttl, handed=True))
