@@ -209,6 +209,36 @@ def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
         assert not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes)
 
 
+def test_a_heartbeat_that_fails_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
+    """It has just moved the waiter to another node when too few are there for a round."""
+    options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
+    with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
+        backend: Any = locks._session().backend
+        waiter = queued(backend, "x")
+        by = backend.clock.now() + 20.0
+        backend._take_off(waiter, backend._bells.forget(waiter), by)
+        waiter._beats = 2  # the next one tries a round
+
+        def failed(one: Any, limit: float) -> Any:
+            backend.release("x", one.ticket.owner, limit)
+            one.bell = moved.pop()  # the release came before it was known
+            raise holdfast.BackendUnavailable("too few nodes")
+
+        attend = backend._bells.attend
+        moved: list[Any] = []
+
+        def attended(one: Any, limit: float) -> Any:
+            left = attend(one, limit)
+            moved.append(one.bell)
+            one.bell = None
+            return left
+
+        backend._bells.attend, backend._rounds.tried = attended, failed
+        with pytest.raises(holdfast.BackendUnavailable):
+            backend._beat(waiter, by)
+        eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
+
+
 def test_a_node_that_was_too_slow_does_not_keep_the_waiter(nodes: RedlockNodes) -> None:
     """It may have carried out the request, and would wake somebody who listens elsewhere."""
     proxy = Proxy(nodes.nodes[0].port)

@@ -271,12 +271,15 @@ class RedlockBackend:
         finally:
             waiter.granted = isinstance(answer, Hold)  # before another may try
             waiter.trying = False
+            if waiter.granted:
+                self._waiters.pop(waiter.ticket.owner, None)
+            if waiter.granted or waiter.left:
+                self._leave(waiter, by)
         if isinstance(answer, Hold):
-            self._waiters.pop(waiter.ticket.owner, None)
-        elif not waiter.left:
-            return Waiting(max(answer, LOOK * (0.5 + os.urandom(1)[0] / 128)))
-        self._leave(waiter, by)
-        return Renewed(answer.token, answer.ttl) if isinstance(answer, Hold) else GONE
+            return Renewed(answer.token, answer.ttl)
+        if waiter.left:
+            return GONE
+        return Waiting(max(answer, LOOK * (0.5 + os.urandom(1)[0] / 128)))
 
     def _leave(self, waiter: Waiter, by: float) -> None:
         nodes = self._bells.forget(waiter)
