@@ -266,6 +266,27 @@ def test_a_request_to_wait_that_arrives_after_its_end_is_refused(nodes: RedlockN
         assert locks.inspect("x").waiters == ()
 
 
+def test_who_waits_again_where_it_waited_before_stays_there(nodes: RedlockNodes) -> None:
+    """Its connection to that node broke, and the next one leads there as well."""
+    options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
+    with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
+        backend: Any = locks._session().backend
+        waiter = queued(backend, "x")
+        assert waiter.bell == 0
+        wire = backend._bells._wires[0]
+        call = wire.call
+
+        def broken(*args: Any) -> Any:
+            wire.call = call
+            raise holdfast.BackendUnavailable("the connection broke")
+
+        wire.call = broken
+        backend._beat(waiter, backend.clock.now() + 20.0)
+        assert waiter.bell == 0
+        assert len(locks.inspect("x").waiters) == 1  # behind whatever was sent to the node
+        assert nodes.nodes[0]("LLEN", f"{LOCK}:q") == 1
+
+
 def test_a_node_that_was_too_slow_does_not_keep_the_waiter(nodes: RedlockNodes) -> None:
     """It may have carried out the request, and would wake somebody who listens elsewhere."""
     proxy = Proxy(nodes.nodes[0].port)

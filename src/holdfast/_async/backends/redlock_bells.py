@@ -108,6 +108,7 @@ class Bells:
                 raise
             if type(reply) is int and reply >= 0:
                 waiter.bell = seat.index  # not before: it is listened to from now on
+                waiter.strays.pop(seat.index, None)
                 return reply / 1000
             wire.forget(owner)
         return ALONE if not waiter.is_time() else 0.0
