@@ -82,6 +82,9 @@ class Words(NamedTuple):
     wait: bytes
     """The channel and the owner follow."""
     leave: bytes
+    """The owner follows."""
+    leave_late: bytes
+    """The same, refusing a request to wait that is late; the owner and `lateness` follow."""
     stripe: bytes
     keys: bytes
     """The lock and its queue."""
@@ -100,6 +103,7 @@ class Commands:
         self.counters = bulk(space + b":redlock:counters")
         self.patience = heartbeat * MISSED_HEARTBEATS
         """Seconds without a heartbeat after which a node forgets a waiter."""
+        self.lateness = bulk(b"%d" % millis(self.patience))
         self._scripts = redlock_scripts()
         self._words: dict[str, Words] = {}
         scripts = self._scripts
@@ -146,8 +150,9 @@ class Commands:
             scripts["raise"].command(3, 8) + three,
             scripts["free"].command(2, 3) + both,
             scripts["free"].command(2, 5) + both,
-            scripts["wait"].command(2, 6) + both + bulk(b"%d" % millis(self.patience)) + request,
+            scripts["wait"].command(2, 6) + both + self.lateness + request,
             scripts["leave"].command(2, 3) + both,
+            scripts["leave"].command(2, 4) + both,
             stripe,
             both,
             lock,

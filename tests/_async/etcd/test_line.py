@@ -127,6 +127,25 @@ async def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: Et
         assert await taking.release("x", ticket.owner, by) is True
 
 
+async def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluster) -> None:
+    """A try that finds no room leaves the line, and is over: by then its key may be another's."""
+    async with holdfast.connect(cluster.url) as locks:
+        roll: Any = (await locks._session()).backend._roll  # type: ignore[attr-defined]
+
+        def enrolled() -> Any:
+            return roll.enrol(Ticket("x", new_owner(), 30.0, Label("here", 1)))
+
+        first = enrolled()
+        roll.forget(first)
+        second = enrolled()
+        assert second.key == first.key
+        roll.forget(first)
+        third = enrolled()
+        assert third.key != second.key
+        for attempt in (second, third):
+            roll.forget(attempt)
+
+
 async def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:

@@ -124,6 +124,25 @@ def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: EtcdClus
         assert taking.release("x", ticket.owner, by) is True
 
 
+def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluster) -> None:
+    """A try that finds no room leaves the line, and is over: by then its key may be another's."""
+    with holdfast.connect(cluster.url) as locks:
+        roll: Any = locks._session().backend._roll  # type: ignore[attr-defined]
+
+        def enrolled() -> Any:
+            return roll.enrol(Ticket("x", new_owner(), 30.0, Label("here", 1)))
+
+        first = enrolled()
+        roll.forget(first)
+        second = enrolled()
+        assert second.key == first.key
+        roll.forget(first)
+        third = enrolled()
+        assert third.key != second.key
+        for attempt in (second, third):
+            roll.forget(attempt)
+
+
 def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:

@@ -103,8 +103,9 @@ class Roll:
         self.guard.drop(attempt)
         self.leases.leave(attempt)
         with self._mutex:
-            if self._attempts.get((attempt.name, attempt.owner)) is attempt:
-                del self._attempts[attempt.name, attempt.owner]
+            if self._attempts.get((attempt.name, attempt.owner)) is not attempt:
+                return  # it was before, and its key may be another's by now
+            del self._attempts[attempt.name, attempt.owner]
             if self._by_key.get(attempt.key) is attempt:
                 del self._by_key[attempt.key]
             line = attempt.line
