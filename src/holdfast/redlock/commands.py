@@ -108,7 +108,7 @@ class Commands:
         self._words: dict[str, Words] = {}
         scripts = self._scripts
         self.takes = Together(scripts["takes"], 2, self.counters + self.marker, 1, 4, 1)
-        self.releases = Together(scripts["free"], 0, b"", 2, 1, 0)
+        self.releases = Together(scripts["frees"], 0, b"", 1, 1, 0)
 
     @property
     def questions(self) -> list[bytes]:
@@ -148,8 +148,8 @@ class Commands:
             scripts["take"].command(3, 8) + self.counters + self.marker + lock + arguments,
             arguments,
             scripts["raise"].command(3, 8) + three,
-            scripts["free"].command(2, 3) + both,
-            scripts["free"].command(2, 5) + both,
+            scripts["free"].command(1, 2) + lock,
+            scripts["free"].command(1, 4) + lock,
             scripts["wait"].command(2, 6) + both + self.lateness + request,
             scripts["leave"].command(2, 3) + both,
             scripts["leave"].command(2, 4) + both,

@@ -24,4 +24,5 @@ if not since then
 end
 redis.call('SET', mine, since .. '\031' .. ARGV[3] .. '\031' .. ARGV[2], 'PX', ARGV[1])
 redis.call('PEXPIRE', Q, 3600000)
+redis.call('SET', K .. ':b', '', 'PX', 3600000) -- see redlock_wake.lua
 return left

@@ -215,7 +215,7 @@ class RedlockBackend:
             return freed >= quorum or gone > most
 
         limit = min(by, self.clock.now() + self._settings.node_timeout)
-        part = Part(self._commands.releases, words.keys, hold.end, self._alike)
+        part = Part(self._commands.releases, words.lock, hold.end, self._alike)
         self._fan.ask(commands, heard, limit, hold.ways, hold.begins, marked, part)
         if freed >= quorum:
             return True
