@@ -189,8 +189,8 @@ async def test_an_opening_that_is_cancelled_leaves_nothing_open(url: str) -> Non
         task = asyncio.create_task(work())
         await asyncio.wait({task})
         cancelled = run.suspensions >= moment
+        assert cancelled or task.exception() is None
         assert moment < 200
-    assert task.exception() is None
 
     # Not after each: gRPC closes what it has when it next does something.
     def as_before() -> bool:
