@@ -142,6 +142,8 @@ class Never:
         return True
 
 
+_push, _pop = heapq.heappush, heapq.heappop
+
 _Base: Any = asyncio.AbstractEventLoop  # most of it is not needed here
 
 
@@ -188,8 +190,14 @@ class VirtualLoop(_Base):  # type: ignore[misc]
             return Never()
         if context is None:
             context = copy_context()
-        handle = Handle(callback, args, context, context[PROCESS])
-        self.enqueue(handle)
+        process = context[PROCESS]
+        handle = Handle(callback, args, context, process)
+        if process.dead:
+            process.buried.append(handle)
+            return handle
+        process.ready.append(handle)  # `enqueue`, in short
+        if not process.paused:
+            self.runnable[process] = None
         return handle
 
     call_soon_threadsafe = call_soon
@@ -197,7 +205,14 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     def call_later(
         self, delay: float, callback: Any, *args: Any, context: Context | None = None
     ) -> Any:
-        return self.call_at(self.now + delay, callback, *args, context=context)
+        if self._closed:
+            return Never()
+        if context is None:
+            context = copy_context()
+        handle = Handle(callback, args, context, context[PROCESS])
+        self._sequence = sequence = self._sequence + 1
+        _push(self._timers, (self.now + delay, sequence, handle))
+        return handle
 
     def call_at(
         self, when: float, callback: Any, *args: Any, context: Context | None = None
@@ -207,7 +222,8 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         if context is None:
             context = copy_context()
         handle = Handle(callback, args, context, context[PROCESS])
-        self._at(when, handle)
+        self._sequence = sequence = self._sequence + 1
+        _push(self._timers, (when, sequence, handle))
         return handle
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -233,52 +249,52 @@ class VirtualLoop(_Base):  # type: ignore[misc]
 
     def after(self, delay: float, process: Process, callback: Any, *args: Any) -> None:
         """Call it in so many seconds, as that process."""
-        self._at(self.now + delay, Handle(callback, args, process.context, process))
+        self._sequence = sequence = self._sequence + 1
+        handle = Handle(callback, args, process.context, process)
+        _push(self._timers, (self.now + delay, sequence, handle))
 
     def at(self, when: float, process: Process, callback: Any, *args: Any) -> None:
         """Call it then: behind what was scheduled earlier for the same moment."""
-        self._sequence += 1
+        self._sequence = sequence = self._sequence + 1
         handle = Handle(callback, args, process.context, process)
-        heapq.heappush(self._timers, (when, self._sequence, handle))
-
-    def _at(self, when: float, handle: Handle) -> None:
-        self._sequence += 1
-        heapq.heappush(self._timers, (when, self._sequence, handle))
+        _push(self._timers, (when, sequence, handle))
 
     def run(self, main: asyncio.Task[Any], most_steps: int, until: float) -> None:
         """Until this task has ended."""
         asyncio._set_running_loop(self)
         self._running = True
         timers, runnable, random = self._timers, self.runnable, self.random.random
-        enqueue, pop, done = self.enqueue, heapq.heappop, main.done
-        steps = 0
+        enqueue, done = self.enqueue, main.done
+        steps, now = 0, self.now  # which nobody else sets
         try:
             while not done():
-                while timers and timers[0][0] <= self.now:
-                    enqueue(pop(timers)[2])
+                while timers and timers[0][0] <= now:
+                    enqueue(_pop(timers)[2])
                 if runnable:
                     if len(runnable) == 1:
-                        process = next(iter(runnable))
+                        (process,) = runnable
                     else:
                         process = list(runnable)[int(random() * len(runnable))]
-                    handle = process.ready.popleft()
-                    if not process.ready:
+                    ready = process.ready
+                    handle = ready.popleft()
+                    if not ready:
                         del runnable[process]
                     if handle._cancelled:
                         continue
                 else:
                     if not timers:
                         raise Stuck("nothing is left that could happen")
-                    self.now, _, handle = pop(timers)
-                    if self.now > until:
+                    self.now, _, handle = _pop(timers)
+                    now = self.now
+                    if now > until:
                         raise Stuck(f"it took longer than {until:g} s")
-                    process = handle.process
                     if handle._cancelled:
                         continue
-                    if process.paused or process.dead or (timers and timers[0][0] <= self.now):
+                    process = handle.process
+                    if process.paused or process.dead or (timers and timers[0][0] <= now):
                         enqueue(handle)  # whose turn it is has still to be drawn
                         continue
-                self.now += STEP
+                self.now = now = now + STEP
                 try:
                     handle._context.run(handle._callback, *handle._args)
                 except Exception as error:

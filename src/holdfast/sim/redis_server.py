@@ -91,21 +91,23 @@ class RedisNode:
     def received(self, link: Link, data: bytes) -> None:
         session = link.state
         session.reader.feed(data)
+        gets = session.reader.gets
+        self.data.tick()  # once: no time passes meanwhile
         answers: list[bytes] = []
-        while (words := session.reader.gets()) is not ...:
+        while (words := gets()) is not ...:
             answers.append(self._answer(words, session))
         if answers:
-            link.answer(b"".join(answers))
+            link.answer(answers[0] if len(answers) == 1 else b"".join(answers))
 
     def replayed(self, data: bytes) -> None:
         session = Session()
         session.reader.feed(data)
+        self.data.tick()
         while (words := session.reader.gets()) is not ...:
             if words[0] == b"EVALSHA":
                 self._answer(words, session)
 
     def _answer(self, words: list[bytes], session: Session) -> bytes:
-        self.data.tick()
         name = words[0]
         try:
             if name == b"EVALSHA":
