@@ -1,4 +1,4 @@
-"""The shipped scripts, text for text, in a real Lua 5.1; only `redis.call` leads to `redis_data`.
+"""The shipped scripts, text for text, in a real Lua 5.1; only `redis.call` leads to ours.
 
 One interpreter serves all servers of all runs in a process, one script at a time, as Redis itself runs
 them. A script keeps nothing between its calls (its variables are all local), so what was compiled for
@@ -13,7 +13,8 @@ from functools import cache
 from typing import Any, Protocol
 
 from ..errors import ConfigError
-from .redis_data import COMMANDS, OK, Data, Refusal
+from .redis_commands import COMMANDS
+from .redis_data import OK, Data, Refusal
 
 _PREAMBLE = b"""
 local data, commands, lists, other = ...
@@ -111,7 +112,7 @@ class Lua:
         self._error = LuaError
         self._compiled: dict[bytes, Any] = {}
         self._server: Server | None = None
-        # Lua lets go of what it was given whenever it likes: not of anything that belongs to a run, then.
+        # Lua lets go of what it was given whenever it likes: not of what belongs to a run, then.
         self._data = Data(lambda: 0)
         table = self._runtime.table_from
         self._ok = table({b"ok": b"OK"})

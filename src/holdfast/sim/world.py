@@ -123,7 +123,7 @@ class World:
             main = self.director.spawn(self._main())
             try:
                 with self.plan.altered():
-                    self.loop.run(main, MOST_STEPS, LONGEST)
+                    self.loop.run(main, self.director, MOST_STEPS, LONGEST)
                 main.result()
             except Stuck as error:
                 self.checker.broken(f"the run did not end: {error}")
