@@ -38,6 +38,8 @@ class SimServer(Server, Protocol):
 class Plan(Protocol):
     """What a store brings to be simulated; see docs/simulator.md."""
 
+    calm: bool
+    """Whether it is for `calm`, where nothing fails; most of what follows does not matter then."""
     url: str
     options: dict[str, Any]
     faults: Sequence[str]

@@ -16,10 +16,11 @@ from ...redlock.commands import members_text
 from ...redlock.standing import US, read_marker, run_id_of
 from ...redlock.votes import Ballot
 from .. import faults
+from ..calm import Calm, Unclean
 from ..loop import Process
 from ..network import Chances
 from ..redis_server import RedisNode, Session
-from .redis import Described, leftovers
+from .redis import Described, held_or_awaited, leftovers
 
 if TYPE_CHECKING:
     from ..world import World
@@ -29,6 +30,7 @@ MARKER, COUNTERS = b"holdfast:redlock:marker", b"holdfast:redlock:counters"
 
 
 class RedlockPlan:
+    calm = False
     faults: Sequence[str] = faults.KINDS
     all_at_once = False
     memories: Sequence[str] = ("nothing", "snapshot", "all")
@@ -131,8 +133,23 @@ class Hammer(RedlockPlan):
     pace = 0.01
 
 
+class CalmRedlock(Calm, RedlockPlan):
+    fresh = 0.0
+    scales = (12.0,)  # TTLs of 5 to 29 s
+
+    def __init__(self) -> None:
+        self.options = {}  # all nodes answer in time
+
+    def leftovers(self, servers: Sequence[RedisNode]) -> list[str]:
+        return held_or_awaited(servers)
+
+
 def plan(seed: int) -> RedlockPlan:
     return Hammer() if seed % 20 == 0 else RedlockPlan()
+
+
+def calm(seed: int) -> RedlockPlan:
+    return CalmRedlock()
 
 
 # Known to be bad: each leaves one rule of the protocol out, and must be caught.
@@ -345,6 +362,17 @@ class SnapshotForNone(Restarts):
         self.options["appendfsync"] = "always"
 
 
+class UncleanRedlock(Unclean, CalmRedlock):
+    pass
+
+
+class BeatsOn(CalmRedlock):
+    """A heartbeat that set out before the grant tries for itself, though the waiter has given it back."""
+
+    def altered(self) -> AbstractContextManager[object]:
+        return replaced(Waiter, "granted", property(lambda _: False, lambda _, granted: None))
+
+
 VARIANTS: dict[str, Callable[[], RedlockPlan]] = {
     "heedless": Heedless,
     "unconditional-phase-2": Unconditional,
@@ -357,4 +385,6 @@ VARIANTS: dict[str, Callable[[], RedlockPlan]] = {
     "fewer-reads": FewerReads,
     "rejoin-not-tied": NotTied,
     "snapshot-taken-for-none": SnapshotForNone,
+    "unclean": UncleanRedlock,
+    "beats-on": BeatsOn,
 }
