@@ -1,15 +1,15 @@
 """A calm run: nothing fails. Messages take a little longer or shorter, clients stand still for a moment
 now and then, and several tasks of each client want a few locks, give up, and are cancelled.
 
-What leases and heartbeats would mend after a while must then not happen at all: no lease is lost, a lock
-that is given back goes to whoever waits for it, and as soon as everybody has given back what they had
-nothing is left, on the servers or in the clients. The TTLs are long, so that none of it mends itself.
+What leases and heartbeats would mend after a while must not happen at all then: no lease is lost, a
+lock that is given back goes to whoever waits for it, and as soon as everybody has given back what they
+had nothing is left, on the servers or in the clients. TTLs are long, so that nothing mends itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -28,11 +28,12 @@ SLOW = 0.02
 """Seconds that a message takes at the most."""
 SOON = 1.0
 """Seconds after which nothing may be left."""
-AT_ONCE = 3.0
-"""Seconds for which a lock may be free while somebody waits for it: more than a heartbeat and a claim
-window, far less than a TTL."""
+HEARTBEATS = (0.3, 1.0)
+"""Of those who wait, in seconds, where it can be said: some wait for several of them, some for none."""
 GIVEN_UP = (0.0, 0.001, 0.01, 0.1)
 """After so many seconds somebody loses patience, or is cancelled."""
+USES = (0.01, 0.1, 0.6)
+"""For so many seconds a lock is held, at the most."""
 LIMIT = 120.0
 
 
@@ -42,11 +43,15 @@ class Calm:
     calm = True
     faults: Sequence[str] = ()
     clients: Sequence[int] = (1, 2, 3)
-    tasks: Sequence[int] = (2, 3, 4)
+    tasks: Sequence[int] = (2, 4, 6)
     """Of each client."""
     locks: Sequence[int] = (1, 1, 2, 3)
-    turns = 5
+    rounds = 3
+    """After each everybody waits, and it is looked whether something is left."""
+    turns = 2
     ttls = (20.0, 30.0)
+    at_once = 0.5
+    """Seconds for which a lock may be free while somebody waits for it."""
 
 
 class Unclean(Calm):
@@ -70,17 +75,18 @@ class Unclean(Calm):
 
 
 class Usage:
-    """When each lock was last given back, and how long those who waited for it had to wait after that."""
+    """When each lock was last given back, and for how long it was free while somebody waited."""
 
-    def __init__(self, checker: Checker) -> None:
+    def __init__(self, checker: Checker, at_once: float) -> None:
         self._checker = checker
+        self._at_once = at_once
         self._freed: dict[str, float] = {}
         self.longest = 0.0
 
     def taken(self, grant: Grant) -> None:
         free = grant.got - max(grant.asked, self._freed.get(grant.lock, 0.0))
         self.longest = max(self.longest, free)
-        if free > AT_ONCE:
+        if free > self._at_once:
             self._checker.broken(f"{grant}, and had waited while it was free for {free:.3f} s")
 
     def freed(self, grant: Grant, now: float) -> None:
@@ -90,35 +96,40 @@ class Usage:
 class CalmWorld(World):
     async def _main(self) -> None:
         draw = self.loop.random
-        usage = Usage(self.checker)
-        ready = self.loop.create_future()
-        members = [Member(self, client, usage, ready) for client in self.clients]
-        for member in members:
-            await member.opened
+        plan: Any = self.plan
+        usage = Usage(self.checker, plan.at_once)
+        names = NAMES[: draw.choice(plan.locks)]
+        members = [Member(self, client, usage, names) for client in self.clients]
+        await self._all("connects", [member.open() for member in members])
         self.network.chances = Chances(slow=0.3 * draw.random(), slowest=SLOW)
-        for client in self.clients:
-            for _ in range(draw.randrange(4)):
-                self.pause_at(client, draw.randrange(400), PAUSE * draw.random())
-        ready.set_result(None)
-        for member in members:
-            done, _ = await asyncio.wait({member.task}, timeout=LIMIT)
-            if not done:
-                self.checker.broken(f"{member.process.name} was not done in {LIMIT:g} s")
+        for number in range(plan.rounds):
+            for client in self.clients:
+                for _ in range(draw.randrange(3)):
+                    self.pause_at(client, draw.randrange(200), PAUSE * draw.random())
+            if not await self._all("takes locks", [member.play() for member in members]):
                 return
-            member.task.result()
-        self.story.tell(
-            "director", "all have given back what they had; free for %.3f s", usage.longest
-        )
-        await asyncio.sleep(SOON)
-        self._nothing_is_left(f"{SOON:g} s after all were done")
-        for member in members:
-            kept = member.kept()
-            if kept:
-                self.checker.broken(f"{member.process.name} still knows of {kept}")
-        for member in members:
-            member.close.set_result(None)
-            await member.closed
+            self.story.tell(
+                "director", "all have given back what they had; free for %.3f s", usage.longest
+            )
+            await asyncio.sleep(SOON)
+            self._nothing_is_left(f"{SOON:g} s after round {number + 1}")
+            for member in members:
+                for name in member.kept():
+                    self.checker.broken(f"{member.process.name} still knows of {name!r}")
+        await self._all("closes", [member.close() for member in members])
         self._nothing_is_left("after all have closed")
+
+    async def _all(self, what: str, work: list[Coroutine[Any, Any, None]]) -> bool:
+        """Each client does its own part, at the same time."""
+        tasks = [client.spawn(one) for client, one in zip(self.clients, work, strict=True)]
+        await asyncio.wait(tasks, timeout=LIMIT)
+        good = True
+        for client, task in zip(self.clients, tasks, strict=True):
+            if not task.done() or task.exception() is not None:
+                good = False
+                error = repr(task.exception()) if task.done() else f"no end in {LIMIT:g} s"
+                self.checker.broken(f"{client.name} {what}: {error}")
+        return good
 
     def _nothing_is_left(self, when: str) -> None:
         for left in self.plan.leftovers(self.servers):
@@ -128,55 +139,42 @@ class CalmWorld(World):
 class Member:
     """A client with several tasks."""
 
-    def __init__(
-        self, world: World, process: Process, usage: Usage, ready: asyncio.Future[None]
-    ) -> None:
+    def __init__(self, world: World, process: Process, usage: Usage, names: str) -> None:
         self._world = world
         self._loop = world.loop
         self._random = world.loop.random.random
         self._usage = usage
-        self._ready = ready
+        self._names = names
         self.process = process
-        self.opened = world.loop.create_future()
-        self.close = world.loop.create_future()
-        self.closed = world.loop.create_future()
-        self.task = process.spawn(self._run())
-        self._session: Any = None
+        self._locks: aio.Locks
+        self._session: Session
+
+    async def open(self) -> None:
+        self._locks = aio.connect(self._world.plan.url, **self._world.plan.options)
+        self._session = await self._locks._session()
+
+    async def close(self) -> None:
+        await self._locks.close()
 
     def kept(self) -> list[str]:
         """The attempts of which the engine still knows."""
         return [lease.name for lease in self._session.leases.values()]
 
-    async def _run(self) -> None:
+    async def play(self) -> None:
         plan: Any = self._world.plan
-        locks = aio.connect(plan.url, **plan.options)
-        self._session = await locks._session()
-        self.opened.set_result(None)
-        await self._ready
-        draw = self._loop.random
-        names = NAMES[: draw.choice(plan.locks)]
-        count = draw.choice(plan.tasks)
-        tasks = [
-            asyncio.create_task(self._turns(locks, f"{self.process.name}.{i}", names))
-            for i in range(count)
-        ]
+        count = self._loop.random.choice(plan.tasks)
+        tasks = [asyncio.create_task(self._turns(f"{self.process.name}.{i}")) for i in range(count)]
         await asyncio.wait(tasks)
-        self.process.spawn(self._closes(locks))
         for task in tasks:
             task.result()
 
-    async def _closes(self, locks: aio.Locks) -> None:
-        await self.close
-        await locks.close()
-        self.closed.set_result(None)
-
-    async def _turns(self, locks: aio.Locks, who: str, names: str) -> None:
-        draw = self._random
+    async def _turns(self, who: str) -> None:
+        draw, names = self._random, self._names
         shortest, longest = self._world.plan.ttls
         for _ in range(self._world.plan.turns):
             await asyncio.sleep(draw() * draw() * 0.1)
             name = names[int(draw() * len(names))]
-            lock = locks.lock(name, ttl=shortest + draw() * (longest - shortest))
+            lock = self._locks.lock(name, ttl=shortest + draw() * (longest - shortest))
             await self._turn(lock, who)
 
     async def _turn(self, lock: aio.Lock, who: str) -> None:
@@ -201,8 +199,8 @@ class Member:
         checker = self._world.checker
         grant = checker.granted(lock.name, who, lease.token, asked, loop.now)
         self._usage.taken(grant)
-        if draw() < 0.8:
-            await asyncio.sleep(draw() * draw() * 0.1)
+        if draw() < 0.7:
+            await asyncio.sleep(draw() * USES[int(draw() * len(USES))])
         if not lease.held:
             checker.broken(f"{grant}, and has lost it")
         checker.still_held(grant, loop.now)

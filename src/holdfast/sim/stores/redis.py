@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import faults
-from ..calm import Calm, Unclean
+from ..calm import HEARTBEATS, Calm, Unclean
 from ..loop import Process
 from ..redis_server import RedisNode
 
@@ -69,8 +69,9 @@ def leftovers(servers: Sequence[RedisNode]) -> list[str]:
     for server in servers:
         server.data.tick()
         for key in list(server.data.values):
-            # The list of a queue whose waiters are all gone ends by itself, after an hour.
-            if b"{" in key and not key.endswith(b":q") and server.data.has(key):
+            # The list of a queue whose waiters are all gone ends by itself, after an hour; so does
+            # the bell.
+            if b"{" in key and not key.endswith((b":q", b":b")) and server.data.has(key):
                 left.append(f"{key.decode()} on {server.process.name}")
     return left
 
@@ -83,6 +84,10 @@ class Heedless(RedisPlan):
 
 
 class CalmRedis(Calm, RedisPlan):
+    def start(self, world: World) -> list[Any]:
+        self.options = {"heartbeat": world.loop.random.choice(HEARTBEATS)}  # type: ignore[misc]
+        return super().start(world)
+
     def leftovers(self, servers: Sequence[RedisNode]) -> list[str]:
         return held_or_awaited(servers)
 
@@ -97,7 +102,7 @@ def held_or_awaited(servers: Sequence[RedisNode]) -> list[str]:
     for server in servers:
         server.data.tick()
         for key, value in list(server.data.values.items()):
-            tombstone = b":x:" in key or (b":q:" in key and value == b"x")
+            tombstone = b"}:x:" in key or value in (b"x", b"left")
             if b"{" in key and not tombstone and server.data.has(key):
                 left.append(f"{key.decode()} on {server.process.name}: {value}")
     return left

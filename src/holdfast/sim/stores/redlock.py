@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ..._async.backends import redlock_nodes as redlock_nodes_module
+from ..._async.backends.redlock import RedlockBackend
 from ..._async.backends.redlock_bells import Waiter
 from ..._async.backends.redlock_nodes import Nodes, Sealed
 from ..._runtime.aio import Signal
@@ -16,7 +17,7 @@ from ...redlock.commands import members_text
 from ...redlock.standing import US, read_marker, run_id_of
 from ...redlock.votes import Ballot
 from .. import faults
-from ..calm import Calm, Unclean
+from ..calm import HEARTBEATS, Calm, Unclean
 from ..loop import Process
 from ..network import Chances
 from ..redis_server import RedisNode, Session
@@ -136,9 +137,14 @@ class Hammer(RedlockPlan):
 class CalmRedlock(Calm, RedlockPlan):
     fresh = 0.0
     scales = (12.0,)  # TTLs of 5 to 29 s
+    at_once = 2.5  # the first of those who wait may fail with others, and heed its heartbeat next
 
     def __init__(self) -> None:
-        self.options = {}  # all nodes answer in time
+        self.options = {"node_timeout": 0.5}  # all nodes answer in time
+
+    def start(self, world: World) -> list[Any]:
+        self.options["heartbeat"] = world.loop.random.choice(HEARTBEATS)
+        return super().start(world)
 
     def leftovers(self, servers: Sequence[RedisNode]) -> list[str]:
         return held_or_awaited(servers)
@@ -367,10 +373,16 @@ class UncleanRedlock(Unclean, CalmRedlock):
 
 
 class BeatsOn(CalmRedlock):
-    """A heartbeat that set out before the grant tries for itself, though the waiter has given it back."""
+    """A heartbeat that set out before the grant tries by itself, after that was given back."""
 
     def altered(self) -> AbstractContextManager[object]:
-        return replaced(Waiter, "granted", property(lambda _: False, lambda _, granted: None))
+        beat = RedlockBackend._beat
+
+        def on(backend: RedlockBackend, waiter: Waiter, by: float) -> Any:
+            waiter.granted = False
+            return beat(backend, waiter, by)
+
+        return replaced(RedlockBackend, "_beat", on)
 
 
 VARIANTS: dict[str, Callable[[], RedlockPlan]] = {
