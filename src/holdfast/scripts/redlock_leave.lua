@@ -11,5 +11,9 @@ local mine = K .. ':w:' .. ARGV[1]
 local gone = redis.call('DEL', mine)
 if ARGV[2] then redis.call('SET', mine, 'left', 'PX', ARGV[2]) end
 redis.call('LREM', Q, 0, ARGV[1])
-if redis.call('EXISTS', K) == 0 then wake() end
+if redis.call('EXISTS', Q) == 0 then
+  redis.call('DEL', K .. ':b')
+elseif redis.call('EXISTS', K) == 0 then
+  wake()
+end
 return gone
