@@ -38,6 +38,7 @@ class Line:
         "same_kind",
         "slots",
         "start",
+        "tail",
         "watch",
     )
 
@@ -60,6 +61,9 @@ class Line:
         """And which must not be used any more."""
         self.watch: Watch | None = None
         """Of those keys, once any of them is worth watching."""
+        self.tail: tuple[bytes, float] = b"", 0.0
+        """If: the last whom we knew to wait, when we gave the lock to another, still waits. And until
+        when that is worth asking."""
 
     @property
     def enough(self) -> int:
@@ -166,6 +170,13 @@ class Attempt:
 
     def burn(self) -> None:
         self.burned = True
+
+    def held_from(self, token: int, revision: int) -> None:
+        """It was made the holder, by a write of that revision."""
+        # In this order: who is about to take the lock for it, in another thread, must not put its
+        # write on top of this one, and looks at them the other way round.
+        self.token = token
+        self.changed = revision
 
     def entry(self, granted: bool, wall: float, token: int = 0) -> bytes:
         if granted == (self.token == 0):
