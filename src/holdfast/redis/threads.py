@@ -152,6 +152,7 @@ class Wire:
                 token = handed(data, beginning)
                 if token and connection.address is self._address:
                     # `_give`, in short: others wait for the lock by now.
+                    connection.used = now
                     self._idle.append(connection)
                     if self._closed:
                         connection.close()
