@@ -56,8 +56,8 @@ class Keeper:
         self._signal = Signal(session.clock)
         self._next = inf
         _, least = session.claim
-        self._soon = min(CONFIRM_AFTER + LONGEST_TICK, least / 4)
-        """Seconds after which it is soon enough to confirm a hand-over."""
+        self._soon = min(LONGEST_TICK, least / 2)
+        """Seconds after which it is soon enough to look at a hand-over, whatever is left of it."""
         self._handed_at = -inf
         """When the last one was handed over, as far as we know."""
         self._tick = TICK
@@ -77,11 +77,10 @@ class Keeper:
             self._wake()
 
     def _wake(self) -> None:
-        if self._routine is not None:
-            self._signal.set()
-            return
         with self._mutex:
-            if self._routine is None and not self._closed:
+            if self._routine is not None:
+                self._signal.set()
+            elif not self._closed:
                 self._routine = Routine(self._run, "holdfast-keeper")
 
     def keep_soon(self, lease: Hold, now: float) -> None:
@@ -138,7 +137,7 @@ class Keeper:
                         self._next = now + LINGER
                     if now < self._handed_at + LINGER:
                         self._next = min(self._next, now + self._tick)
-                        self._tick = min(2 * self._tick, LONGEST_TICK)
+                        self._tick = min(2 * self._tick, self._soon)
                     else:
                         fresh = False
                     if self._newcomers:
