@@ -56,11 +56,12 @@ from ..model import Busy, Granted, Label, LockState, Outcome, Queued
 
 
 class Terms:
-    """What a lock is asked for as. Made once for all attempts of a lock, and never changed."""
+    """What a lock is asked for as: made once for all its attempts, and not changed."""
 
     __slots__ = (
         "barge",
         "capacity",
+        "home",
         "kind",
         "label",
         "name",
@@ -90,6 +91,8 @@ class Terms:
         self.barge = barge
         self.renew = renew
         """False: it is to end with its TTL, whatever else is kept alive beside it."""
+        self.home: object = None
+        """For whom they were made."""
         self.prepared: Any = None
         """A place for the backend, which is always the same one: what it has made of these."""
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from .. import checks
 from .._runtime.aio import current
 from ..errors import LockNotOwned, LockTimeout
-from ..model import Label
 from .contract import Terms, Ticket
 from .lease import Lease
 from .waiting import obtain
@@ -43,7 +42,6 @@ class Lock:
         "_protects",
         "_renew",
         "_terms",
-        "_terms_for",
         "_text",
         "_timeout",
         "_ttl",
@@ -85,8 +83,6 @@ class Lock:
         self._text = text
         """Shown in place of the connection's label: an election's value."""
         self._terms: Terms | None = None
-        self._terms_for: Label | None = None
-        """The label of the session that they were made for."""
         self._entered: dict[object, list[Lease]] = {}
 
     def __repr__(self) -> str:
@@ -117,8 +113,8 @@ class Lock:
     def _attempt(self, session: Session, owner: str, queue: bool) -> Lease:
         """A new attempt, known to the session before anything is sent."""
         terms = self._terms
-        if terms is None or self._terms_for is not session.label:
-            terms = self._new_terms(session.label)
+        if terms is None or terms.home is not session:
+            terms = self._terms = self._new_terms(session)
         lease = self.lease_type(session, Ticket(terms, owner, queue), self._renew, self._max_hold)
         if self._protects is not None:
             lease._protects = self._protects
@@ -129,7 +125,8 @@ class Lock:
             session.check_open()
         return lease
 
-    def _new_terms(self, label: Label) -> Terms:
+    def _new_terms(self, session: Session) -> Terms:
+        label = session.label
         terms = Terms(
             self.name,
             self._ttl,
@@ -140,10 +137,7 @@ class Lock:
             self._barge,
             self._renew,
         )
-        # In this order: another thread that sees the label takes the terms to be its own.
-        self._terms_for = None
-        self._terms = terms
-        self._terms_for = label
+        terms.home = session
         return terms
 
     async def __aenter__(self) -> Lease:
