@@ -17,6 +17,8 @@ from holdfast.redis.commands import Commands
 from holdfast.redis.keys import Naming
 from holdfast.redis.protocol import bulk, pack
 from holdfast.redis.scripts import scripts
+from holdfast.redlock.commands import Commands as RedlockCommands
+from holdfast.redlock.standing import read_marker
 
 NOTHING: Any = ...
 COMPARE_AND_DELETE = (
@@ -105,6 +107,15 @@ def own_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]:
     ticket = Ticket(name, owner, 30.0, Label("host", 1, ""))
     no_channel, end = bulk(b""), bulk(owner.encode())
     return commands.ask(ticket) + no_channel + end, commands.release(name, owner)
+
+
+def redlock_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]:
+    """The two scripts of a Redlock node that votes, packed likewise."""
+    commands = RedlockCommands("holdfast", 1.0)
+    marker = read_marker(call(pack(b"GET", commands.marker_key)))
+    owner = bulk(b"0123456789abcdef01234567")
+    words = commands.of(Ticket(name, "", 30.0, Label("host", 1, "")))
+    return words.take + owner + bulk(marker.incarnation), words.release + owner
 
 
 ENTER = b"""if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return 1 end

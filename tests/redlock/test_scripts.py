@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hiredis import Reader
 
 from holdfast.model import Label
-from holdfast.redis.protocol import bulk
+from holdfast.redis.protocol import bulk, pack
 from holdfast.redlock.commands import MARKED, QUIET, UNMARKED, Commands
 from stores import redis_server
 
@@ -170,7 +171,7 @@ def test_several_requests_in_one_command_are_as_if_each_came_alone() -> None:
         return node.ask(node.commands.takes.pack(keys, asked, vote))
 
     def free(*held: tuple[Any, str]) -> Any:
-        keys = [one.keys for one, _ in held]
+        keys = [one.lock for one, _ in held]
         return node.ask(
             node.commands.releases.pack(keys, [bulk(owner.encode()) for _, owner in held], b"")
         )
@@ -343,3 +344,32 @@ def test_who_leaves_a_lock_that_is_free_wakes_the_next() -> None:
     waits(node, "three", "two")
     assert node.ask(words.leave + bulk(b"two")) == 1
     assert node.server("LLEN", QUEUE) == 0
+
+
+def test_each_release_wakes_the_first_who_waits_and_a_failed_round_does_not() -> None:
+    node = Node()
+    words = node.commands.of(Asked(30.0))
+    with socket.create_connection(("127.0.0.1", node.server.port), 10.0) as listener:
+        reader = Reader()
+
+        def heard() -> Any:
+            while (message := reader.gets()) is False:
+                data = listener.recv(4096)
+                assert data
+                reader.feed(data)
+            return message[2]
+
+        listener.sendall(pack(b"SUBSCRIBE", b"two's"))
+        assert heard() == 1
+        node.take("one")
+        node.ask(words.wait + bulk(b"two's") + bulk(b"two"))
+        for round_ in ("one", "three", "four"):
+            node.take(round_)
+            assert node.ask(words.release + bulk(round_.encode())) == 1
+            assert heard() == b"two 0"
+        node.take("five")
+        assert node.free("five", UNMARKED) == 1
+        node.take("six")
+        assert node.ask(node.commands.releases.pack([words.lock], [bulk(b"six")], b"")) == [1]
+        node.server("PUBLISH", "two's", "the end")
+        assert [heard(), heard()] == [b"two 0", b"the end"]

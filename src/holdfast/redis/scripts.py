@@ -15,6 +15,7 @@ REDLOCK = (
     "takes",
     "raise",
     "free",
+    "frees",
     "keep",
     "wait",
     "leave",

@@ -82,6 +82,9 @@ class Words(NamedTuple):
     wait: bytes
     """The channel and the owner follow."""
     leave: bytes
+    """The owner follows."""
+    leave_late: bytes
+    """The same, refusing a request to wait that is late; the owner and `lateness` follow."""
     stripe: bytes
     keys: bytes
     """The lock and its queue."""
@@ -100,11 +103,12 @@ class Commands:
         self.counters = bulk(space + b":redlock:counters")
         self.patience = heartbeat * MISSED_HEARTBEATS
         """Seconds without a heartbeat after which a node forgets a waiter."""
+        self.lateness = bulk(b"%d" % millis(self.patience))
         self._scripts = redlock_scripts()
         self._words: dict[str, Words] = {}
         scripts = self._scripts
         self.takes = Together(scripts["takes"], 2, self.counters + self.marker, 1, 4, 1)
-        self.releases = Together(scripts["free"], 0, b"", 2, 1, 0)
+        self.releases = Together(scripts["frees"], 0, b"", 1, 1, 0)
 
     @property
     def questions(self) -> list[bytes]:
@@ -144,10 +148,11 @@ class Commands:
             scripts["take"].command(3, 8) + self.counters + self.marker + lock + arguments,
             arguments,
             scripts["raise"].command(3, 8) + three,
-            scripts["free"].command(2, 3) + both,
-            scripts["free"].command(2, 5) + both,
-            scripts["wait"].command(2, 6) + both + bulk(b"%d" % millis(self.patience)) + request,
+            scripts["free"].command(1, 2) + lock,
+            scripts["free"].command(1, 4) + lock,
+            scripts["wait"].command(2, 6) + both + self.lateness + request,
             scripts["leave"].command(2, 3) + both,
+            scripts["leave"].command(2, 4) + both,
             stripe,
             both,
             lock,

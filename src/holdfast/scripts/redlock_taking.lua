@@ -5,13 +5,12 @@
 
 local answer, begin
 if not v and not left then
-  begin = call('HINCRBY', C, stripe, 1)
-  local text = string.format('%.0f', begin)
+  begin = call('HINCRBY', C, stripe, '1') -- a text: numbers, as a rule, are slow to write
   if begin == 1 then
     begin = tonumber(string.match(m, '^[^\031]*\031%d+\031(%d+)')) + 1
-    text = string.format('%.0f', begin)
-    call('HSET', C, stripe, text)
+    call('HSET', C, stripe, string.format('%.0f', begin))
   end
+  local text = call('HGET', C, stripe) -- so is this one
   -- Not dated yet, see redlock_since.lua.
   call('SET', K, 'rl1\031' .. owner .. '\031' .. text .. '\031' .. text .. '\031\031' .. request, 'PX', ttl)
 elseif not v then

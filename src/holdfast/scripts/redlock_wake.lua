@@ -1,6 +1,9 @@
 -- Included by the scripts that may leave a lock free: tell the first who waits here, and only it. It is a
 -- hint; nothing is handed over, because the majority decides. Those whose connection is gone are dropped.
 --
+-- The bell hangs there while somebody may wait. A release takes it down as it deletes the lock, in one call,
+-- and so knows whether to look at the queue.
+--
 -- Needs the locals K (the lock) and Q (the queue).
 
 local function wake()
@@ -9,7 +12,10 @@ local function wake()
     if not first then return end
     local text = redis.call('GET', K .. ':w:' .. first)
     local channel = text and string.match(text, '^%d+\031([^\031]*)')
-    if channel and redis.call('PUBLISH', channel, first .. ' 0') > 0 then return end
+    if channel and redis.call('PUBLISH', channel, first .. ' 0') > 0 then
+      redis.call('SET', K .. ':b', '', 'PX', 3600000) -- it, or others, may wait again
+      return
+    end
     redis.call('LPOP', Q)
     redis.call('DEL', K .. ':w:' .. first)
   end

@@ -8,9 +8,12 @@ import pytest
 
 from _async.etcd.scenes import revoke, waits
 from holdfast import aio as holdfast
-from holdfast.model import GONE
+from holdfast._async.contract import Ticket
+from holdfast.entries import Claim
+from holdfast.etcd.messages import range_of
+from holdfast.model import GONE, Label, Queued, Renewed, new_owner
 from servers.etcd import EtcdCluster
-from worlds.aio import Job
+from worlds.aio import Job, eventually
 
 
 async def test_a_waiter_whose_entry_is_gone_is_not_granted(cluster: EtcdCluster) -> None:
@@ -80,3 +83,52 @@ async def test_a_forced_release_is_not_for_those_who_come_after(
         await second.renew()
         assert [one.token for one in (await locks.inspect("x")).holders] == [second.token]
         assert await lease.wait_lost(timeout=10.0) is True
+
+
+async def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: EtcdCluster) -> None:
+    """Its heartbeat has just seen that it is its turn. A second grant would end the first one."""
+    async with holdfast.connect(cluster.url) as locks, holdfast.connect(cluster.url) as others:
+        before = await locks.lock("x").acquire()
+        giving: Any = (await locks._session()).backend
+        taking: Any = (await others._session()).backend
+        by = taking.clock.now() + 20.0
+        ticket = Ticket("x", new_owner(), 30.0, Label("here", 1))
+        assert isinstance(await taking.acquire(ticket, by), Queued)
+        attempt = taking._roll.known("x", ticket.owner)
+        lease_to_hold = taking._roll.lease_to_hold
+
+        async def meanwhile(*args: Any) -> Any:
+            taking._roll.lease_to_hold = lease_to_hold
+            found = await giving._calls.range(range_of(attempt.line.start, attempt.line.end), by)
+            await giving._leaving.hand_on(giving._roll.line_of(found.keys), by)
+            await eventually(lambda: attempt.token)  # the bell
+            return await lease_to_hold(*args)
+
+        await giving._leaving._drop(giving._roll.known("x", before.owner), by)
+        taking._roll.lease_to_hold = meanwhile
+        (outcome,) = await taking.renew([Claim("x", ticket.owner, 30.0)], by)
+        told = await taking.wait(ticket, by)
+        assert isinstance(outcome, Renewed)
+        assert outcome.token == told.token
+        (holder,) = (await locks.inspect("x")).holders
+        assert holder.token == told.token
+        assert await taking.release("x", ticket.owner, by) is True
+
+
+async def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluster) -> None:
+    """A try that finds no room leaves the line, and is over: by then its key may be another's."""
+    async with holdfast.connect(cluster.url) as locks:
+        roll: Any = (await locks._session()).backend._roll  # type: ignore[attr-defined]
+
+        def enrolled() -> Any:
+            return roll.enrol(Ticket("x", new_owner(), 30.0, Label("here", 1)))
+
+        first = enrolled()
+        roll.forget(first)
+        second = enrolled()
+        assert second.key == first.key
+        roll.forget(first)
+        third = enrolled()
+        assert third.key != second.key
+        for attempt in (second, third):
+            roll.forget(attempt)

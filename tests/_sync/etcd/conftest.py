@@ -24,6 +24,7 @@ def cluster() -> EtcdCluster:
 @pytest.fixture
 def proxy(cluster: EtcdCluster) -> Iterator[Proxy]:
     proxy = Proxy(cluster.members[0].port)
+    proxy.about = b"/lock/x/"
     yield proxy
     proxy.close()
 

@@ -10,9 +10,12 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import revoke, waits
-from holdfast.model import GONE
+from holdfast._sync.contract import Ticket
+from holdfast.entries import Claim
+from holdfast.etcd.messages import range_of
+from holdfast.model import GONE, Label, Queued, Renewed, new_owner
 from servers.etcd import EtcdCluster
-from worlds.threads import Job
+from worlds.threads import Job, eventually
 
 
 def test_a_waiter_whose_entry_is_gone_is_not_granted(cluster: EtcdCluster) -> None:
@@ -82,3 +85,52 @@ def test_a_forced_release_is_not_for_those_who_come_after(
         second.renew()
         assert [one.token for one in locks.inspect("x").holders] == [second.token]
         assert lease.wait_lost(timeout=10.0) is True
+
+
+def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: EtcdCluster) -> None:
+    """Its heartbeat has just seen that it is its turn. A second grant would end the first one."""
+    with holdfast.connect(cluster.url) as locks, holdfast.connect(cluster.url) as others:
+        before = locks.lock("x").acquire()
+        giving: Any = locks._session().backend
+        taking: Any = others._session().backend
+        by = taking.clock.now() + 20.0
+        ticket = Ticket("x", new_owner(), 30.0, Label("here", 1))
+        assert isinstance(taking.acquire(ticket, by), Queued)
+        attempt = taking._roll.known("x", ticket.owner)
+        lease_to_hold = taking._roll.lease_to_hold
+
+        def meanwhile(*args: Any) -> Any:
+            taking._roll.lease_to_hold = lease_to_hold
+            found = giving._calls.range(range_of(attempt.line.start, attempt.line.end), by)
+            giving._leaving.hand_on(giving._roll.line_of(found.keys), by)
+            eventually(lambda: attempt.token)  # the bell
+            return lease_to_hold(*args)
+
+        giving._leaving._drop(giving._roll.known("x", before.owner), by)
+        taking._roll.lease_to_hold = meanwhile
+        (outcome,) = taking.renew([Claim("x", ticket.owner, 30.0)], by)
+        told = taking.wait(ticket, by)
+        assert isinstance(outcome, Renewed)
+        assert outcome.token == told.token
+        (holder,) = locks.inspect("x").holders
+        assert holder.token == told.token
+        assert taking.release("x", ticket.owner, by) is True
+
+
+def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluster) -> None:
+    """A try that finds no room leaves the line, and is over: by then its key may be another's."""
+    with holdfast.connect(cluster.url) as locks:
+        roll: Any = locks._session().backend._roll  # type: ignore[attr-defined]
+
+        def enrolled() -> Any:
+            return roll.enrol(Ticket("x", new_owner(), 30.0, Label("here", 1)))
+
+        first = enrolled()
+        roll.forget(first)
+        second = enrolled()
+        assert second.key == first.key
+        roll.forget(first)
+        third = enrolled()
+        assert third.key != second.key
+        for attempt in (second, third):
+            roll.forget(attempt)
