@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -25,8 +26,8 @@ class Counting(RedisNode):
 class TwoHaveRestarted(CalmRedlock):
     """And are out for max_ttl, half a minute."""
 
-    sizes = (3,)
-    clients = (1,)
+    sizes: Sequence[int] = (3,)
+    clients: Sequence[int] = (1,)
 
     def node(self, process: Process) -> RedisNode:
         return Counting(process)
