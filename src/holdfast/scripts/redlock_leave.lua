@@ -9,5 +9,9 @@ local K, Q = KEYS[1], KEYS[2]
 
 local gone = redis.call('DEL', K .. ':w:' .. ARGV[1])
 redis.call('LREM', Q, 0, ARGV[1])
-if redis.call('EXISTS', K) == 0 then wake() end
+if redis.call('EXISTS', Q) == 0 then
+  redis.call('DEL', K .. ':b')
+elseif redis.call('EXISTS', K) == 0 then
+  wake()
+end
 return gone
