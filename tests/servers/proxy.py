@@ -37,6 +37,8 @@ class Proxy:
         """The next answer does not arrive; those behind it do."""
         self.keep_once = False
         """Hang up on the next request, but keep it, and deliver it when `let_go` is called."""
+        self.about = b""
+        """Only a request with this in it is reset or kept: gRPC has words of its own in between."""
         self.seen: deque[bytes] = deque(maxlen=200)
         """The latest requests that were delivered, for `replay`."""
         self._kept: list[tuple[socket.socket, bytes]] = []
@@ -62,10 +64,6 @@ class Proxy:
         """No answer comes any more on the connections there are now."""
         with self._mutex:
             self._muted |= self._open
-
-    @property
-    def kept(self) -> bytes:
-        return b"".join(data for _, data in self._kept)
 
     def let_go(self, answered: bool = True) -> None:
         """Deliver what was kept, and wait until it was `answered`; the server may refuse it instead."""
@@ -120,7 +118,7 @@ class Proxy:
                 if self.stalled or self.deaf:
                     continue
                 self.seen.append(data)
-                if self.keep_once:
+                if self.keep_once and self.about in data:
                     self.keep_once = False
                     self._delivering.add(server)
                     self._kept.append((server, data))
@@ -128,7 +126,7 @@ class Proxy:
                         self._open.discard(server)
                     _reset(client)
                     return
-                if self.reset_once:
+                if self.reset_once and self.about in data:
                     self.reset_once = False
                     self._muted.add(server)  # first, or its answer may be quicker than we are
                     server.sendall(data)

@@ -217,9 +217,9 @@ class Store(Link):
         """A descriptor that becomes readable when that process dies, if it is not our own."""
         return None if self._presence is None else self._presence.watch(process)
 
-    def close(self) -> None:
+    def close(self, by: float | None = None) -> None:
         try:
-            self._gate.enter()
+            self._gate.enter(by)
         except BackendUnavailable:
             self._closed = True
             return  # somebody is frozen inside; the process's end will close it

@@ -82,6 +82,9 @@ class Words(NamedTuple):
     wait: bytes
     """The channel and the owner follow."""
     leave: bytes
+    """The owner follows."""
+    leave_late: bytes
+    """The same, refusing a request to wait that is late; the owner and `lateness` follow."""
     keys: bytes
     """The lock, its queue and its counter."""
     request_keys: bytes
@@ -103,6 +106,7 @@ class Commands:
         self._counter = space + b":redlock:counter:%d"
         self.patience = heartbeat * MISSED_HEARTBEATS
         """Seconds without a heartbeat after which a node forgets a waiter."""
+        self.lateness = bulk(b"%d" % millis(self.patience))
         self._scripts = redlock_scripts()
         self._words: dict[str, Words] = {}
         scripts = self._scripts
@@ -153,8 +157,9 @@ class Commands:
             scripts["raise"].command(3, 7) + lock + counter + self.marker,
             scripts["free"].command(1, 2) + lock,
             scripts["free"].command(1, 4) + lock,
-            scripts["wait"].command(2, 6) + both + bulk(b"%d" % millis(self.patience)) + request,
+            scripts["wait"].command(2, 6) + both + self.lateness + request,
             scripts["leave"].command(2, 3) + both,
+            scripts["leave"].command(2, 4) + both,
             both + counter,
             counter + lock,
             lock,

@@ -4,7 +4,7 @@
 -- ARGV: 1 ms without a heartbeat after which it is forgotten · 2 the request
 --       3 the channel; empty: a heartbeat of one that is known already · 4 the owner id
 -- Answers ms: it will be told, the lock is held here for that long (0: it is free); or -1 - ms: it is not
--- known here.
+-- known here, or has left.
 
 local K, Q = KEYS[1], KEYS[2]
 local left = math.max(0, redis.call('PTTL', K))
@@ -13,7 +13,9 @@ if ARGV[3] == '' then
   if redis.call('PEXPIRE', mine, ARGV[1]) == 1 then return left end
   return -1 - left
 end
-local since = string.match(redis.call('GET', mine) or '', '^%d+')
+local text = redis.call('GET', mine) or ''
+if text == 'left' then return -1 - left end
+local since = string.match(text, '^%d+')
 if not since then
   local time = redis.call('TIME')
   since = time[1] .. string.sub('00000' .. time[2], -6)

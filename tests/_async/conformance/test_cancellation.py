@@ -9,6 +9,9 @@ finds the clean-up under way.
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import threading
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
@@ -159,3 +162,39 @@ async def test_nothing_is_left_behind(
         assert moment > 1
         assert held.held
         assert session.leases == {}
+
+
+async def opened(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        await (await locks.lock("x").acquire()).release()
+
+
+def in_use() -> tuple[int, int]:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+async def test_an_opening_that_is_cancelled_leaves_nothing_open(url: str) -> None:
+    await opened(url)
+    files, threads = in_use()
+    moment = 0
+    while True:
+        moment += 1
+        run = CancelledAt(opened(url), moment, 1)
+
+        async def work(run: CancelledAt = run) -> None:
+            await run
+
+        task = asyncio.create_task(work())
+        await asyncio.wait({task})
+        if run.suspensions < moment:
+            break
+        assert moment < 200
+    assert task.exception() is None
+
+    # Not after each: gRPC closes what it has when it next does something.
+    def as_before() -> bool:
+        now_files, now_threads = in_use()
+        return now_files <= files and now_threads <= threads
+
+    await eventually(as_before)

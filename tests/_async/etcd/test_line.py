@@ -27,7 +27,7 @@ from holdfast.etcd.messages import (
     range_of,
 )
 from holdfast.lifecycle import drift_margin
-from holdfast.model import GONE, Renewed
+from holdfast.model import GONE, Label, Queued, Renewed, new_owner
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from stores import etcd_cluster
@@ -44,6 +44,7 @@ def cluster() -> EtcdCluster:
 @pytest.fixture
 def proxy(cluster: EtcdCluster) -> Iterator[Proxy]:
     proxy = Proxy(cluster.members[0].port)
+    proxy.about = b"/lock/x/"
     yield proxy
     proxy.close()
 
@@ -96,20 +97,65 @@ async def test_a_release_whose_answer_was_lost_says_that_it_was_ours(
         assert await lease.release() is False
 
 
+async def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: EtcdCluster) -> None:
+    """Its heartbeat has just seen that it is its turn. A second grant would end the first one."""
+    async with holdfast.connect(cluster.url) as locks, holdfast.connect(cluster.url) as others:
+        before = await locks.lock("x").acquire()
+        giving: Any = (await locks._session()).backend
+        taking: Any = (await others._session()).backend
+        by = taking.clock.now() + 20.0
+        ticket = Ticket("x", new_owner(), 30.0, Label("here", 1))
+        assert isinstance(await taking.acquire(ticket, by), Queued)
+        attempt = taking._roll.known("x", ticket.owner)
+        lease_to_hold = taking._roll.lease_to_hold
+
+        async def meanwhile(*args: Any) -> Any:
+            taking._roll.lease_to_hold = lease_to_hold
+            found = await giving._calls.range(range_of(attempt.line.start, attempt.line.end), by)
+            await giving._leaving.hand_on(giving._roll.line_of(found.keys), by)
+            await eventually(lambda: attempt.token)  # the bell
+            return await lease_to_hold(*args)
+
+        await giving._leaving._drop(giving._roll.known("x", before.owner), by)
+        taking._roll.lease_to_hold = meanwhile
+        (outcome,) = await taking.renew([Claim("x", ticket.owner, 30.0)], by)
+        told = await taking.wait(ticket, by)
+        assert isinstance(outcome, Renewed)
+        assert outcome.token == told.token
+        (holder,) = (await locks.inspect("x")).holders
+        assert holder.token == told.token
+        assert await taking.release("x", ticket.owner, by) is True
+
+
+async def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluster) -> None:
+    """A try that finds no room leaves the line, and is over: by then its key may be another's."""
+    async with holdfast.connect(cluster.url) as locks:
+        roll: Any = (await locks._session()).backend._roll  # type: ignore[attr-defined]
+
+        def enrolled() -> Any:
+            return roll.enrol(Ticket("x", new_owner(), 30.0, Label("here", 1)))
+
+        first = enrolled()
+        roll.forget(first)
+        second = enrolled()
+        assert second.key == first.key
+        roll.forget(first)
+        third = enrolled()
+        assert third.key != second.key
+        for attempt in (second, third):
+            roll.forget(attempt)
+
+
 async def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
     async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
         roll: Any = (await locks._session()).backend._roll  # type: ignore[attr-defined]
-        while True:
-            proxy.keep_once = True
-            lease = await locks.lock("x").acquire()  # a second try; the first one is under way
-            kept = lease.owner.encode() in proxy.kept  # else a word of gRPC's own was kept
-            key = roll.known("x", lease.owner).key
-            assert await lease.release() is True
-            proxy.let_go(answered=kept)
-            if kept:
-                break
+        proxy.keep_once = True
+        lease = await locks.lock("x").acquire()  # a second try; the first one is under way
+        key = roll.known("x", lease.owner).key
+        assert await lease.release() is True
+        proxy.let_go()
         assert not (await watcher.inspect("x")).held
         rival = await watcher.lock("x").try_acquire()
         assert rival is not None

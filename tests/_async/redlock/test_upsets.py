@@ -216,6 +216,84 @@ async def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> 
         assert not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes)
 
 
+async def test_a_heartbeat_that_fails_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
+    """It has just moved the waiter to another node when too few are there for a round."""
+    options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
+    async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
+        backend: Any = (await locks._session()).backend
+        waiter = await queued(backend, "x")
+        by = backend.clock.now() + 20.0
+        backend._bells.forget(waiter)
+        backend._take_off(waiter, by)
+        waiter._beats = 2  # the next one tries a round
+
+        async def failed(one: Any, limit: float) -> Any:
+            await backend.release("x", one.ticket.owner, limit)
+            one.bell = moved.pop()  # the release came before it was known
+            raise holdfast.BackendUnavailable("too few nodes")
+
+        attend = backend._bells.attend
+        moved: list[Any] = []
+
+        async def attended(one: Any, limit: float) -> Any:
+            left = await attend(one, limit)
+            moved.append(one.bell)
+            one.bell = None
+            return left
+
+        backend._bells.attend, backend._rounds.tried = attended, failed
+        with pytest.raises(holdfast.BackendUnavailable):
+            await backend._beat(waiter, by)
+        await eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
+
+
+async def test_a_request_to_wait_that_arrives_after_its_end_is_refused(nodes: RedlockNodes) -> None:
+    """What ends it travels on another connection, and may overtake it."""
+    options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
+    async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
+        backend: Any = (await locks._session()).backend
+        ticket = Ticket("x", new_owner(), MAX_TTL, Label("here", 1))
+        by = backend.clock.now() + 20.0
+        wire, first = backend._bells._wires[0], nodes.nodes[0]
+        enqueue = wire.enqueue
+        late: list[Any] = []
+
+        async def given_up(*args: Any) -> Any:
+            late.extend(args)
+            raise KeyboardInterrupt
+
+        wire.enqueue = given_up
+        with pytest.raises(KeyboardInterrupt):
+            await backend.acquire(ticket, by)
+        assert await backend.release("x", ticket.owner, by) is False
+        await eventually(lambda: first("EXISTS", f"{LOCK}:w:{ticket.owner}"))
+        assert await enqueue(*late) < 0
+        assert first("EXISTS", f"{LOCK}:q") == 0
+        assert first("PTTL", f"{LOCK}:w:{ticket.owner}") > 0
+        assert (await locks.inspect("x")).waiters == ()
+
+
+async def test_who_waits_again_where_it_waited_before_stays_there(nodes: RedlockNodes) -> None:
+    """Its connection to that node broke, and the next one leads there as well."""
+    options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
+    async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
+        backend: Any = (await locks._session()).backend
+        waiter = await queued(backend, "x")
+        assert waiter.bell == 0
+        wire = backend._bells._wires[0]
+        call = wire.call
+
+        async def broken(*args: Any) -> Any:
+            wire.call = call
+            raise holdfast.BackendUnavailable("the connection broke")
+
+        wire.call = broken
+        await backend._beat(waiter, backend.clock.now() + 20.0)
+        assert waiter.bell == 0
+        assert len((await locks.inspect("x")).waiters) == 1  # behind whatever was sent to the node
+        assert nodes.nodes[0]("LLEN", f"{LOCK}:q") == 1
+
+
 async def test_a_node_that_was_too_slow_does_not_keep_the_waiter(nodes: RedlockNodes) -> None:
     """It may have carried out the request, and would wake somebody who listens elsewhere."""
     proxy = Proxy(nodes.nodes[0].port)

@@ -154,10 +154,15 @@ class Asking:
         """Its turn has come: make it the holder, if its key is still there as it was."""
         while True:
             hold = await self._roll.lease_to_hold(attempt, by)
+            changed = attempt.changed
+            if (
+                attempt.token
+            ):  # handed to it meanwhile, and whoever waits was told which token it has
+                return await self.held(attempt, attempt.asked_ttl, by)
             value = attempt.entry(True, self._clock.wall())
             try:
                 answer = await self._calls.txn(
-                    messages.changed_at(attempt.key, attempt.changed)
+                    messages.changed_at(attempt.key, changed)
                     + messages.then(messages.put(attempt.key, value, hold.on))
                     + messages.otherwise(messages.read(attempt.key)),
                     by,

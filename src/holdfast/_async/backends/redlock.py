@@ -182,7 +182,8 @@ class RedlockBackend:
         waiter = self._waiters.pop(owner, None)
         if waiter is not None:
             waiter.left = True
-            self._leave(waiter, by)
+            self._bells.forget(waiter)
+            self._take_off(waiter, by)
         hold = self._holds.pop(owner, None)
         if hold is not None and hold.name != name:
             self._holds[owner] = hold
@@ -260,8 +261,7 @@ class RedlockBackend:
                 waiter.again = False
                 left = await self._bells.attend(waiter, by)
                 if waiter.strays:
-                    strays, waiter.strays = waiter.strays, set()
-                    self._take_off(waiter, strays, by)
+                    self._take_off(waiter, by)
                 if left > 0 and not waiter.is_time():
                     answer = left
                 else:
@@ -271,24 +271,33 @@ class RedlockBackend:
         finally:
             waiter.granted = isinstance(answer, Hold)  # before another may try
             waiter.trying = False
+            if waiter.granted:
+                self._waiters.pop(waiter.ticket.owner, None)
+            if waiter.granted or waiter.left:
+                self._bells.forget(waiter)
+                self._take_off(waiter, by)
         if isinstance(answer, Hold):
-            self._waiters.pop(waiter.ticket.owner, None)
-        elif not waiter.left:
-            return Waiting(max(answer, LOOK * (0.5 + os.urandom(1)[0] / 128)))
-        self._leave(waiter, by)
-        return Renewed(answer.token, answer.ttl) if isinstance(answer, Hold) else GONE
+            return Renewed(answer.token, answer.ttl)
+        if waiter.left:
+            return GONE
+        return Waiting(max(answer, LOOK * (0.5 + os.urandom(1)[0] / 128)))
 
-    def _leave(self, waiter: Waiter, by: float) -> None:
-        nodes = self._bells.forget(waiter)
-        if nodes:
-            self._take_off(waiter, nodes, by)
-
-    def _take_off(self, waiter: Waiter, nodes: set[int], by: float) -> None:
-        """These nodes are to wake it no more: others may wait there, whose turn it is."""
-        command = waiter.words.leave + bulk(waiter.ticket.owner.encode())
-        commands = [command if index in nodes else None for index in range(len(self._board.seats))]
+    def _take_off(self, waiter: Waiter, by: float) -> None:
+        """Its strays are to wake it no more: others may wait there, whose turn it is."""
+        if not waiter.strays:
+            return
+        words, owner = waiter.words, bulk(waiter.ticket.owner.encode())
+        known, late = words.leave + owner, words.leave_late + owner + self._commands.lateness
+        commands: list[bytes | None] = [None] * len(self._board.seats)
+        while waiter.strays:
+            try:
+                index, answered = waiter.strays.popitem()
+            except KeyError:
+                break  # another thread does the same
+            # On another connection than the request, which may arrive after this.
+            commands[index] = known if answered else late
         for index in self._fan.post(commands, by):
-            self._nodes.owe(index, command, self._commands.patience)
+            self._nodes.owe(index, commands[index] or known, self._commands.patience)
 
     # Refusing.
 

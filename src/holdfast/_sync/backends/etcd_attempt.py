@@ -167,6 +167,13 @@ class Attempt:
     def burn(self) -> None:
         self.burned = True
 
+    def held_from(self, token: int, revision: int) -> None:
+        """It was made the holder, by a write of that revision."""
+        # In this order: who is about to take the lock for it, in another thread, must not put its
+        # write on top of this one, and looks at them the other way round.
+        self.token = token
+        self.changed = revision
+
     def entry(self, granted: bool, wall: float, token: int = 0) -> bytes:
         if granted == (self.token == 0):
             self.since = wall

@@ -101,14 +101,13 @@ class Roll:
 
     def forget(self, attempt: Attempt) -> None:
         """Nothing of it is on the store any more."""
-        blocker, attempt.blocker = attempt.blocker, None
-        if blocker is not None:
-            self.watches.drop(blocker)
+        self._unblock(attempt)
         self.guard.drop(attempt)
         self.leases.leave(attempt)
         with self._mutex:
-            if self._attempts.get((attempt.name, attempt.owner)) is attempt:
-                del self._attempts[attempt.name, attempt.owner]
+            if self._attempts.get((attempt.name, attempt.owner)) is not attempt:
+                return  # it was before, and its key may be another's by now
+            del self._attempts[attempt.name, attempt.owner]
             if self._by_key.get(attempt.key) is attempt:
                 del self._by_key[attempt.key]
             line = attempt.line
@@ -177,8 +176,7 @@ class Roll:
 
     def granted(self, attempt: Attempt, lease: Lease, revision: int) -> Granted:
         """A write of ours made it the holder."""
-        attempt.changed = revision
-        attempt.token = self.base + revision
+        attempt.held_from(self.base + revision, revision)
         attempt.answered = self.clock.now()
         self.leases.join(attempt, lease)
         self.leases.extend(attempt, lease.sent + lease.ttl)
@@ -191,10 +189,10 @@ class Roll:
         attempt.created = kv.created
         if kv.changed < attempt.changed:
             return  # we know better
-        attempt.changed = kv.changed
         if standing.place.granted and not attempt.token:
-            attempt.token = standing.token(self.base)
+            attempt.held_from(standing.token(self.base), kv.changed)
             self.guard.add(attempt)
+        attempt.changed = kv.changed
         if attempt.lease is None or attempt.lease.id != kv.lease:
             self._hang(attempt, standing)
 
@@ -260,8 +258,7 @@ class Roll:
         if revision <= attempt.created or attempt.token or attempt.owed:
             return
         attempt.behind = behind
-        attempt.changed = revision
-        attempt.token = self.base + revision
+        attempt.held_from(self.base + revision, revision)
         self.guard.add(attempt)
         if attempt.ticket is not None:
             attempt.ticket.tell(Granted(attempt.token, attempt.ticket.ttl, handed=True))
@@ -324,3 +321,10 @@ class Roll:
             lambda started: self.hint(attempt),
             deletions_only=attempt.capacity == 1 or whom == ALL,
         )
+        if attempt.owed:  # given up by another thread, perhaps before it could see the watch
+            self._unblock(attempt)
+
+    def _unblock(self, attempt: Attempt) -> None:
+        blocker, attempt.blocker = attempt.blocker, None
+        if blocker is not None:
+            self.watches.drop(blocker)

@@ -49,8 +49,8 @@ class Waiter:
         self.words = words
         self.bell: int | None = None
         """The node that wakes it."""
-        self.strays: set[int] = set()
-        """Nodes that were to wake it and did not answer: they may know of it, and are to forget it."""
+        self.strays: dict[int, bool] = {}
+        """Nodes that may know of it, and are to forget it; and whether they said that they do."""
         self.trying = False
         self.again = False
         """It was told something while it was trying."""
@@ -95,7 +95,7 @@ class Bells:
                         return reply / 1000
                 except BackendUnavailable:
                     pass
-            waiter.strays |= self.forget(waiter)
+            self.forget(waiter)
         for seat in self._board.seats:
             if not seat.vote or waiter.left:
                 continue
@@ -104,12 +104,13 @@ class Bells:
                 reply = wire.enqueue(waiter.ticket, waiter.words.wait, end, self._limit(by))
             except BaseException as error:
                 wire.forget(owner)
-                waiter.strays.add(seat.index)
+                waiter.strays[seat.index] = False
                 if isinstance(error, BackendUnavailable):
                     continue
                 raise
             if type(reply) is int and reply >= 0:
                 waiter.bell = seat.index  # not before: it is listened to from now on
+                waiter.strays.pop(seat.index, None)
                 return reply / 1000
             wire.forget(owner)
         return ALONE if not waiter.is_time() else 0.0
@@ -127,14 +128,12 @@ class Bells:
             return None
         return self._wires[bell].listen(waiter.ticket, until)
 
-    def forget(self, waiter: Waiter) -> set[int]:
-        """It waits no more; answers the nodes that still have to be told."""
-        told, waiter.strays = waiter.strays, set()
+    def forget(self, waiter: Waiter) -> None:
+        """It waits there no more; the node still has to be told."""
         bell, waiter.bell = waiter.bell, None
         if bell is not None:
             self._wires[bell].forget(waiter.ticket.owner)
-            told.add(bell)
-        return told
+            waiter.strays.setdefault(bell, True)
 
     def close(self) -> None:
         for wire in self._wires:

@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Any
 
 from ... import checks, guarantees
-from ..._runtime.threads import Poller, Worker
+from ..._runtime.threads import Poller, Worker, finish
 from ...clock import BootClock
 from ...embedded import place
 from ...embedded.mailbox import Mailbox
@@ -24,7 +24,7 @@ from ...embedded.store import Store
 from ...entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, SEPARATOR, Ask, Claim, Entry
 from ...model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
 from ...urls import Target, merge_options
-from ..contract import Backend, Ticket
+from ..contract import OPEN_LIMIT, Backend, Ticket
 
 
 def prepare(
@@ -59,11 +59,22 @@ class SqliteBackend:
         self._store: Store
 
     def open(self, by: float) -> None:
+        made: list[Store] = []
+
+        def undo() -> None:
+            for store in made:
+                store.close(by)
+
+        def undone() -> None:
+            self._worker.call(undo)  # behind what may still be under way
+            self._worker.close()
+
         try:
-            self._store = self._worker.call(Store, self._path)
+            self._worker.call(lambda: made.append(Store(self._path)))
+            (self._store,) = made
             self._worker.call(self._store.open, by)
         except BaseException:
-            self._worker.close()
+            finish(undone, grace=OPEN_LIMIT)
             raise
 
     def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
