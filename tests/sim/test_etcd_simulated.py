@@ -174,7 +174,7 @@ def test_a_keep_alive_by_a_leader_that_was_deposed_does_not_count(
     if not rule:
         monkeypatch.setattr(Leases, "_led_by", believed)
     with plan.altered():
-        world.loop.run(world.director.spawn(both()), 100_000, 60.0)
+        world.loop.run(world.director.spawn(both()), world.director, 100_000, 60.0)
     assert (ended["ours"] < ended["theirs"]) == rule, ended
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hiredis import Reader
 
-from holdfast.sim.redis_data import COMMANDS, Data, Refusal, Status
+from holdfast.sim.redis_commands import COMMANDS
+from holdfast.sim.redis_data import Data, Refusal, Status
 from holdfast.sim.redis_lua import lua
 from servers.redis import RedisServer
 from stores import redis_server

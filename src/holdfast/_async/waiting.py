@@ -78,7 +78,7 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
                     else:
                         session.check_open()
                         result = await _ask(session, lease, give_up) or await _wait(
-                            session, lease, give_up
+                            session, lease, give_up, sent
                         )
                 else:
                     sent = answer.since or sent
@@ -88,7 +88,7 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
             else:
                 queued = True
                 lease._waits(answer.since or sent, answer.remaining)
-                result = await _wait(session, lease, give_up)
+                result = await _wait(session, lease, give_up, sent)
             if result is _HELD:
                 if session.listeners:
                     _tell(session, lease, started, queued)
@@ -154,11 +154,11 @@ def _granted(
     )
 
 
-async def _wait(session: Session, lease: Lease, give_up: float | None) -> str:
+async def _wait(session: Session, lease: Lease, give_up: float | None, asked: float) -> str:
     ticket = lease._ticket
     clock = session.clock
     # The keeper need not know of those whose turn comes soon.
-    unkept_until = lease._beat_sent + lease._beat_again / 2
+    unkept_until = asked + lease._beat_again / 2
     while True:
         until = give_up
         if not lease._kept and (until is None or unkept_until < until):

@@ -39,7 +39,7 @@ LINGER = 1.0
 CONFIRM_AFTER = 0.02
 """Seconds until a hand-over is confirmed in the background. A lock that is given back sooner never
 needs it; the claim window is a hundred times as long."""
-TICK, LONGEST_TICK = 0.015, 0.06
+TICK, LONGEST_TICK = 0.015, 0.25
 """Where hand-overs follow each other, each has to be confirmed so soon, and hardly any is still held by
 then. For a while after such a one the keeper looks by itself: to be woken for each of them would cost
 two switches between threads. It looks every `TICK`, less often while there is nothing to confirm."""

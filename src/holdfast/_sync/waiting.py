@@ -79,7 +79,9 @@ def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None
                         result = _HELD
                     else:
                         session.check_open()
-                        result = _ask(session, lease, give_up) or _wait(session, lease, give_up)
+                        result = _ask(session, lease, give_up) or _wait(
+                            session, lease, give_up, sent
+                        )
                 else:
                     sent = answer.since or sent
                     result = _granted(session, lease, answer.token, answer.ttl, sent, give_up)
@@ -88,7 +90,7 @@ def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None
             else:
                 queued = True
                 lease._waits(answer.since or sent, answer.remaining)
-                result = _wait(session, lease, give_up)
+                result = _wait(session, lease, give_up, sent)
             if result is _HELD:
                 if session.listeners:
                     _tell(session, lease, started, queued)
@@ -154,11 +156,11 @@ def _granted(
     )
 
 
-def _wait(session: Session, lease: Lease, give_up: float | None) -> str:
+def _wait(session: Session, lease: Lease, give_up: float | None, asked: float) -> str:
     ticket = lease._ticket
     clock = session.clock
     # The keeper need not know of those whose turn comes soon.
-    unkept_until = lease._beat_sent + lease._beat_again / 2
+    unkept_until = asked + lease._beat_again / 2
     while True:
         until = give_up
         if not lease._kept and (until is None or unkept_until < until):

@@ -75,6 +75,13 @@ class Wire:
         """A stream of messages, until it ends or is closed; nothing is called after `close`."""
         return Stream(self._channel(self.endpoint), self._token, self.endpoint, heard, ended)
 
+    def listen(
+        self, request: bytes, heard: Callable[[bytes], None], ended: Callable[[Failure], None]
+    ) -> Stream:
+        """The same, with nothing more to send: what comes in is heard with fewer steps between."""
+        endpoint = self.endpoint
+        return Stream(self._channel(endpoint), self._token, endpoint, heard, ended, request)
+
     def _channel(self, endpoint: str) -> Any:
         if self.closed:
             raise Failure("CANCELLED", "this connection to the store is closed", endpoint)
@@ -102,12 +109,16 @@ class Stream:
         endpoint: str,
         heard: Callable[[bytes], None],
         ended: Callable[[Failure], None],
+        only: bytes | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._heard = heard
         self._ended = ended
         self._unsent: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._call = channel.stream_stream(WATCH)(self._requests(), metadata=metadata)
+        if only is None:
+            self._call = channel.stream_stream(WATCH)(self._requests(), metadata=metadata)
+        else:
+            self._call = channel.unary_stream(WATCH)(only, metadata=metadata)
         self._closed = False
         self._task = asyncio.get_running_loop().create_task(self._listen(), name="holdfast-watch")
 

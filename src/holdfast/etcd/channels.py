@@ -16,6 +16,7 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),  # a connection of our own, never one that a fork shares
+    ("SingleThreadedUnaryStream", 1),  # who listens to such a stream reads it itself
 )
 
 LEADER = ("hasleader", "true")

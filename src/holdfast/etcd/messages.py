@@ -227,7 +227,8 @@ def parse_range(message: bytes) -> Range:
     return Range(revision, keys)
 
 
-def parse_txn(message: bytes) -> Transaction:
+def parse_txn(message: bytes, *, brief: bool = False) -> Transaction:
+    """`brief`: of one that succeeded, the results do not matter."""
     revision = 0
     succeeded = False
     results: list[Result] = []
@@ -237,6 +238,8 @@ def parse_txn(message: bytes) -> Transaction:
         elif field == 2:
             succeeded = bool(value)
         elif field == 3:
+            if brief and succeeded:
+                break
             results.append(_result(cast(bytes, value)))
     return Transaction(revision, succeeded, tuple(results))
 

@@ -64,6 +64,13 @@ class Wire:
         """A stream of messages, until it ends or is closed; nothing is called after `close`."""
         return Stream(self._channel(self.endpoint), self._token, self.endpoint, heard, ended)
 
+    def listen(
+        self, request: bytes, heard: Callable[[bytes], None], ended: Callable[[Failure], None]
+    ) -> Stream:
+        """The same, with nothing more to send: what comes in is heard with fewer steps between."""
+        endpoint = self.endpoint
+        return Stream(self._channel(endpoint), self._token, endpoint, heard, ended, request)
+
     def _channel(self, endpoint: str) -> Any:
         with self._mutex:
             if self.closed:
@@ -93,12 +100,16 @@ class Stream:
         endpoint: str,
         heard: Callable[[bytes], None],
         ended: Callable[[Failure], None],
+        only: bytes | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._heard = heard
         self._ended = ended
         self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
-        self._call = channel.stream_stream(WATCH)(self._requests(), metadata=metadata)
+        if only is None:
+            self._call = channel.stream_stream(WATCH)(self._requests(), metadata=metadata)
+        else:
+            self._call = channel.unary_stream(WATCH)(only, metadata=metadata)
         self._closed = False
         self._thread = Thread(target=self._listen, name="holdfast-watch", daemon=True)
         self._thread.start()

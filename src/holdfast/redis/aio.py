@@ -262,7 +262,7 @@ class Wire:
     async def _greeted(self, by: float) -> Connection:
         connection = await self._reach(by)
         try:
-            hello = [connection.send(command, by) for command in greeting(self._address)]
+            hello = connection.send_all(greeting(self._address), by)
             if self._listens:
                 await self._subscribe(connection, by)
             check_greeting(await _all(hello), self._address)

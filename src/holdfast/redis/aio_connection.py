@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
@@ -59,6 +59,8 @@ class Nobody(Reply):
     """Takes the answer to a command that was only sent along."""
 
     __slots__ = ()
+
+    settled = True
 
     def __init__(self) -> None:
         pass
@@ -127,6 +129,19 @@ class Connection(asyncio.BufferedProtocol):
         if by < self._timer_due:
             self._arm(by)
         return reply
+
+    def send_all(self, commands: Sequence[bytes], by: float) -> list[Reply]:
+        """In one write, where nothing else is under way."""
+        if self._pending or self._unsent or self.dead or not commands:
+            return [self.send(command, by) for command in commands]
+        if self._least != 1:
+            self._set_least(1)
+        replies = [Reply(self._loop) for _ in commands]
+        self._write(b"".join(commands))
+        self._pending.extend([(reply, by) for reply in replies])
+        if by < self._timer_due:
+            self._arm(by)
+        return replies
 
     def send_after_ping(self, command: bytes, by: float) -> Reply:
         """See `PING`. With others' answers under way it would change nothing."""
@@ -254,8 +269,12 @@ class Connection(asyncio.BufferedProtocol):
         pending = list(self._pending)
         self._pending.clear()
         for reply, _ in pending:
-            reply.settle_soon(None, self._user.broken())
+            if not reply.settled:
+                reply.settle_soon(None, self._user.broken())
         self._user.lost(self)
+
+    def _stand_in(self, until: float) -> None:
+        """Before those who wait until then are told that no answer came."""
 
     # One timer for all that waits; it is left alone while answers come.
 
@@ -269,10 +288,12 @@ class Connection(asyncio.BufferedProtocol):
         self._timer = None
         self._timer_due = inf
         now = self._now()
+        self._stand_in(now)
         due = None
         for reply, by in self._pending:
             if by <= now:
-                reply.settle_soon(None, self._user.late())
+                if not reply.settled:
+                    reply.settle_soon(None, self._user.late())
             elif due is None or by < due:
                 due = by
         if self._pending and self._pending[0][1] <= now:

@@ -131,7 +131,7 @@ class Fan:
         connection = self._links[index].connection
         if connection is None:
             raise self._links[index].broken()
-        return await all_of([connection.send(command, by) for command in commands])
+        return await all_of(connection.send_all(commands, by))
 
     def run_id(self, index: int) -> bytes:
         return self._links[index].run_id

@@ -47,9 +47,8 @@ class Link:
         connection = self._opening = await self._connect(by)
         try:
             self.fan.check()  # it may have been shut meanwhile
-            hello = [connection.send(command, by) for command in greeting(self._address)]
-            questions = [connection.send(command, by) for command in self.fan.first]
-            replies = await all_of([*hello, *questions])
+            hello = greeting(self._address)
+            replies = await all_of(connection.send_all([*hello, *self.fan.first], by))
             check_greeting(replies[: len(hello)], self._address)
             answers = replies[len(hello) :]
         except BaseException:
@@ -141,6 +140,10 @@ class Answer(Reply):
         self._index = index
         self._over = False
 
+    @property
+    def settled(self) -> bool:
+        return self._over
+
     def settle(self, value: Any) -> None:
         if not self._over:
             self._over = True
@@ -185,6 +188,10 @@ class Run(Reply):
         self._at = at
         self._over = False
         self._told: Iterator[tuple[Asking, Any]] = iter(())
+
+    @property
+    def settled(self) -> bool:
+        return self._over
 
     def takes(self, part: Part, asking: Asking) -> bool:
         """Whether one more goes with it."""
@@ -325,21 +332,17 @@ class NodeConnection(Connection):
         if self._pending and not self.dead:
             self._look()
 
-    def _look(self) -> None:
-        self._stand_in()
-        super()._look()
-
     def _end(self) -> None:
-        self._stand_in()
+        self._stand_in(inf)
         self._runs.clear()
         self._run = None
         super()._end()
 
-    def _stand_in(self) -> None:
-        """Before some are told that no answer came: each of them once, and by whom."""
+    def _stand_in(self, until: float) -> None:
+        """Each of them is told once, and by whom."""
         pending = self._pending
         for i, (who, by) in enumerate(pending):
-            if type(who) is Asking:
+            if by <= until and type(who) is Asking:
                 pending[i] = (Answer(who, self._index), by)
 
 

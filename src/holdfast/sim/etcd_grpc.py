@@ -73,6 +73,15 @@ class Channel:
 
         return begin
 
+    def unary_stream(self, method: str) -> Callable[..., Call]:
+        def begin(request: bytes, *, metadata: Metadata) -> Call:
+            call = Call(self)
+            self.send(f"open {call.id} {method}\n".encode())
+            self.send(f"send {call.id}\n".encode() + request)
+            return call
+
+        return begin
+
     async def close(self) -> None:
         self.closed = True
         if self._connecting is not None:

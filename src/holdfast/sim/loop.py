@@ -14,6 +14,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,22 +37,23 @@ class Stuck(Exception):
 class SimClock:
     """The clock of one machine: it may run fast or slow, and its wall clock may be stepped."""
 
-    __slots__ = ("_loop", "_offset", "_rate", "_since", "set_back", "stepped")
+    __slots__ = ("_base", "_loop", "_offset", "_rate", "_since", "set_back", "stepped")
 
     def __init__(self, loop: VirtualLoop, rate: float = 1.0) -> None:
         self._loop = loop
         self._rate = rate
         self._since = loop.now
         self._offset = 0.0
+        self._base = START
         self.stepped = 0.0
         self.set_back = 0.0
         """By how much in all."""
 
     def now(self) -> float:
-        return START + self._offset + (self._loop.now - self._since) * self._rate
+        return self._base + (self._loop.now - self._since) * self._rate
 
     def wall(self) -> float:
-        now = START + self._offset + (self._loop.now - self._since) * self._rate
+        now = self._base + (self._loop.now - self._since) * self._rate
         return WALL + now + self.stepped
 
     def step(self, by: float) -> None:
@@ -61,6 +63,7 @@ class SimClock:
     def run_at(self, rate: float) -> None:
         """From now on so fast."""
         self._offset += (self._loop.now - self._since) * self._rate
+        self._base = START + self._offset
         self._since = self._loop.now
         self._rate = rate
 
@@ -89,7 +92,7 @@ class Process:
         return asyncio.Task(work, loop=self.loop, context=self.context.copy())
 
     def soon(self, callback: Callable[..., object], *args: Any) -> None:
-        self.loop.enqueue(Handle(callback, args, self.context, self))
+        self.loop.enqueue(handle_for(callback, args, self.context, self))
 
     def pause(self) -> None:
         self.paused = True
@@ -116,20 +119,33 @@ class Handle:
 
     __slots__ = ("_args", "_callback", "_cancelled", "_context", "process")
 
-    def __init__(
-        self, callback: Callable[..., object], args: Any, context: Context, process: Process
-    ) -> None:
-        self._callback = callback
-        self._args = args
-        self._context = context
-        self._cancelled = False
-        self.process = process
+    _callback: Callable[..., object]
+    _args: Any
+    _context: Context
+    _cancelled: bool
+    process: Process
 
     def cancel(self) -> None:
         self._cancelled = True
 
     def cancelled(self) -> bool:
         return self._cancelled
+
+
+def handle_for(
+    callback: Callable[..., object], args: Any, context: Context, process: Process
+) -> Handle:
+    """Not its constructor: in Python that is called by a detour, and there is one for each step."""
+    handle: Handle = _new(Handle)
+    handle._callback = callback
+    handle._args = args
+    handle._context = context
+    handle._cancelled = False
+    handle.process = process
+    return handle
+
+
+_new: Callable[..., Any] = object.__new__
 
 
 class Never:
@@ -141,6 +157,8 @@ class Never:
     def cancelled(self) -> bool:
         return True
 
+
+_push, _pop = heapq.heappush, heapq.heappop
 
 _Base: Any = asyncio.AbstractEventLoop  # most of it is not needed here
 
@@ -188,8 +206,14 @@ class VirtualLoop(_Base):  # type: ignore[misc]
             return Never()
         if context is None:
             context = copy_context()
-        handle = Handle(callback, args, context, context[PROCESS])
-        self.enqueue(handle)
+        process = context[PROCESS]
+        handle = handle_for(callback, args, context, process)
+        if process.dead:
+            process.buried.append(handle)
+            return handle
+        process.ready.append(handle)  # `enqueue`, in short
+        if not process.paused:
+            self.runnable[process] = None
         return handle
 
     call_soon_threadsafe = call_soon
@@ -197,7 +221,14 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     def call_later(
         self, delay: float, callback: Any, *args: Any, context: Context | None = None
     ) -> Any:
-        return self.call_at(self.now + delay, callback, *args, context=context)
+        if self._closed:
+            return Never()
+        if context is None:
+            context = copy_context()
+        handle = handle_for(callback, args, context, context[PROCESS])
+        self._sequence = sequence = self._sequence + 1
+        _push(self._timers, (self.now + delay, sequence, handle))
+        return handle
 
     def call_at(
         self, when: float, callback: Any, *args: Any, context: Context | None = None
@@ -206,8 +237,9 @@ class VirtualLoop(_Base):  # type: ignore[misc]
             return Never()
         if context is None:
             context = copy_context()
-        handle = Handle(callback, args, context, context[PROCESS])
-        self._at(when, handle)
+        handle = handle_for(callback, args, context, context[PROCESS])
+        self._sequence = sequence = self._sequence + 1
+        _push(self._timers, (when, sequence, handle))
         return handle
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -233,52 +265,58 @@ class VirtualLoop(_Base):  # type: ignore[misc]
 
     def after(self, delay: float, process: Process, callback: Any, *args: Any) -> None:
         """Call it in so many seconds, as that process."""
-        self._at(self.now + delay, Handle(callback, args, process.context, process))
+        self._sequence = sequence = self._sequence + 1
+        handle = handle_for(callback, args, process.context, process)
+        _push(self._timers, (self.now + delay, sequence, handle))
 
     def at(self, when: float, process: Process, callback: Any, *args: Any) -> None:
         """Call it then: behind what was scheduled earlier for the same moment."""
-        self._sequence += 1
-        handle = Handle(callback, args, process.context, process)
-        heapq.heappush(self._timers, (when, self._sequence, handle))
+        self._sequence = sequence = self._sequence + 1
+        handle = handle_for(callback, args, process.context, process)
+        _push(self._timers, (when, sequence, handle))
 
-    def _at(self, when: float, handle: Handle) -> None:
-        self._sequence += 1
-        heapq.heappush(self._timers, (when, self._sequence, handle))
-
-    def run(self, main: asyncio.Task[Any], most_steps: int, until: float) -> None:
-        """Until this task has ended."""
+    def run(self, main: asyncio.Task[Any], whose: Process, most_steps: int, until: float) -> None:
+        """Until this task of that process has ended."""
         asyncio._set_running_loop(self)
         self._running = True
         timers, runnable, random = self._timers, self.runnable, self.random.random
-        enqueue, pop, done = self.enqueue, heapq.heappop, main.done
-        steps = 0
+        enqueue, done = self.enqueue, main.done
+        steps, now = 0, self.now  # which nobody else sets
+        # Behind all others: so there is always one to look at.
+        process, handle = whose, handle_for(done, (), whose.context, whose)
+        _push(timers, (inf, 0, handle))
         try:
-            while not done():
-                while timers and timers[0][0] <= self.now:
-                    enqueue(pop(timers)[2])
-                if runnable:
-                    if len(runnable) == 1:
-                        process = next(iter(runnable))
+            for steps in range(1, most_steps + 2):  # noqa: B007 (counts them for `finally`)
+                while True:
+                    if timers[0][0] <= now:
+                        enqueue(_pop(timers)[2])
+                    elif runnable:
+                        if len(runnable) == 1:
+                            (process,) = runnable
+                        else:
+                            process = list(runnable)[int(random() * len(runnable))]
+                        ready = process.ready
+                        handle = ready.popleft()
+                        if not ready:
+                            del runnable[process]
+                        if not handle._cancelled:
+                            break
                     else:
-                        process = list(runnable)[int(random() * len(runnable))]
-                    handle = process.ready.popleft()
-                    if not process.ready:
-                        del runnable[process]
-                    if handle._cancelled:
-                        continue
-                else:
-                    if not timers:
-                        raise Stuck("nothing is left that could happen")
-                    self.now, _, handle = pop(timers)
-                    if self.now > until:
-                        raise Stuck(f"it took longer than {until:g} s")
-                    process = handle.process
-                    if handle._cancelled:
-                        continue
-                    if process.paused or process.dead or (timers and timers[0][0] <= self.now):
+                        now, _, handle = _pop(timers)
+                        if now > until:
+                            raise Stuck(
+                                "nothing is left that could happen"
+                                if now == inf
+                                else f"it took longer than {until:g} s"
+                            )
+                        self.now = now
+                        if handle._cancelled:
+                            continue
+                        process = handle.process
+                        if not process.paused and not process.dead and timers[0][0] > now:
+                            break
                         enqueue(handle)  # whose turn it is has still to be drawn
-                        continue
-                self.now += STEP
+                self.now = now = now + STEP
                 try:
                     handle._context.run(handle._callback, *handle._args)
                 except Exception as error:
@@ -286,9 +324,10 @@ class VirtualLoop(_Base):  # type: ignore[misc]
                 process.steps += 1
                 if process.steps == process.stop_at:
                     self.on_stop(process)
-                steps += 1
-                if steps > most_steps:
-                    raise Stuck(f"it took more than {most_steps} steps")
+                if process is whose and done():
+                    break
+            else:
+                raise Stuck(f"it took more than {most_steps} steps")
         finally:
             self.steps = steps
             self._running = False

@@ -24,6 +24,7 @@ from .story import Story
 
 DELAY = (0.0001, 0.0006)
 """Seconds that a message takes on a good day, from and to."""
+_LEAST, _SPREAD = DELAY[0], DELAY[1] - DELAY[0]
 AGAIN = 0.05
 """Seconds in which one who wants to connect finds out that the way is free again."""
 
@@ -94,17 +95,18 @@ class Link(asyncio.Transport):
     def write(self, data: Any) -> None:
         if self.broken:
             return
-        network, chances = self._network, self._network.chances
-        delay = network.delay()
+        network = self._network
+        chances, random = network.chances, network.random
+        delay = _LEAST + random() * _SPREAD
         if chances is not CALM:
             # One draw for all of them: each has its own share of it.
-            draw = self._loop.random.random()
+            draw = random()
             if draw < chances.any:
                 if self._go_wrong(bytes(data), draw, chances):
                     return
             elif draw < chances.any + chances.slow:
-                delay = self._loop.random.random() * chances.slowest
-        self._send(True, bytes(data), delay)
+                delay = random() * chances.slowest
+        self._send_there(bytes(data), delay)
 
     def _go_wrong(self, data: bytes, draw: float, chances: Chances) -> bool:
         """True if the write is dealt with."""
@@ -138,11 +140,12 @@ class Link(asyncio.Transport):
 
     def answer(self, data: bytes) -> None:
         if not self.broken and not self._mute:
-            delay = self._network.delay()
-            chances = self._network.chances
-            if chances is not CALM and self._loop.random.random() < chances.slow:
-                delay = self._loop.random.random() * chances.slowest
-            self._send(False, data, delay)
+            network = self._network
+            chances, random = network.chances, network.random
+            delay = _LEAST + random() * _SPREAD
+            if chances is not CALM and random() < chances.slow:
+                delay = random() * chances.slowest
+            self._send_back(data, delay)
 
     def reset(self) -> None:
         """The server hangs up, or its machine is gone."""
@@ -150,18 +153,31 @@ class Link(asyncio.Transport):
 
     # On the way.
 
-    def _send(self, there: bool, data: bytes, delay: float) -> None:
-        if self._network.is_cut(self, there):
-            self._held[there].append(data)
-            self._network.holding[self] = None
+    def _send_there(self, data: bytes, delay: float) -> None:
+        network, loop = self._network, self._loop
+        if network.cuts and network.is_cut(self, True):
+            self._hold(True, data)
             return
-        now = self._loop.now
-        if there:
-            at = self._there = max(self._there, now + delay)
-            self._loop.at(at, self.server.process, self._arrive, data)
-        else:
-            at = self._back = max(self._back, now + delay)
-            self._loop.at(at, self.client, self._deliver, data)
+        at = loop.now + delay
+        if at < self._there:
+            at = self._there  # not before what was sent before it
+        self._there = at
+        loop.at(at, self.server.process, self._arrive, data)
+
+    def _send_back(self, data: bytes, delay: float) -> None:
+        network, loop = self._network, self._loop
+        if network.cuts and network.is_cut(self, False):
+            self._hold(False, data)
+            return
+        at = loop.now + delay
+        if at < self._back:
+            at = self._back
+        self._back = at
+        loop.at(at, self.client, self._deliver, data)
+
+    def _hold(self, there: bool, data: bytes) -> None:
+        self._held[there].append(data)
+        self._network.holding[self] = None
 
     def _arrive(self, data: bytes) -> None:
         if not self.broken and self.server.up:
@@ -175,22 +191,23 @@ class Link(asyncio.Transport):
             protocol.data_received(data)
             return
         while data:
-            buffer = protocol.get_buffer(len(data))
-            count = min(len(buffer), len(data))
-            if count == len(data):  # nearly always
+            buffer = protocol.get_buffer(-1)
+            count = len(data)
+            if count <= len(buffer):  # nearly always
                 buffer[:count] = data
                 protocol.buffer_updated(count)
                 return
+            count = len(buffer)
             buffer[:count] = data[:count]
             protocol.buffer_updated(count)
             data = data[count:]
 
     def release_held(self) -> None:
-        for there in (True, False):
+        for there, send in ((True, self._send_there), (False, self._send_back)):
             held, self._held[there] = self._held[there], []
             for data in held:
                 if not self.broken:
-                    self._send(there, data, self._network.delay())
+                    send(data, self._network.delay())
 
     def _break(self, client_after: float, server_after: float) -> None:
         if self.broken:
@@ -222,14 +239,14 @@ class Link(asyncio.Transport):
 
     def _silence(self, data: bytes) -> None:
         self._tell("unanswered", data)
-        self._send(True, data, self._network.delay())
+        self._send_there(data, self._network.delay())
         self._break(self._loop.random.choice((0.001, 0.02, 30.0)), 0.0)
 
     def _overtake(self, data: bytes) -> None:
         """The client sees it break; the request is still on its way, for up to a second."""
         self._tell("overtaken", data)
         self._there = max(self._there, self._loop.now + self._loop.random.random())
-        self._send(True, data, 0.0)
+        self._send_there(data, 0.0)
         self._break(self._network.delay(), 0.0)
 
     def _replay(self, data: bytes) -> None:
@@ -253,13 +270,14 @@ class Link(asyncio.Transport):
 class Network:
     def __init__(self, loop: VirtualLoop, story: Story) -> None:
         self.loop = loop
+        self.random = loop.random.random
         self.story = story
         self.chances = CALM
         self.describe: Callable[[bytes], object] = bytes
         """How a request is shown in the story."""
         self.holding: dict[Link, None] = {}
         self._servers: dict[str, Server] = {}
-        self._cut: set[tuple[str, str]] = set()
+        self.cuts: set[tuple[str, str]] = set()
         self._knocking: dict[asyncio.Future[None], Process] = {}
         """Who wants to connect, while the way is cut."""
         loop.network = self
@@ -268,8 +286,7 @@ class Network:
         self._servers[address] = server
 
     def delay(self) -> float:
-        low, high = DELAY
-        return low + self.loop.random.random() * (high - low)
+        return _LEAST + self.random() * _SPREAD
 
     async def connect(self, client: Process, factory: Callable[[], Any], address: str) -> Any:
         server = self._servers.get(address)
@@ -278,7 +295,7 @@ class Network:
             raise ConnectionRefusedError(f"nobody is at {address}")
         # A way that is cut, or a machine that stands still, does not answer; the caller gives up.
         ends = (client.name, server.process.name)
-        while ends in self._cut or ends[::-1] in self._cut:
+        while ends in self.cuts or ends[::-1] in self.cuts:
             self._knocking[there] = client
             await there
             there = self.loop.create_future()
@@ -299,20 +316,18 @@ class Network:
 
     def cut(self, one: str, other: str) -> None:
         """From now on nothing gets from one to the other; the way back is another matter."""
-        self._cut.add((one, other))
+        self.cuts.add((one, other))
 
     def is_cut(self, link: Link, there: bool) -> bool:
-        if not self._cut:
-            return False
         ends = (link.client.name, link.server.process.name)
-        return (ends if there else ends[::-1]) in self._cut
+        return (ends if there else ends[::-1]) in self.cuts
 
     def mend(self, one: str, other: str) -> None:
-        self._cut.discard((one, other))
+        self.cuts.discard((one, other))
         self._let_go()
 
     def heal(self) -> None:
-        self._cut.clear()
+        self.cuts.clear()
         self.chances = CALM
         self._let_go()
 

@@ -1,26 +1,50 @@
-"""The shipped scripts, text for text, in a real Lua 5.1; only `redis.call` leads to `redis_data`.
+"""The shipped scripts, text for text, in a real Lua 5.1; only `redis.call` leads to ours.
 
 One interpreter serves all servers of all runs in a process, one script at a time, as Redis itself runs
 them. A script keeps nothing between its calls (its variables are all local), so what was compiled for
-one run is as good for the next. Its answer is put into the protocol's form in Lua: to look at a table
-from outside costs more than the script.
+one run is as good for the next. Its answer is put into the protocol's form in Lua, and the arguments of
+a command into that of the data: to look at a value from outside costs more than the script.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol
 
 from ..errors import ConfigError
-from .redis_data import COMMANDS, Data, Refusal
+from .redis_commands import COMMANDS
+from .redis_data import OK, Data, Refusal
 
 _PREAMBLE = b"""
-local call, lists = ...
-local floor, ceil, format, type = math.floor, math.ceil, string.format, type
+local data, commands, lists, other = ...
+local floor, ceil, format, type, select = math.floor, math.ceil, string.format, type, select
+-- Redis formats numbers so, too; one that is too large for that loses its digits.
+local function text(v)
+  if type(v) == 'number' then return format('%.17g', v) end
+  return v
+end
+local function texts(...)
+  local words = { ... }
+  for i = 1, #words do words[i] = text(words[i]) end
+  return unpack(words)
+end
+local function answered(v)
+  if v == nil then return false end
+  return v
+end
 redis = {
-  call = function(name, ...)
-    if lists[name] then return { call(name, ...) } end
-    return call(name, ...)
+  call = function(name, key, ...)
+    local command = commands[name]
+    if not command then
+      if lists[name] then return { other(name, texts(key, ...)) } end
+      return answered(other(name, texts(key, ...)))
+    end
+    if lists[name] then return { command(data, key, texts(...)) } end
+    local count = select('#', ...)
+    if count == 0 then return answered(command(data, key)) end
+    if count == 1 then return answered(command(data, key, text(...))) end
+    return answered(command(data, key, texts(...)))
   end,
   error_reply = function(text)
     -- One without a space has no code of its own.
@@ -61,6 +85,8 @@ end
 
 LISTS = (b"MGET", b"TIME", b"HMGET", b"HGETALL", b"HVALS", b"LRANGE", b"PUBSUB", b"ZRANGE")
 """Commands that answer a list, as far as scripts use them."""
+STATUSES = (b"SET", b"LTRIM")
+"""Those that may answer OK."""
 
 
 class Server(Protocol):
@@ -86,10 +112,20 @@ class Lua:
         self._error = LuaError
         self._compiled: dict[bytes, Any] = {}
         self._server: Server | None = None
+        # Lua lets go of what it was given whenever it likes: not of what belongs to a run, then.
+        self._data = Data(lambda: 0)
         table = self._runtime.table_from
         self._ok = table({b"ok": b"OK"})
+        commands: dict[bytes, Callable[..., Any]] = dict(COMMANDS)
+        for name in LISTS:
+            if name in commands:
+                commands[name] = _listed(commands[name])
+        for name in STATUSES:
+            commands[name] = self._stated(commands[name])
         lists = table(dict.fromkeys(LISTS, True))
-        self._wrap = self._runtime.execute(_PREAMBLE, self._call, lists)
+        self._wrap = self._runtime.execute(
+            _PREAMBLE, self._data, table(commands), lists, self._other
+        )
 
     def compiled(self, text: bytes) -> Any:
         function = self._compiled.get(text)
@@ -101,6 +137,8 @@ class Lua:
     def run(self, server: Server, function: Any, count: int, words: list[bytes]) -> bytes:
         """The answer, as it is sent. `words`: so many keys, and then the arguments."""
         self._server = server
+        data, its = self._data, server.data
+        data.values, data.ends, data.now = its.values, its.ends, its.now
         try:
             answer: bytes = function(count, *words)
             return answer
@@ -108,24 +146,25 @@ class Lua:
             text = error.args[0] if error.args else b""
             raise Refusal(text.decode() if isinstance(text, bytes) else str(text)) from None
 
-    def _call(self, name: bytes, *words: Any) -> Any:
-        for word in words:
-            if type(word) is not bytes:
-                # Redis formats numbers so, too; one that is too large for that loses its digits.
-                words = tuple([w if type(w) is bytes else b"%.17g" % w for w in words])
-                break
-        server = self._server
-        assert server is not None
-        command = COMMANDS.get(name)
-        value = server.command(name, *words) if command is None else command(server.data, *words)
-        kind = type(value)
-        if kind is bytes or kind is int:
-            return value
-        if value is None:
-            return False
-        if kind is list:
-            return tuple([False if item is None else item for item in value])
-        return self._ok
+    def _stated(self, command: Callable[..., Any]) -> Callable[..., Any]:
+        def stated(*words: Any) -> Any:
+            value = command(*words)
+            return self._ok if value is OK else value
+
+        return stated
+
+    def _other(self, name: bytes, *words: bytes) -> Any:
+        """A command that needs more than the data."""
+        assert self._server is not None
+        value = self._server.command(name, *words)
+        return tuple(value) if type(value) is list else value
+
+
+def _listed(command: Callable[..., Any]) -> Callable[..., Any]:
+    def listed(*words: Any) -> tuple[Any, ...]:
+        return tuple([False if item is None else item for item in command(*words)])
+
+    return listed
 
 
 @cache

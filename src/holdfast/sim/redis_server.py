@@ -10,9 +10,11 @@ from typing import Any
 
 from .loop import Process
 from .network import Link
-from .redis_data import COMMANDS, OK, Data, Refusal, Status
+from .redis_commands import COMMANDS
+from .redis_data import OK, Data, Refusal, Status
 from .redis_lua import lua
 
+YES = (b":0\r\n", b":1\r\n")
 NO_SCRIPT = b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
 
 
@@ -91,21 +93,23 @@ class RedisNode:
     def received(self, link: Link, data: bytes) -> None:
         session = link.state
         session.reader.feed(data)
+        gets = session.reader.gets
+        self.data.tick()  # once: no time passes meanwhile
         answers: list[bytes] = []
-        while (words := session.reader.gets()) is not ...:
+        while (words := gets()) is not ...:
             answers.append(self._answer(words, session))
         if answers:
-            link.answer(b"".join(answers))
+            link.answer(answers[0] if len(answers) == 1 else b"".join(answers))
 
     def replayed(self, data: bytes) -> None:
         session = Session()
         session.reader.feed(data)
+        self.data.tick()
         while (words := session.reader.gets()) is not ...:
             if words[0] == b"EVALSHA":
                 self._answer(words, session)
 
     def _answer(self, words: list[bytes], session: Session) -> bytes:
-        self.data.tick()
         name = words[0]
         try:
             if name == b"EVALSHA":
@@ -157,8 +161,8 @@ class RedisNode:
 
     def _do_script(self, words: list[bytes], session: Session) -> bytes:
         if words[1] == b"EXISTS":
-            known = [b":1\r\n" if digest in self._scripts else b":0\r\n" for digest in words[2:]]
-            return b"*%d\r\n" % len(known) + b"".join(known)
+            known = map(self._scripts.__contains__, words[2:])
+            return b"*%d\r\n" % (len(words) - 2) + b"".join(map(YES.__getitem__, known))
         return _packed(self.load(words[2]))
 
     def load(self, text: bytes) -> bytes:

@@ -8,6 +8,7 @@ import sys
 import warnings
 from typing import NamedTuple
 
+from .calm import CalmWorld
 from .world import Maker, Result, World
 
 COLLECT_EVERY = 10
@@ -19,7 +20,8 @@ def simulate(make: Maker, seed: int) -> Result:
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     gc.disable()
     try:
-        return World(make(seed), seed).run()
+        plan = make(seed)
+        return (CalmWorld if plan.calm else World)(plan, seed).run()
     finally:
         if seed % COLLECT_EVERY == 0:
             logging.disable()

@@ -38,6 +38,8 @@ class SimServer(Server, Protocol):
 class Plan(Protocol):
     """What a store brings to be simulated; see docs/simulator.md."""
 
+    calm: bool
+    """Whether it is for `calm`, where nothing fails; most of what follows does not matter then."""
     url: str
     options: dict[str, Any]
     faults: Sequence[str]
@@ -123,7 +125,7 @@ class World:
             main = self.director.spawn(self._main())
             try:
                 with self.plan.altered():
-                    self.loop.run(main, MOST_STEPS, LONGEST)
+                    self.loop.run(main, self.director, MOST_STEPS, LONGEST)
                 main.result()
             except Stuck as error:
                 self.checker.broken(f"the run did not end: {error}")

@@ -206,7 +206,7 @@ class SimClient:
 
     def _cut(self, node: SimNode, there: bool) -> bool:
         pair = (self._process.name, node.process.name)
-        return (pair if there else pair[::-1]) in self.world.network._cut
+        return (pair if there else pair[::-1]) in self.world.network.cuts
 
     def _to_node(self, what: Callable[..., None], link: int, node: SimNode, *args: Any) -> None:
         self._there = max(self._there, self._loop.now) + self._loop.random.random() * HOP

@@ -109,8 +109,16 @@ class EtcdBackend:
         self._calls = Calls(self._wire, address, self.clock)
         self._leases = Leases(self._calls, self.clock, self._pay, naming.root)
         self._watches = Watches(self._wire, self.clock)
+        self._bells = Watches(self._wire, self.clock, single=True)
         self._roll = Roll(
-            self._calls, self.clock, naming, self._leases, self._watches, token_base, claim_window
+            self._calls,
+            self.clock,
+            naming,
+            self._leases,
+            self._watches,
+            self._bells,
+            token_base,
+            claim_window,
         )
         self._leaving = Leaving(self._roll)
         self._asking = Asking(self._roll, self._leaving)
@@ -148,7 +156,7 @@ class EtcdBackend:
                 raise
             if isinstance(answer, Busy):
                 await self._over(attempt, by)
-        return answer or await self._as_before(attempt, by)
+        return answer or await self._as_before(attempt, ticket, by)
 
     async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
         self._check_open()
@@ -166,6 +174,7 @@ class EtcdBackend:
             if lease is not None:
                 await self._leases.keep(lease, by, lease.ttl / FRESH)
         self._watches.follow()
+        self._bells.follow()
         for start in range(0, len(held), AT_ONCE):
             await self._renew_held(held[start : start + AT_ONCE], outcomes, by)
         looks: dict[str, tuple[int, Standings]] = {}
@@ -236,6 +245,7 @@ class EtcdBackend:
             return
         self._roll.guard.close()
         await self._watches.close()
+        await self._bells.close()
         try:
             await self._leases.revoke_all(self.clock.now() + CLOSE_LIMIT)
         finally:
@@ -243,7 +253,7 @@ class EtcdBackend:
 
     # Their parts.
 
-    async def _as_before(self, attempt: Attempt, by: float) -> Granted | Queued:
+    async def _as_before(self, attempt: Attempt, ticket: Ticket, by: float) -> Granted | Queued:
         """The same request again: the same answer again."""
         claim = Claim(attempt.name, attempt.owner, attempt.asked_ttl)
         (outcome,) = await self.renew([claim], by)
@@ -252,6 +262,10 @@ class EtcdBackend:
         if isinstance(outcome, Waiting):
             self._roll.listen()
             return Queued(outcome.remaining, outcome.since)
+        if ticket.queue:
+            # It was in line, and has ended since: it asks at once, is told, and begins anew.
+            ticket.tell()
+            return Queued(0.0)
         raise BackendUnavailable(
             f"the request for {attempt.name!r} was carried out, and has ended since",
             name=attempt.name,

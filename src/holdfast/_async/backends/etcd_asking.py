@@ -33,6 +33,10 @@ class Asking:
         None: an earlier try of this request was carried out, and its answer was lost.
         """
         roll = self._roll
+        if queue and self._clock.now() < attempt.line.tail[1]:
+            queued = await self._join(attempt, by)
+            if queued is not None:
+                return queued
         join = queue
         while True:
             hold = await roll.lease_to_hold(attempt, by)
@@ -76,6 +80,36 @@ class Asking:
             elif join and wait is None:
                 await self._leases.shared(QUEUE, roll.claim(attempt), by)
             join = True
+
+    async def _join(self, attempt: Attempt, by: float) -> Queued | None:
+        """Behind one who still waits, so that it is not alone: no look at the line, which may be long.
+
+        Of the right kind, too, as the other is: nobody joins a line of another kind. None: that one
+        does not wait any more.
+        """
+        (still_waits, _), attempt.line.tail = attempt.line.tail, (b"", 0.0)
+        lease = await self._leases.shared(QUEUE, self._roll.claim(attempt), by)
+        self._roll.listen()
+        self._leases.join(attempt, lease)
+        join = messages.put(attempt.key, attempt.entry(False, self._clock.wall()), lease.on)
+        not_left = messages.absent(self._roll.naming.left(attempt.owner))
+        request = not_left + messages.absent(attempt.key) + still_waits + messages.then(join)
+        try:
+            answer = await self._calls.txn(request, by, attempt.doubt, brief=True)
+        except Failure:  # the lease has ended
+            await self._leases.keep(lease, by)
+            return None
+        if attempt.owed:
+            raise self._given_up(attempt)
+        if not answer.succeeded:
+            return None
+        attempt.created = attempt.changed = answer.revision
+        self._roll.want(attempt.name)
+        self._roll.answer_bell(attempt)
+        if self._roll.missed(attempt):
+            self._roll.hint(attempt)
+        attempt.until = lease.sent + lease.ttl
+        return Queued(lease.ttl / 3, lease.sent)
 
     async def _lease_to_wait(self, attempt: Attempt, by: float) -> Lease | None:
         """None: there is none just now, and perhaps none is needed."""

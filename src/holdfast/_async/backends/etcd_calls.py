@@ -39,7 +39,12 @@ class Calls:
         """What to call once a transaction that was sent later is answered in the same term."""
 
     async def txn(
-        self, request: bytes, by: float, doubt: Callable[[], None] | None = None
+        self,
+        request: bytes,
+        by: float,
+        doubt: Callable[[], None] | None = None,
+        *,
+        brief: bool = False,
     ) -> Transaction:
         kept = list(self.unproven.items()) if self.unproven else None
         answer = await self.call(messages.TXN, request, by, doubt)
@@ -48,7 +53,7 @@ class Calls:
             for prove, of in kept:
                 if self.unproven.pop(prove, None) is not None and of == term:
                     prove()
-        return messages.parse_txn(answer)
+        return messages.parse_txn(answer, brief=brief)
 
     async def range(self, request: bytes, by: float) -> Range:
         return messages.parse_range(await self.call(messages.RANGE, request, by))

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 HOLD, QUEUE, OWN, GRAVES, FOREIGN = "hold", "queue", "own", "graves", "foreign"
 STALE = 4
 """One kept alive longer ago than its TTL divided by this is so again before anything is put on it."""
-QUEUE_STALE = 0.25
 FRESH = 12
 """What was kept alive within this part of its TTL is not again when the engine renews."""
 LONGEST = 9_000_000_000
@@ -68,8 +67,7 @@ class Lease:
     @property
     def lasting(self) -> float:
         """Seconds after it was kept alive for which more is put on it without doing that again."""
-        # The next heartbeat of a waiter counts from there.
-        return min(self.ttl / STALE, QUEUE_STALE) if self.kind == QUEUE else self.ttl / STALE
+        return self.ttl / STALE
 
     def kept(self, sent: float, ttl: float) -> None:
         """It was kept alive, by a leader that still led afterwards."""

@@ -38,6 +38,7 @@ class Roll:
         naming: Naming,
         leases: Leases,
         watches: Watches,
+        bells: Watches,
         token_base: int,
         claim_window: float,
     ) -> None:
@@ -46,6 +47,7 @@ class Roll:
         self.naming = naming
         self.leases = leases
         self.watches = watches
+        self._bells = bells
         self.base = token_base
         self.claim_window = claim_window
         self.look: Callable[[Iterable[str]], None] | None = None
@@ -217,7 +219,7 @@ class Roll:
         with self._mutex:
             if self._bell is None:
                 key = self.naming.bell(self._session)
-                self._bell = self.watches.add(key, b"", 0, self._rung, self._listening)
+                self._bell = self._bells.add(key, b"", 0, self._rung, self._listening)
 
     def missed(self, attempt: Attempt) -> bool:
         """Whether the bell may have been rung for it before we listened."""

@@ -62,8 +62,10 @@ class Watch:
 
 
 class Watches:
-    def __init__(self, wire: Wire, clock: Clock) -> None:
+    def __init__(self, wire: Wire, clock: Clock, *, single: bool = False) -> None:
         self._wire = wire
+        self._single = single
+        """There is never more than one watch: nothing is sent on its stream after it was opened."""
         self._clock = clock
         self._watches: dict[int, Watch] = {}
         self._last = 0
@@ -149,17 +151,23 @@ class Watches:
                     self._wire.turn_from(failure.endpoint)
                     self._mend(box[0])
 
-        stream = self._wire.watch(heard, ended)
+        requests = [_request(watch) for watch in self._watches.values()]
+        if self._single:
+            stream = self._wire.listen(requests.pop(), heard, ended)
+        else:
+            stream = self._wire.watch(heard, ended)
         box.append(stream)
         self._stream = stream
-        for watch in self._watches.values():
-            stream.send(_request(watch))
+        for request in requests:
+            stream.send(request)
 
     def _heard(self, message: bytes) -> None:
         answer = messages.parse_watched(message)
         with self._mutex:
             watch = self._watches.get(answer.watch_id)
             if watch is None:
+                if answer.cancelled and answer.watch_id < 0:
+                    self._begin_anew()  # refused; newer etcds do not say which
                 return  # dropped meanwhile
             began = 0
             if answer.created and not answer.cancelled:
@@ -172,22 +180,24 @@ class Watches:
                 watch.next = answer.events[-1].key.changed + 1
             if answer.cancelled:
                 watch.standing = False
-                del self._watches[answer.watch_id]
-                stream = self._stream
                 if answer.compacted:
                     watch.next = 0
+                    del self._watches[answer.watch_id]
                     self._number(watch)
-                    if stream is not None:
-                        stream.send(_request(watch))
-                elif stream is not None:
-                    # Refused: our token has expired, or the member is going. Anew, in a while.
-                    self._watches[answer.watch_id] = watch
-                    self._stream = None
-                    self._mend(stream)
+                if not answer.compacted or self._single:
+                    self._begin_anew()
+                elif self._stream is not None:
+                    self._stream.send(_request(watch))
         if answer.events:
             watch.heard(answer.events)
         if began:
             watch.started(began)
+
+    def _begin_anew(self) -> None:
+        """In a while: our token has expired, or the member is going."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            self._mend(stream)
 
     def _mend(self, broken: Stream | None) -> None:
         for watch in self._watches.values():

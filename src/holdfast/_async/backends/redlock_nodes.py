@@ -186,9 +186,9 @@ class Nodes:
             now = self._clock.now()
             if until is None:
                 until = now + pause * (0.75 + os.urandom(1)[0] / 512)
-                pause = min(pause * 2, LONGEST_PAUSE)
             # Not for longer than this: it may restart, or be brought back by another client.
             limit = LONGEST_PAUSE if self._board.voting() >= self._board.quorum else pause
+            pause = min(pause * 2, LONGEST_PAUSE)
             await signal.wait(min(until, now + limit))
 
     def _by(self) -> float:

@@ -111,8 +111,16 @@ class EtcdBackend:
         self._calls = Calls(self._wire, address, self.clock)
         self._leases = Leases(self._calls, self.clock, self._pay, naming.root)
         self._watches = Watches(self._wire, self.clock)
+        self._bells = Watches(self._wire, self.clock, single=True)
         self._roll = Roll(
-            self._calls, self.clock, naming, self._leases, self._watches, token_base, claim_window
+            self._calls,
+            self.clock,
+            naming,
+            self._leases,
+            self._watches,
+            self._bells,
+            token_base,
+            claim_window,
         )
         self._leaving = Leaving(self._roll)
         self._asking = Asking(self._roll, self._leaving)
@@ -150,7 +158,7 @@ class EtcdBackend:
                 raise
             if isinstance(answer, Busy):
                 self._over(attempt, by)
-        return answer or self._as_before(attempt, by)
+        return answer or self._as_before(attempt, ticket, by)
 
     def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
         self._check_open()
@@ -168,6 +176,7 @@ class EtcdBackend:
             if lease is not None:
                 self._leases.keep(lease, by, lease.ttl / FRESH)
         self._watches.follow()
+        self._bells.follow()
         for start in range(0, len(held), AT_ONCE):
             self._renew_held(held[start : start + AT_ONCE], outcomes, by)
         looks: dict[str, tuple[int, Standings]] = {}
@@ -238,6 +247,7 @@ class EtcdBackend:
             return
         self._roll.guard.close()
         self._watches.close()
+        self._bells.close()
         try:
             self._leases.revoke_all(self.clock.now() + CLOSE_LIMIT)
         finally:
@@ -245,7 +255,7 @@ class EtcdBackend:
 
     # Their parts.
 
-    def _as_before(self, attempt: Attempt, by: float) -> Granted | Queued:
+    def _as_before(self, attempt: Attempt, ticket: Ticket, by: float) -> Granted | Queued:
         """The same request again: the same answer again."""
         claim = Claim(attempt.name, attempt.owner, attempt.asked_ttl)
         (outcome,) = self.renew([claim], by)
@@ -254,6 +264,10 @@ class EtcdBackend:
         if isinstance(outcome, Waiting):
             self._roll.listen()
             return Queued(outcome.remaining, outcome.since)
+        if ticket.queue:
+            # It was in line, and has ended since: it asks at once, is told, and begins anew.
+            ticket.tell()
+            return Queued(0.0)
         raise BackendUnavailable(
             f"the request for {attempt.name!r} was carried out, and has ended since",
             name=attempt.name,

@@ -38,6 +38,7 @@ class Line:
         "same_kind",
         "slots",
         "start",
+        "tail",
         "watch",
     )
 
@@ -60,6 +61,9 @@ class Line:
         """And which must not be used any more."""
         self.watch: Watch | None = None
         """Of those keys, once any of them is worth watching."""
+        self.tail: tuple[bytes, float] = b"", 0.0
+        """If: the last whom we knew to wait, when we gave the lock to another, still waits. And until
+        when that is worth asking."""
 
     @property
     def enough(self) -> int:

@@ -41,7 +41,12 @@ class Calls:
         """What to call once a transaction that was sent later is answered in the same term."""
 
     def txn(
-        self, request: bytes, by: float, doubt: Callable[[], None] | None = None
+        self,
+        request: bytes,
+        by: float,
+        doubt: Callable[[], None] | None = None,
+        *,
+        brief: bool = False,
     ) -> Transaction:
         kept = list(self.unproven.items()) if self.unproven else None
         answer = self.call(messages.TXN, request, by, doubt)
@@ -50,7 +55,7 @@ class Calls:
             for prove, of in kept:
                 if self.unproven.pop(prove, None) is not None and of == term:
                     prove()
-        return messages.parse_txn(answer)
+        return messages.parse_txn(answer, brief=brief)
 
     def range(self, request: bytes, by: float) -> Range:
         return messages.parse_range(self.call(messages.RANGE, request, by))

@@ -27,6 +27,8 @@ SHORTLY = 0.001
 """Seconds: less than joining a line takes."""
 SEEN_AHEAD = 16
 """So many are read from a line at once; who is granted the lock is told of those behind it."""
+TAIL = 0.5
+"""Seconds for which the last of those is taken to be still waiting, by whoever joins again."""
 HANDED_ON = 8
 """Of those who may share a lock, the one who goes lets in so many; the rest see that and follow."""
 
@@ -140,12 +142,16 @@ class Leaving:
             + messages.otherwise(messages.nested(mine, messages.then(out, line.look))),
             by,
             attempt.doubt,
+            brief=held,
         )
         if not answer.succeeded:
             inner = answer.results[0]
             assert isinstance(inner, Transaction)
             return self._gone(attempt, inner, held)
-        freed, _ = self._gone(attempt, answer, held)
+        if follow:
+            last = behind(follow[-1])
+            line.tail = messages.changed_at(last.key, last.changed), self._clock.now() + TAIL
+        freed = held or self._gone(attempt, answer, held)[0]
         return freed, [] if attempt.capacity == 1 else _with_granted(others, heir)
 
     def _gone(

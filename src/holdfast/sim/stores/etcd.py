@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import faults
+from ..calm import Calm, Unclean
 
 if TYPE_CHECKING:
     from ..etcd_cluster import Cluster
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 
 class EtcdPlan:
+    calm = False
     url = "etcd://etcd1:2379,etcd2:2379,etcd3:2379"
     options: ClassVar[dict[str, Any]] = {"claim_window": 2.0}
     faults: Sequence[str] = (
@@ -192,8 +194,20 @@ class Forgetful(EtcdPlan):
         return [(Attempt, "doubt", lambda attempt: None)]
 
 
+class CalmEtcd(Calm, EtcdPlan):
+    pass
+
+
+class UncleanEtcd(Unclean, CalmEtcd):
+    pass
+
+
 def plan(seed: int) -> EtcdPlan:
     return EtcdPlan()
+
+
+def calm(seed: int) -> EtcdPlan:
+    return CalmEtcd()
 
 
 VARIANTS: dict[str, Callable[[], EtcdPlan]] = {
@@ -201,5 +215,6 @@ VARIANTS: dict[str, Callable[[], EtcdPlan]] = {
     "put-renews": PutRenews,
     "blind-grant": BlindGrant,
     "forgetful": Forgetful,
+    "unclean": UncleanEtcd,
 }
 """Known to be bad. Each must be caught, or the checker proves nothing."""

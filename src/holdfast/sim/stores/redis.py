@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import faults
+from ..calm import HEARTBEATS, Calm, Unclean
 from ..loop import Process
 from ..redis_server import RedisNode
 
@@ -20,6 +21,7 @@ _HERE = f"\x1f{os.uname().nodename}\x1f{os.getpid()}\x1f"
 
 
 class RedisPlan:
+    calm = False
     url = "redis://sim:6379/0"
     options: ClassVar[dict[str, Any]] = {}
     faults: Sequence[str] = faults.KINDS
@@ -83,6 +85,31 @@ class Heedless(RedisPlan):
     heedless = True
 
 
+class CalmRedis(Calm, RedisPlan):
+    def start(self, world: World) -> list[Any]:
+        self.options = {"heartbeat": world.loop.random.choice(HEARTBEATS)}  # type: ignore[misc]
+        return super().start(world)
+
+    def leftovers(self, servers: Sequence[RedisNode]) -> list[str]:
+        return held_or_awaited(servers)
+
+
+class UncleanRedis(Unclean, CalmRedis):
+    pass
+
+
+def held_or_awaited(servers: Sequence[RedisNode]) -> list[str]:
+    """All that there is of locks, but for tombstones: nobody holds one, and nobody is in a queue."""
+    left: list[str] = []
+    for server in servers:
+        server.data.tick()
+        for key, value in list(server.data.values.items()):
+            tombstone = b"}:x:" in key or value in (b"x", b"left")
+            if b"{" in key and not tombstone and server.data.has(key):
+                left.append(f"{key.decode()} on {server.process.name}: {value}")
+    return left
+
+
 class Described:
     """The words of a request, for the story; taken apart only if that is told."""
 
@@ -108,5 +135,9 @@ def plan(seed: int) -> RedisPlan:
     return RedisPlan()
 
 
-VARIANTS: dict[str, Callable[[], RedisPlan]] = {"heedless": Heedless}
+def calm(seed: int) -> RedisPlan:
+    return CalmRedis()
+
+
+VARIANTS: dict[str, Callable[[], RedisPlan]] = {"heedless": Heedless, "unclean": UncleanRedis}
 """Known to be bad. Each must be caught, or the checker proves nothing."""

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ..._async.backends import redlock_nodes as redlock_nodes_module
+from ..._async.backends.redlock import RedlockBackend
 from ..._async.backends.redlock_bells import Waiter
 from ..._async.backends.redlock_nodes import Nodes, Sealed
 from ..._runtime.aio import Signal
@@ -16,10 +17,11 @@ from ...redlock.commands import members_text
 from ...redlock.standing import US, read_marker, run_id_of
 from ...redlock.votes import Ballot
 from .. import faults
+from ..calm import HEARTBEATS, Calm, Unclean
 from ..loop import Process
 from ..network import Chances
 from ..redis_server import RedisNode, Session
-from .redis import Described, leftovers
+from .redis import Described, held_or_awaited, leftovers
 
 if TYPE_CHECKING:
     from ..world import World
@@ -29,6 +31,7 @@ MARKER, COUNTERS = b"holdfast:redlock:marker", b"holdfast:redlock:counters"
 
 
 class RedlockPlan:
+    calm = False
     faults: Sequence[str] = faults.KINDS
     all_at_once = False
     memories: Sequence[str] = ("nothing", "snapshot", "all")
@@ -131,8 +134,28 @@ class Hammer(RedlockPlan):
     pace = 0.01
 
 
+class CalmRedlock(Calm, RedlockPlan):
+    fresh = 0.0
+    scales = (12.0,)  # TTLs of 5 to 29 s
+    at_once = 2.5  # the first of those who wait may fail with others, and heed its heartbeat next
+
+    def __init__(self) -> None:
+        self.options = {"node_timeout": 0.5}  # all nodes answer in time
+
+    def start(self, world: World) -> list[Any]:
+        self.options["heartbeat"] = world.loop.random.choice(HEARTBEATS)
+        return super().start(world)
+
+    def leftovers(self, servers: Sequence[RedisNode]) -> list[str]:
+        return held_or_awaited(servers)
+
+
 def plan(seed: int) -> RedlockPlan:
     return Hammer() if seed % 20 == 0 else RedlockPlan()
+
+
+def calm(seed: int) -> RedlockPlan:
+    return CalmRedlock()
 
 
 # Known to be bad: each leaves one rule of the protocol out, and must be caught.
@@ -343,6 +366,23 @@ class SnapshotForNone(Restarts):
         self.options["appendfsync"] = "always"
 
 
+class UncleanRedlock(Unclean, CalmRedlock):
+    pass
+
+
+class BeatsOn(CalmRedlock):
+    """A heartbeat that set out before the grant tries by itself, after that was given back."""
+
+    def altered(self) -> AbstractContextManager[object]:
+        beat = RedlockBackend._beat
+
+        def on(backend: RedlockBackend, waiter: Waiter, by: float) -> Any:
+            waiter.granted = False
+            return beat(backend, waiter, by)
+
+        return replaced(RedlockBackend, "_beat", on)
+
+
 VARIANTS: dict[str, Callable[[], RedlockPlan]] = {
     "heedless": Heedless,
     "unconditional-phase-2": Unconditional,
@@ -355,4 +395,6 @@ VARIANTS: dict[str, Callable[[], RedlockPlan]] = {
     "fewer-reads": FewerReads,
     "rejoin-not-tied": NotTied,
     "snapshot-taken-for-none": SnapshotForNone,
+    "unclean": UncleanRedlock,
+    "beats-on": BeatsOn,
 }

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import faults
+from ..calm import Calm, Unclean
 
 if TYPE_CHECKING:
     from ..world import World
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 
 class ZooKeeperPlan:
+    calm = False
     url = "zookeeper://zk1:2181,zk2:2181,zk3:2181"
     options: ClassVar[dict[str, Any]] = {"tick": 0.2}
     faults: Sequence[str] = (
@@ -162,8 +164,20 @@ class Heedless(ZooKeeperPlan):
     heedless = True
 
 
+class CalmZooKeeper(Calm, ZooKeeperPlan):
+    pass
+
+
+class UncleanZooKeeper(Unclean, CalmZooKeeper):
+    pass
+
+
 def plan(seed: int) -> ZooKeeperPlan:
     return ZooKeeperPlan()
+
+
+def calm(seed: int) -> ZooKeeperPlan:
+    return CalmZooKeeper()
 
 
 VARIANTS: dict[str, Callable[[], ZooKeeperPlan]] = {
@@ -171,5 +185,6 @@ VARIANTS: dict[str, Callable[[], ZooKeeperPlan]] = {
     "proof-by-reading": ProofByReading,
     "forgetful": Forgetful,
     "one-write": OneWrite,
+    "unclean": UncleanZooKeeper,
 }
 """Known to be bad. Each must be caught, or the checker proves nothing."""

@@ -1,0 +1,33 @@
+"""The cluster that the tests here share, and a way to it that can be upset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast._async.backends import etcd_guard
+from servers.etcd import EtcdCluster
+from servers.proxy import Proxy
+from stores import etcd_cluster
+
+
+@pytest.fixture
+def cluster() -> EtcdCluster:
+    cluster = etcd_cluster()
+    cluster.wipe()
+    return cluster
+
+
+@pytest.fixture
+def proxy(cluster: EtcdCluster) -> Iterator[Proxy]:
+    proxy = Proxy(cluster.members[0].port)
+    proxy.about = b"/lock/x/"
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held is not watched: what the proxy sees next is what the test sends."""
+    monkeypatch.setattr(etcd_guard, "SOON", 1e6)

@@ -1,0 +1,41 @@
+"""What several tests of etcd begin with, or do to its cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from holdfast import aio as holdfast
+from servers.etcd import EtcdCluster
+from servers.proxy import Proxy
+from worlds.aio import eventually
+
+
+@asynccontextmanager
+async def through(proxy: Proxy) -> AsyncIterator[holdfast.Locks]:
+    """A manager behind the proxy, with its connection and its lease made."""
+    async with holdfast.connect(f"etcd://127.0.0.1:{proxy.port}") as locks:
+        await (await locks.lock("warm").acquire()).release()
+        yield locks
+
+
+async def waits(locks: holdfast.Locks, name: str = "x") -> None:
+    async def one() -> bool:
+        return len((await locks.inspect(name)).waiters) == 1
+
+    await eventually(one)
+
+
+def soon(backend: Any) -> float:
+    by: float = backend.clock.now() + 10.0
+    return by
+
+
+def revoke(cluster: EtcdCluster, state: str) -> None:
+    """Take away the lease of the entry that is in this state."""
+    answer = cluster.ctl("get", "--prefix", "/holdfast/holdfast/lock/x/", "-w", "fields")
+    entries = answer.split('"Key" : ')[1:]
+    (entry,) = [entry for entry in entries if f'"Value" : "{state}' in entry]
+    lease = int(entry.split('"Lease" : ')[1].split()[0])
+    cluster.ctl("lease", "revoke", f"{lease:x}")
