@@ -69,9 +69,11 @@ def leftovers(servers: Sequence[RedisNode]) -> list[str]:
     for server in servers:
         server.data.tick()
         for key in list(server.data.values):
-            # The list of a queue whose waiters are all gone ends by itself, after an hour; so does
-            # the bell.
-            if b"{" in key and not key.endswith((b":q", b":b")) and server.data.has(key):
+            # The list of a queue whose waiters are all gone ends by itself, after an hour; so does the
+            # bell that hangs beside it on Redlock.
+            if key.endswith(b":b") and server.data.has(key[:-1] + b"q"):
+                continue
+            if b"{" in key and not key.endswith(b":q") and server.data.has(key):
                 left.append(f"{key.decode()} on {server.process.name}")
     return left
 
