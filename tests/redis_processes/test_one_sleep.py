@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._sync.keeper import Keeper
 from holdfast.redis.connection import Connection
 from holdfast.redis.protocol import LONG
 from holdfast.redis.threads import Wire
 from servers.redis import RedisServer
 from stores import redis_server
-from worlds.threads import eventually
+from worlds.threads import Job, eventually
 
 LIMIT = 20.0
 CLAIM_WINDOW = 3.0
@@ -140,3 +141,28 @@ def test_a_message_of_somebody_else_on_our_channel_is_no_grant(
         thread.join(LIMIT)
         assert found[0].token > held.token
         found[0].release()
+
+
+def test_the_keeper_is_not_woken_for_each_hand_over(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[float] = []
+    wake = Keeper._wake
+
+    def watched(keeper: Keeper) -> None:
+        woken.append(time.monotonic())
+        wake(keeper)
+
+    monkeypatch.setattr(Keeper, "_wake", watched)
+
+    def turns(locks: holdfast.Locks) -> int:
+        until, count = time.monotonic() + 1.5, 0
+        while time.monotonic() < until:
+            assert locks.lock("x").acquire().release() is True
+            count += 1
+        return count
+
+    with holdfast.connect(server.url) as one, holdfast.connect(server.url) as other:
+        jobs = [Job(turns, one), Job(turns, other)]
+        total = sum(job.result() for job in jobs)
+    assert len(woken) < 50 + total / 10
