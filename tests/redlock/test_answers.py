@@ -10,6 +10,11 @@ def held(owner: bytes, token: int, left: int = 5000) -> list[object]:
     return [b"\x1f".join(fields), left, b"%d" % token, []]
 
 
+def began(owner: bytes, before: int) -> list[object]:
+    fields = (b"rl1", owner, b"%d" % before, b"", b"1000000", b"5000", b"host", b"7", b"")
+    return [b"\x1f".join(fields), 5000, b"%d" % (before + 1), []]
+
+
 FREE: list[object] = [None, -2, b"0", []]
 
 
@@ -17,6 +22,11 @@ def test_the_rest_of_several_rounds_is_not_a_holder() -> None:
     """Each round has an id of its own: none of these has a majority."""
     answers = [held(b"one", 7), held(b"one~1", 8), held(b"one~2", 9), FREE, FREE]
     assert lock_state("x", answers, 3, 5, ()).holders == ()
+
+
+def test_a_hold_for_which_no_token_was_agreed_upon_has_the_value_at_which_it_began() -> None:
+    (holder,) = lock_state("x", [began(b"one", 7)] * 3 + [FREE] * 2, 3, 5, ()).holders
+    assert holder.token == 8
 
 
 def test_a_holder_is_known_by_its_owner_and_a_majority_says_its_token() -> None:

@@ -11,7 +11,7 @@ from hiredis import Reader
 
 from holdfast.model import Label
 from holdfast.redis.protocol import bulk, pack
-from holdfast.redlock.commands import MARKED, QUIET, UNMARKED, Commands
+from holdfast.redlock.commands import MARKED, QUIET, STRIPES, UNMARKED, Commands, before
 from stores import redis_server
 
 RUN_ID = b"a" * 40
@@ -48,8 +48,8 @@ class Node:
 
     def raise_(self, owner: str, begin: int, token: int) -> Any:
         words = self.commands.of(Asked(30.0))
-        numbers = bulk(b"%d" % token) + bulk(b"%d" % begin)
-        return self.ask(words.raise_ + numbers + words.stripe + VOTE + bulk(owner.encode()))
+        numbers = bulk(b"%d" % token) + before(begin)
+        return self.ask(words.raise_ + numbers + VOTE + bulk(owner.encode()))
 
     def free(self, owner: str, mark: bytes) -> Any:
         return self.ask(self.commands.of(Asked(30.0)).free + bulk(owner.encode()) + mark + QUIET)
@@ -166,7 +166,7 @@ def test_several_requests_in_one_command_are_as_if_each_came_alone() -> None:
     other = node.commands.plain("y")
 
     def take(*wanted: tuple[Any, str], vote: bytes = VOTE) -> Any:
-        keys = [one.lock for one, _ in wanted]
+        keys = [one.request_keys for one, _ in wanted]
         asked = [one.request + bulk(owner.encode()) for one, owner in wanted]
         return node.ask(node.commands.takes.pack(keys, asked, vote))
 
@@ -225,9 +225,9 @@ def test_what_names_another_life_is_refused_by_every_script() -> None:
     node = Node()
     begin = node.take("one")
     words = node.commands.of(Asked(30.0))
-    numbers = bulk(b"500") + bulk(b"%d" % begin)
+    numbers = bulk(b"500") + before(begin)
     for command in (
-        words.raise_ + numbers + words.stripe + ELSEWHERE + bulk(b"one"),
+        words.raise_ + numbers + ELSEWHERE + bulk(b"one"),
         node.commands.keep(ELSEWHERE, [("x", "one", begin, 60.0)]),
         node.commands.seal(ELSEWHERE, "b:1", 2),
         node.commands.force("x", ELSEWHERE, 0, "somebody released x"),
@@ -272,7 +272,7 @@ def test_a_forced_release_raises_the_counter() -> None:
 
 def test_a_seal_answers_the_highest_counter_of_all_locks() -> None:
     node = Node()
-    node.server("HSET", COUNTERS, "7", 900)
+    node.ask(node.commands.force("y", VOTE, 900, ""))
     assert node.take("one") == 101
     assert node.ask(node.commands.seal(VOTE, "b:1", 0)) == [900, 0, b""]
     assert node.ask(node.commands.seal(VOTE, "b:1", 0)) == [900, 0, b""]  # that was a look
@@ -293,6 +293,21 @@ def test_who_comes_back_forgets_its_counters_and_what_was_begun_in_another_run()
     assert state == 1
     assert node.server("EXISTS", BEGINNING) == 0
     assert node.take("two", vote=bulk(second + b".1")) == 701
+
+
+def test_a_seal_reads_and_a_new_life_forgets_as_many_counters_as_there_may_be() -> None:
+    node = Node()
+    node.take("one")
+    fill = """for i = 1, tonumber(ARGV[1]) do
+      redis.call('SET', KEYS[1] .. i, 1000 + i)
+      redis.call('RPUSH', KEYS[1] .. 's', KEYS[1] .. i)
+    end"""
+    node.server("EVAL", fill, 1, COUNTERS[:-1], STRIPES)
+    assert node.ask(node.commands.seal(VOTE, "b:1", 0))[0] == 1000 + STRIPES
+    run = b"b" * 40
+    node.ask(node.commands.begin(run, run + b".1", b"again", 2))
+    node.ask(node.commands.admit(run, run + b".1", 2, 50_000, 60.0, ["a", "b", "c"], b""))
+    assert node.server("DBSIZE") == 2  # the marker, and the hold
 
 
 def test_the_roster_of_a_first_start_is_the_first_that_was_noted() -> None:

@@ -50,8 +50,10 @@ def lock_state(
 
 def _holder(value: bytes, left: int, held: dict[bytes, list[tuple[int, int, bytes]]]) -> None:
     if value.startswith(_OURS):
-        _, owner, _, token, rest = value.split(b"\x1f", 4)
-        held.setdefault(owner, []).append((int(token), max(0, left), rest))
+        _, owner, before, token, rest = value.split(b"\x1f", 4)
+        # Where no token was agreed upon, it is the value at which the hold began.
+        known = int(token) if token else int(before) + 1
+        held.setdefault(owner, []).append((known, max(0, left), rest))
     else:
         held.setdefault(b"", []).append((0, max(0, left), b""))
 

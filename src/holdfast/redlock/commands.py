@@ -74,7 +74,7 @@ class Words(NamedTuple):
     request: bytes
     """The arguments of that, for one of several; the owner follows."""
     raise_: bytes
-    """The token, the beginning, the stripe, the incarnation and the owner follow."""
+    """The token, `before`, the incarnation and the owner follow."""
     release: bytes
     """The owner follows."""
     free: bytes
@@ -85,9 +85,10 @@ class Words(NamedTuple):
     """The owner follows."""
     leave_late: bytes
     """The same, refusing a request to wait that is late; the owner and `lateness` follow."""
-    stripe: bytes
     keys: bytes
-    """The lock and its queue."""
+    """The lock, its queue and its counter."""
+    request_keys: bytes
+    """Of the arguments, for one of several: the counter and the lock."""
     lock: bytes
 
 
@@ -101,13 +102,15 @@ class Commands:
         self.marker = bulk(self.marker_key)
         self.beginning = bulk(space + b":redlock:beginning")
         self.counters = bulk(space + b":redlock:counters")
+        """Those in use."""
+        self._counter = space + b":redlock:counter:%d"
         self.patience = heartbeat * MISSED_HEARTBEATS
         """Seconds without a heartbeat after which a node forgets a waiter."""
         self.lateness = bulk(b"%d" % millis(self.patience))
         self._scripts = redlock_scripts()
         self._words: dict[str, Words] = {}
         scripts = self._scripts
-        self.takes = Together(scripts["takes"], 2, self.counters + self.marker, 1, 4, 1)
+        self.takes = Together(scripts["takes"], 2, self.counters + self.marker, 2, 3, 1)
         self.releases = Together(scripts["frees"], 0, b"", 1, 1, 0)
 
     @property
@@ -134,27 +137,31 @@ class Commands:
     def _prepare(self, name: str, ttl: float, label: Label) -> Words:
         keys = self.naming.of(name)
         lock, both = bulk(keys.lock), bulk(keys.lock) + bulk(keys.queue)
-        stripe = bulk(b"%d" % (crc32(keys.lock) % STRIPES))
+        counter = bulk(self._counter % (crc32(keys.lock) % STRIPES))
         host = label.host.replace(SEPARATOR, "")
         request = bulk(
             SEPARATOR.join((str(millis(ttl)), host, str(label.pid), label.text)).encode()
         )
-        three = lock + self.counters + self.marker
-        arguments = bulk(b"%d" % millis(ttl)) + request + stripe
+        arguments = bulk(b"%d" % millis(ttl)) + request
         scripts = self._scripts
         words = Words(
             ttl,
             label,
-            scripts["take"].command(3, 8) + self.counters + self.marker + lock + arguments,
+            scripts["take"].command(4, 8)
+            + self.counters
+            + self.marker
+            + counter
+            + lock
+            + arguments,
             arguments,
-            scripts["raise"].command(3, 8) + three,
+            scripts["raise"].command(3, 7) + lock + counter + self.marker,
             scripts["free"].command(1, 2) + lock,
             scripts["free"].command(1, 4) + lock,
             scripts["wait"].command(2, 6) + both + self.lateness + request,
             scripts["leave"].command(2, 3) + both,
             scripts["leave"].command(2, 4) + both,
-            stripe,
-            both,
+            both + counter,
+            counter + lock,
             lock,
         )
         if len(self._words) >= CACHED:
@@ -173,26 +180,22 @@ class Commands:
         parts += [bulk(self.naming.lock_key(name)) for name, _, _, _ in holds]
         parts.append(vote)
         for _, owner, begin, ttl in holds:
-            parts.append(bulk(owner.encode()) + bulk(b"%d" % begin) + bulk(b"%d" % millis(ttl)))
+            parts.append(bulk(owner.encode()) + before(begin) + bulk(b"%d" % millis(ttl)))
         return b"".join(parts)
 
     def look(self, names: Sequence[str]) -> bytes:
         count = len(names)
         words = [self.plain(name) for name in names]
-        return (
-            self._scripts["look"].command(2 * count + 1, 3 * count + 1)
-            + self.counters
-            + b"".join([one.keys for one in words])
-            + b"".join([one.stripe for one in words])
+        return self._scripts["look"].command(3 * count, 3 * count) + b"".join(
+            [one.keys for one in words]
         )
 
     def force(self, name: str, vote: bytes, least: int, record: str) -> bytes:
         words = self.plain(name)
-        keys = words.keys + self.counters + self.marker + bulk(self.naming.audit)
+        keys = words.keys + self.marker + bulk(self.naming.audit) + self.counters
         return (
-            self._scripts["force"].command(5, 10)
+            self._scripts["force"].command(6, 10)
             + keys
-            + words.stripe
             + vote
             + bulk(b"%d" % least)
             + bulk(record.encode())
@@ -236,6 +239,11 @@ class Commands:
             roster,
         ]
         return self._scripts["admit"].command(3, 11) + keys + b"".join(map(bulk, arguments))
+
+
+def before(begin: int) -> bytes:
+    """How a node knows the hold that began so: by what its counter was before."""
+    return bulk(b"%d" % (begin - 1))
 
 
 def members_text(members: Sequence[str]) -> bytes:

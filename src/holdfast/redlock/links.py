@@ -347,4 +347,7 @@ class NodeConnection(Connection):
 
 
 async def all_of(replies: list[Reply]) -> list[Any]:
+    """Of one connection, which answers in order: to wait for the last is to be woken once."""
+    if replies:
+        await replies[-1]
     return [await reply for reply in replies]

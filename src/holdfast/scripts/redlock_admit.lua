@@ -1,6 +1,6 @@
 -- The node votes from now on, if it is still in the life that began to come back.
 --
--- KEYS: 1 the marker · 2 the beginning · 3 the counters
+-- KEYS: 1 the marker · 2 the beginning · 3 the counters in use
 -- ARGV: 1 the server's run_id · 2 the incarnation · 3 the number of its life · 4 where its counters begin;
 --       0: at the clock, in µs · 5 the longest ttl in ms · 6 the members · 7 what it knows of other nodes
 --       8 the roster of the first start that this is a part of; empty: it comes back
@@ -20,6 +20,7 @@ if base == '0' then
   base = time[1] .. string.sub('00000' .. time[2], -6)
 end
 m = table.concat({ inc, ARGV[3], base, ARGV[5], ARGV[6], ARGV[8], ARGV[7] }, '\031')
+for _, counter in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do redis.call('DEL', counter) end
 redis.call('DEL', KEYS[3], KEYS[2])
 redis.call('SET', KEYS[1], m)
 return { 1, m }

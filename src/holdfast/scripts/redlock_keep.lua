@@ -1,7 +1,7 @@
 -- Renew holds on one node, many at once. Never shortens, creates nothing, and knows only the very hold.
 --
 -- KEYS: 1 the marker · 2 … the locks
--- ARGV: 1 the incarnation · for each lock its owner id, the value at which its hold began, its ttl in ms
+-- ARGV: 1 the incarnation · for each lock its owner id, what its counter was before the hold began, its ttl in ms
 -- Answers for each 1 (renewed) or 0 (not that hold); or the error HFOUT.
 
 local m = redis.call('GET', KEYS[1])

@@ -1,14 +1,13 @@
 -- Locks as they stand on one node. Changes nothing.
 --
--- KEYS: 1 the counters · 2 … the locks and their queues, in turn
--- ARGV: the stripe of each lock
+-- KEYS: the locks, their queues and their counters, in turn
 -- Answers for each {what the lock key says, its ms, the counter or 0, waiters}, the last a list of owner,
 -- text, ms, ...
 
 --@include redlock_since.lua
 
 local answers = {}
-for i = 2, #KEYS, 2 do
+for i = 1, #KEYS, 3 do
   local K = KEYS[i]
   local waiters = {}
   for _, owner in ipairs(redis.call('LRANGE', KEYS[i + 1], 0, -1)) do
@@ -19,7 +18,7 @@ for i = 2, #KEYS, 2 do
       waiters[#waiters + 1] = redis.call('PTTL', K .. ':w:' .. owner)
     end
   end
-  local counter = redis.call('HGET', KEYS[1], ARGV[i / 2]) or '0'
+  local counter = redis.call('GET', KEYS[i + 2]) or '0'
   local v, left = redis.call('GET', K), redis.call('PTTL', K)
   if v then v = dated(v, left) end
   answers[#answers + 1] = { v, left, counter, waiters }

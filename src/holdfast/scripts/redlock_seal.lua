@@ -1,7 +1,7 @@
 -- On a node that votes: learn that another one has come back to life, and answer the highest counter.
 -- After this, whoever counts both this node and an earlier life of the other is told so.
 --
--- KEYS: 1 the marker · 2 the counters
+-- KEYS: 1 the marker · 2 the counters in use
 -- ARGV: 1 the incarnation of this node · 2 the name of the other · 3 the number of its life; 0: only look
 -- Answers {the highest counter, the number known before, what is known of all}; or the error HFOUT.
 
@@ -21,5 +21,9 @@ if life > before then
   redis.call('SET', KEYS[1], rest .. table.concat(parts, ','))
 end
 local highest = tonumber(string.match(m, '^[^\031]*\031%d+\031(%d+)'))
-for _, value in ipairs(redis.call('HVALS', KEYS[2])) do highest = math.max(highest, tonumber(value)) end
+local used = redis.call('LRANGE', KEYS[2], 0, -1)
+for i = 1, #used, 1000 do -- more would be too many arguments
+  local values = redis.call('MGET', unpack(used, i, math.min(i + 999, #used)))
+  for j = 1, #values do highest = math.max(highest, tonumber(values[j] or 0)) end
+end
 return { highest, before, known }

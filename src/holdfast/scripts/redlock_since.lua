@@ -4,7 +4,7 @@
 
 -- Answers what a lock key says, dated; and whether it was not dated yet.
 local function dated(v, left)
-  local head, ttl, tail = string.match(v, '^(rl1\031[^\031]*\031%d+\031%d+\031)\031(%d+)(.*)$')
+  local head, ttl, tail = string.match(v, '^(rl1\031[^\031]*\031%d+\031%d*\031)\031(%d+)(.*)$')
   if not head then return v, false end
   local time = redis.call('TIME')
   local since = time[1] * 1000000 + time[2] - (ttl - left) * 1000

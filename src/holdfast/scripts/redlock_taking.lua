@@ -1,18 +1,19 @@
 -- Included by redlock_take.lua and redlock_takes.lua: what becomes of one request.
 --
--- Needs the locals call, sub, C (the counters), m (the marker), K (the lock), ttl, request, stripe, owner, v
--- (what the lock says) and left (whether this owner has left). Makes the local answer.
+-- Needs the locals call, sub, m (the marker), N (the counter), K (the lock), ttl, request, owner, v (what the
+-- lock says), left (whether this owner has left) and before (what the counter says). Makes the local answer.
 
 local answer, begin
 if not v and not left then
-  begin = call('HINCRBY', C, stripe, '1') -- a text: numbers, as a rule, are slow to write
-  if begin == 1 then
-    begin = tonumber(string.match(m, '^[^\031]*\031%d+\031(%d+)')) + 1
-    call('HSET', C, stripe, string.format('%.0f', begin))
+  if not before then
+    before = string.match(m, '^[^\031]*\031%d+\031(%d+)')
+    call('SET', N, before)
+    call('RPUSH', KEYS[1], N)
   end
-  local text = call('HGET', C, stripe) -- so is this one
-  -- Not dated yet, see redlock_since.lua.
-  call('SET', K, 'rl1\031' .. owner .. '\031' .. text .. '\031' .. text .. '\031\031' .. request, 'PX', ttl)
+  begin = call('INCR', N)
+  -- The text from before, because to write out a number in Lua takes longer than the whole rest. There is no
+  -- token yet (see redlock_raise.lua), and no date (see redlock_since.lua).
+  call('SET', K, 'rl1\031' .. owner .. '\031' .. before .. '\031\031\031' .. request, 'PX', ttl)
 elseif not v then
   answer = redis.error_reply('HFLEFT this owner has left')
 else
@@ -22,7 +23,7 @@ else
     answer = { -1, ms, holder or '' }
   else
     if ms < tonumber(ttl) then call('PEXPIRE', K, ttl) end
-    begin = tonumber(value)
+    begin = tonumber(value) + 1
   end
 end
 if begin then

@@ -9,7 +9,10 @@
 local function wake()
   while true do
     local first = redis.call('LINDEX', Q, 0)
-    if not first then return end
+    if not first then
+      redis.call('DEL', K .. ':b')
+      return
+    end
     local text = redis.call('GET', K .. ':w:' .. first)
     local channel = text and string.match(text, '^%d+\031([^\031]*)')
     if channel and redis.call('PUBLISH', channel, first .. ' 0') > 0 then

@@ -24,27 +24,26 @@ local function text(v)
   if type(v) == 'number' then return format('%.17g', v) end
   return v
 end
-local function texts(...)
-  local words = { ... }
-  for i = 1, #words do words[i] = text(words[i]) end
-  return unpack(words)
-end
-local function answered(v)
-  if v == nil then return false end
-  return v
+local function texts(count, a, b, c, ...)
+  if count == 0 then return end
+  if count == 1 then return text(a) end
+  if count == 2 then return text(a), text(b) end
+  if count == 3 then return text(a), text(b), text(c) end
+  return text(a), text(b), text(c), texts(count - 3, ...)
 end
 redis = {
   call = function(name, key, ...)
-    local command = commands[name]
+    local command, answer = commands[name], nil
     if not command then
-      if lists[name] then return { other(name, texts(key, ...)) } end
-      return answered(other(name, texts(key, ...)))
+      if lists[name] then return { other(name, key, ...) } end
+      answer = other(name, key, ...)
+    elseif lists[name] then
+      return { command(data, key, texts(select('#', ...), ...)) }
+    else
+      answer = command(data, key, texts(select('#', ...), ...))
     end
-    if lists[name] then return { command(data, key, texts(...)) } end
-    local count = select('#', ...)
-    if count == 0 then return answered(command(data, key)) end
-    if count == 1 then return answered(command(data, key, text(...))) end
-    return answered(command(data, key, texts(...)))
+    if answer == nil then return false end
+    return answer
   end,
   error_reply = function(text)
     -- One without a space has no code of its own.

@@ -304,9 +304,10 @@ def test_phase_2_is_for_the_incarnation_that_answered_phase_1(nodes: RedlockNode
     with connect(nodes) as locks:
         with locks.lock("x", ttl=MAX_TTL):
             pass
-        stripe, value = nodes.nodes[0]("HGETALL", "holdfast:redlock:counters")[:2]
+        (counter,) = nodes.nodes[0]("LRANGE", "holdfast:redlock:counters", 0, -1)
+        value = nodes.nodes[0]("GET", counter)
         for number, node in enumerate(nodes.nodes):  # whichever are counted, they are not in step
-            node("HSET", "holdfast:redlock:counters", stripe, int(value) + 1000 * number)
+            node("SET", counter, int(value) + 1000 * number)
         backend: Any = locks._session().backend
         ask = backend._rounds._raise
         stood: list[bool] = []

@@ -16,7 +16,7 @@ from typing import Any
 from ..._runtime.threads import Signal
 from ...clock import Clock
 from ...redis.protocol import bulk
-from ...redlock.commands import MARKED, QUIET, UNMARKED, Part, Together, Words
+from ...redlock.commands import MARKED, QUIET, UNMARKED, Part, Together, Words, before
 from ...redlock.members import Settings
 from ...redlock.standing import Board
 from ...redlock.threads import Fan
@@ -111,7 +111,7 @@ class Rounds:
         take = words.take
         votes = self._board.votes
         commands = [take + end + vote if vote else None for vote in votes]
-        part = Part(self._takes, words.lock, words.request + end, votes)
+        part = Part(self._takes, words.request_keys, words.request + end, votes)
         ballot.asked = len(commands) - commands.count(None)
         sent = clock.now()
         hold: Hold | None = None
@@ -160,8 +160,8 @@ class Rounds:
         ballot.asked = 0
         for index in below:
             if self._fan.same_run(ways, index):
-                begin = bulk(b"%d" % ballot.begins[index])
-                commands[index] = words.raise_ + token + begin + words.stripe + votes[index] + end
+                begun = before(ballot.begins[index])
+                commands[index] = words.raise_ + token + begun + votes[index] + end
                 ballot.asked += 1
         if ballot.asked:
             self._fan.ask(commands, ballot.raised, by)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -94,9 +94,9 @@ class RedlockPlan:
     def unsettle(self, world: World) -> None:
         """A node's counters rise alone, as by the failed round of somebody: they get out of step."""
         data = world.loop.random.choice(world.servers).data  # type: ignore[attr-defined]
-        counters = data.values.get(COUNTERS, {})
-        for stripe in counters:
-            counters[stripe] = b"%d" % (int(counters[stripe]) + world.loop.random.randrange(1, 4))
+        for counter in data.values.get(COUNTERS, ()):
+            value = int(data.values[counter]) + world.loop.random.randrange(1, 4)
+            data.values[counter] = b"%d" % value
 
     def may_crash(self, servers: Sequence[RedisNode], server: RedisNode) -> bool:
         """As long as a majority of others votes: without one nobody could come back. It is declared."""
@@ -188,9 +188,7 @@ class Unconditional(Hammer):
         text = text_of("redlock_raise.lua")
         cut = text.index(b"local v =")
         raising = b"""
-if tonumber(redis.call('HGET', KEYS[2], ARGV[3]) or 0) < tonumber(ARGV[1]) then
-  redis.call('HSET', KEYS[2], ARGV[3], ARGV[1])
-end
+if tonumber(redis.call('GET', N) or 0) < tonumber(ARGV[1]) then redis.call('SET', N, ARGV[1]) end
 return 1"""
         return {text: text[:cut] + raising}
 
@@ -230,7 +228,7 @@ class OwnerOnly(Hammer):
 
     def scripts(self) -> dict[bytes, bytes]:
         text = text_of("redlock_raise.lua")
-        asked = b"'rl1\\031' .. ARGV[5] .. '\\031'"
+        asked = b"'rl1\\031' .. ARGV[4] .. '\\031'"
         cut = text.index(b"redis.call('SET', K")
         altered = text[:cut].replace(asked + b" .. ARGV[2] .. '\\031'", asked)
         assert altered != text[:cut]
@@ -385,7 +383,7 @@ class BeatsOn(CalmRedlock):
         return replaced(RedlockBackend, "_beat", on)
 
 
-VARIANTS: dict[str, Callable[[], RedlockPlan]] = {
+VARIANTS: dict[str, type[RedlockPlan]] = {
     "heedless": Heedless,
     "unconditional-phase-2": Unconditional,
     "owner-only-phase-2": OwnerOnly,
