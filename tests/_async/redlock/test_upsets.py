@@ -330,7 +330,7 @@ async def test_who_has_hardly_any_time_left_puts_no_node_out(nodes: RedlockNodes
         for node in nodes.nodes:
             node.pause()
         try:
-            ticket = Ticket("x", new_owner(), MAX_TTL, Label("here", 1), queue=False)
+            ticket = Ticket(Terms("x", MAX_TTL, Label("here", 1)), new_owner(), queue=False)
             with suppress(BackendUnavailable):
                 await backend.acquire(ticket, backend.clock.now() + 0.05)
             assert backend._board.voting() == 3
