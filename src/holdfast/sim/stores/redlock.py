@@ -386,6 +386,11 @@ class UncleanRedlock(Unclean, CalmRedlock):
 class BeatsOn(CalmRedlock):
     """A heartbeat that set out before the grant tries by itself, after that was given back."""
 
+    clients = (1, 2)
+    tasks = (10,)
+    locks = (2,)
+    turns = 4
+
     def altered(self) -> AbstractContextManager[object]:
         beat = RedlockBackend._beat
 
