@@ -140,5 +140,16 @@ class Stream:
             failure = Failure(error.code().name, error.details() or "", self.endpoint)
         finally:
             self._unsent.put(None)  # gRPC's thread that reads it ends with us
+            self._read_to_its_end()
         if not self._closed:
             self._ended(failure)
+
+    def _read_to_its_end(self) -> None:
+        """A call that we read ourselves keeps the connection open, also after its channel was closed,
+        until all that happened to it was read. gRPC stops at the first word of its end.
+        """
+        read = getattr(self._call, "_consume_next_event", None)
+        if read is not None:
+            self._call.cancel()
+            while self._call._state.due:
+                read()

@@ -355,4 +355,7 @@ class Wire:
 
 
 async def _all(replies: list[Reply]) -> list[Any]:
+    """They come in order: to wait for the last is to be woken once."""
+    if replies:
+        await replies[-1]
     return [await reply for reply in replies]

@@ -11,6 +11,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -75,22 +76,29 @@ class Nobody(Reply):
 NOBODY = Nobody()
 
 
+@cache
+def _driver() -> tuple[Any, Any, Any]:
+    """Looked for when it is first needed, and not again for each connection."""
+    from hiredis import ProtocolError, PushNotification, Reader
+
+    return ProtocolError, PushNotification, Reader
+
+
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, user: User, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
-        from hiredis import ProtocolError, PushNotification, Reader
-
+        nonsense, push, make_reader = _driver()
         self._user = user
         self._loop = loop
         self._now = clock.now
-        reader = Reader(notEnoughData=NOTHING)
+        reader = make_reader(notEnoughData=NOTHING)
         self._feed: Callable[..., None] = reader.feed
         self._gets = reader.gets
         # Read into, again and again: for each read the loop would otherwise get a quarter of a
         # megabyte from the system, and give it back.
         self._buffer = bytearray(CHUNK)
         self._view = memoryview(self._buffer)
-        self._push = PushNotification
-        self._nonsense: type[Exception] = ProtocolError
+        self._push = push
+        self._nonsense: type[Exception] = nonsense
         self._pending: deque[tuple[Reply, float]] = deque()
         self._unsent: list[bytes] = []
         self._transport: asyncio.Transport | None = None

@@ -52,7 +52,7 @@ class Fan:
         arrive after it. With `part`, the command may go together with others'.
         """
         self.check()
-        asking = Asking(self.board, self._loop, heard)
+        asking = Asking(self.board, self._loop, heard, by - self.clock.now())
         question = (asking, by)
         used = self._ways
         for index, usual in enumerate(commands):
@@ -93,7 +93,9 @@ class Fan:
 
         The rest as in `ask`.
         """
-        asking = None if heard is None else Asking(self.board, self._loop, heard)
+        asking = None
+        if heard is not None:
+            asking = Asking(self.board, self._loop, heard, by - self.clock.now())
         untold: list[int] = []
         for index, command in enumerate(commands):
             if command is not None:

@@ -111,13 +111,17 @@ class Link:
 class Asking(Reply):
     """A question to several nodes. Who asked awaits this: until enough of them have answered."""
 
-    __slots__ = ("board", "heard", "left")
+    __slots__ = ("allowed", "board", "heard", "left")
 
-    def __init__(self, board: Board, loop: asyncio.AbstractEventLoop, heard: Heard) -> None:
+    def __init__(
+        self, board: Board, loop: asyncio.AbstractEventLoop, heard: Heard, allowed: float
+    ) -> None:
         Reply.__init__(self, loop)
         self.board = board
         self.heard = heard
         self.left = 0
+        self.allowed = allowed
+        """Seconds for the answers."""
 
     def answered(self, index: int, reply: Any) -> None:
         """Only from a callback of the event loop: it may resume the task that asked."""
@@ -126,7 +130,8 @@ class Asking(Reply):
             self.settle(None)
 
     def failed(self, index: int, error: Exception) -> None:
-        self.board.failed(index, why(error))
+        if type(error) is not Late or self.board.had_time(self.allowed):
+            self.board.failed(index, why(error))
         self.answered(index, error)
 
 
@@ -347,4 +352,7 @@ class NodeConnection(Connection):
 
 
 async def all_of(replies: list[Reply]) -> list[Any]:
+    """Of one connection, which answers in order: to wait for the last is to be woken once."""
+    if replies:
+        await replies[-1]
     return [await reply for reply in replies]

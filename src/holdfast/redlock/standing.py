@@ -145,6 +145,10 @@ class Board:
     def voting(self) -> int:
         return len(self.votes) - self.votes.count(b"")
 
+    def had_time(self, seconds: float) -> bool:
+        """Whether a node that has not answered in that time is to blame, and not who had so little."""
+        return seconds >= self.node_timeout / 2
+
     def failed(self, index: int, reason: str) -> None:
         """A node did not answer, or not as one that votes."""
         seat = self.seats[index]

@@ -94,7 +94,7 @@ class Fan:
             while asking.left and not asking.enough:
                 wait = by - now()
                 if wait <= 0:
-                    self._give_up_on(lane, asking)
+                    self._give_up_on(lane, asking, by - moment)
                     break
                 for fd, _ in poll((wait if wait < LONGEST_POLL else LONGEST_POLL) * 1000 + 1):
                     line = lines[by_fd[fd]]
@@ -330,11 +330,12 @@ class Fan:
         except OSError as error:
             self._broke(lane, index, error)
 
-    def _give_up_on(self, lane: Lane, asking: Asking) -> None:
+    def _give_up_on(self, lane: Lane, asking: Asking, allowed: float) -> None:
         """Those that have not answered this in time; their connections are kept for a while."""
         for index, line in enumerate(lane.lines):
             if line is not None and any(who is asking for who, _ in line.asked):
-                self.board.failed(index, f"{self._addresses[index]} did not answer in time")
+                if self.board.had_time(allowed):
+                    self.board.failed(index, f"{self._addresses[index]} did not answer in time")
                 asking.heard(index, Late("it did not answer in time"))
 
     def _broke(self, lane: Lane, index: int, error: Exception) -> None:

@@ -174,7 +174,8 @@ class Member:
         for _ in range(self._world.plan.turns):
             await asyncio.sleep(draw() * draw() * 0.1)
             name = names[int(draw() * len(names))]
-            lock = self._locks.lock(name, ttl=shortest + draw() * (longest - shortest))
+            ttl = shortest + draw() * (longest - shortest)
+            lock = self._locks.lock(name, ttl=ttl, fair=None if draw() < 0.8 else False)
             await self._turn(lock, who)
 
     async def _turn(self, lock: aio.Lock, who: str) -> None:

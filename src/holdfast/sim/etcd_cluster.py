@@ -85,8 +85,9 @@ class Cluster:
     # Between members.
 
     def reach(self, one: SimMember, other: SimMember) -> bool:
-        both = one.working and other.working
-        return both and frozenset((one, other)) not in self._ways_cut
+        if not (one.working and other.working):
+            return False
+        return not self._ways_cut or frozenset((one, other)) not in self._ways_cut
 
     def majority(self, member: SimMember) -> bool:
         return sum(other is member or self.reach(member, other) for other in self.members) >= 2

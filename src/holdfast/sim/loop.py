@@ -91,8 +91,8 @@ class Process:
     def spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         return asyncio.Task(work, loop=self.loop, context=self.context.copy())
 
-    def soon(self, callback: Callable[..., object], *args: Any) -> None:
-        self.loop.enqueue(handle_for(callback, args, self.context, self))
+    def soon(self, *call: Any) -> None:
+        self.loop.enqueue(handle_for(call, self.context, self))
 
     def pause(self) -> None:
         self.paused = True
@@ -117,10 +117,10 @@ PROCESS: ContextVar[Process] = ContextVar("process")
 class Handle:
     """A callback to come. The name and `cancel` are asyncio's."""
 
-    __slots__ = ("_args", "_callback", "_cancelled", "_context", "process")
+    __slots__ = ("_call", "_cancelled", "_context", "process")
 
-    _callback: Callable[..., object]
-    _args: Any
+    _call: tuple[Any, ...]
+    """The callback, and its arguments."""
     _context: Context
     _cancelled: bool
     process: Process
@@ -132,13 +132,10 @@ class Handle:
         return self._cancelled
 
 
-def handle_for(
-    callback: Callable[..., object], args: Any, context: Context, process: Process
-) -> Handle:
+def handle_for(call: tuple[Any, ...], context: Context, process: Process) -> Handle:
     """Not its constructor: in Python that is called by a detour, and there is one for each step."""
     handle: Handle = _new(Handle)
-    handle._callback = callback
-    handle._args = args
+    handle._call = call
     handle._context = context
     handle._cancelled = False
     handle.process = process
@@ -201,13 +198,15 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         return asyncio.Task(coro, loop=self, **options)
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
+    # A call is the callback and its arguments.
+
+    def call_soon(self, *call: Any, context: Context | None = None) -> Any:
         if self._closed:
             return Never()
         if context is None:
             context = copy_context()
         process = context[PROCESS]
-        handle = handle_for(callback, args, context, process)
+        handle = handle_for(call, context, process)
         if process.dead:
             process.buried.append(handle)
             return handle
@@ -218,26 +217,22 @@ class VirtualLoop(_Base):  # type: ignore[misc]
 
     call_soon_threadsafe = call_soon
 
-    def call_later(
-        self, delay: float, callback: Any, *args: Any, context: Context | None = None
-    ) -> Any:
+    def call_later(self, delay: float, *call: Any, context: Context | None = None) -> Any:
         if self._closed:
             return Never()
         if context is None:
             context = copy_context()
-        handle = handle_for(callback, args, context, context[PROCESS])
+        handle = handle_for(call, context, context[PROCESS])
         self._sequence = sequence = self._sequence + 1
         _push(self._timers, (self.now + delay, sequence, handle))
         return handle
 
-    def call_at(
-        self, when: float, callback: Any, *args: Any, context: Context | None = None
-    ) -> Any:
+    def call_at(self, when: float, *call: Any, context: Context | None = None) -> Any:
         if self._closed:
             return Never()
         if context is None:
             context = copy_context()
-        handle = handle_for(callback, args, context, context[PROCESS])
+        handle = handle_for(call, context, context[PROCESS])
         self._sequence = sequence = self._sequence + 1
         _push(self._timers, (when, sequence, handle))
         return handle
@@ -263,16 +258,16 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         if not process.paused:
             self.runnable[process] = None
 
-    def after(self, delay: float, process: Process, callback: Any, *args: Any) -> None:
+    def after(self, delay: float, process: Process, *call: Any) -> None:
         """Call it in so many seconds, as that process."""
         self._sequence = sequence = self._sequence + 1
-        handle = handle_for(callback, args, process.context, process)
+        handle = handle_for(call, process.context, process)
         _push(self._timers, (self.now + delay, sequence, handle))
 
-    def at(self, when: float, process: Process, callback: Any, *args: Any) -> None:
+    def at(self, when: float, process: Process, *call: Any) -> None:
         """Call it then: behind what was scheduled earlier for the same moment."""
         self._sequence = sequence = self._sequence + 1
-        handle = handle_for(callback, args, process.context, process)
+        handle = handle_for(call, process.context, process)
         _push(self._timers, (when, sequence, handle))
 
     def run(self, main: asyncio.Task[Any], whose: Process, most_steps: int, until: float) -> None:
@@ -283,7 +278,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         enqueue, done = self.enqueue, main.done
         steps, now = 0, self.now  # which nobody else sets
         # Behind all others: so there is always one to look at.
-        process, handle = whose, handle_for(done, (), whose.context, whose)
+        process, handle = whose, handle_for((done,), whose.context, whose)
         _push(timers, (inf, 0, handle))
         try:
             for steps in range(1, most_steps + 2):  # noqa: B007 (counts them for `finally`)
@@ -318,7 +313,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
                         enqueue(handle)  # whose turn it is has still to be drawn
                 self.now = now = now + STEP
                 try:
-                    handle._context.run(handle._callback, *handle._args)
+                    handle._context.run(*handle._call)
                 except Exception as error:
                     self.unhandled.append(error)
                 process.steps += 1

@@ -9,7 +9,7 @@ a command into that of the data: to look at a value from outside costs more than
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol
 
 from ..errors import ConfigError
@@ -17,34 +17,36 @@ from .redis_commands import COMMANDS
 from .redis_data import OK, Data, Refusal
 
 _PREAMBLE = b"""
-local data, commands, lists, other = ...
-local floor, ceil, format, type, select = math.floor, math.ceil, string.format, type, select
+local commands, lists, other = ...
+local format, type, select = string.format, type, select
 -- Redis formats numbers so, too; one that is too large for that loses its digits.
 local function text(v)
-  if type(v) == 'number' then return format('%.17g', v) end
-  return v
+  if type(v) ~= 'number' then return v end
+  if v % 1 == 0 and v < 1e17 and v > -1e17 then return format('%d', v) end
+  return format('%.17g', v)
 end
-local function texts(...)
-  local words = { ... }
-  for i = 1, #words do words[i] = text(words[i]) end
-  return unpack(words)
-end
-local function answered(v)
-  if v == nil then return false end
-  return v
+local function texts(count, a, b, c, ...)
+  if count == 0 then return end
+  if count == 1 then return text(a) end
+  if count == 2 then return text(a), text(b) end
+  if count == 3 then return text(a), text(b), text(c) end
+  return text(a), text(b), text(c), texts(count - 3, ...)
 end
 redis = {
   call = function(name, key, ...)
-    local command = commands[name]
+    local command, answer = commands[name], nil
     if not command then
-      if lists[name] then return { other(name, texts(key, ...)) } end
-      return answered(other(name, texts(key, ...)))
+      if lists[name] then return { other(name, key, ...) } end
+      answer = other(name, key, ...)
+    elseif lists[name] then
+      return { command(key, texts(select('#', ...), ...)) }
+    elseif select('#', ...) == 0 then
+      answer = command(key)
+    else
+      answer = command(key, texts(select('#', ...), ...))
     end
-    if lists[name] then return { command(data, key, texts(...)) } end
-    local count = select('#', ...)
-    if count == 0 then return answered(command(data, key)) end
-    if count == 1 then return answered(command(data, key, text(...))) end
-    return answered(command(data, key, texts(...)))
+    if answer == nil then return false end
+    return answer
   end,
   error_reply = function(text)
     -- One without a space has no code of its own.
@@ -54,7 +56,7 @@ redis = {
 }
 local function packed(v)
   local kind = type(v)
-  if kind == 'number' then return format(':%.0f\\r\\n', v < 0 and ceil(v) or floor(v)) end
+  if kind == 'number' then return format(':%d\\r\\n', v) end
   if kind == 'string' then return '$' .. #v .. '\\r\\n' .. v .. '\\r\\n' end
   if kind == 'table' then
     if v.err then return '-' .. v.err .. '\\r\\n' end
@@ -116,16 +118,15 @@ class Lua:
         self._data = Data(lambda: 0)
         table = self._runtime.table_from
         self._ok = table({b"ok": b"OK"})
-        commands: dict[bytes, Callable[..., Any]] = dict(COMMANDS)
+        # The data goes with the command: to be handed through Lua it would be wrapped each time.
+        commands = {name: partial(command, self._data) for name, command in COMMANDS.items()}
         for name in LISTS:
             if name in commands:
-                commands[name] = _listed(commands[name])
+                commands[name] = partial(_listed, commands[name])
         for name in STATUSES:
-            commands[name] = self._stated(commands[name])
+            commands[name] = partial(self._stated, commands[name])
         lists = table(dict.fromkeys(LISTS, True))
-        self._wrap = self._runtime.execute(
-            _PREAMBLE, self._data, table(commands), lists, self._other
-        )
+        self._wrap = self._runtime.execute(_PREAMBLE, table(commands), lists, self._other)
 
     def compiled(self, text: bytes) -> Any:
         function = self._compiled.get(text)
@@ -146,12 +147,9 @@ class Lua:
             text = error.args[0] if error.args else b""
             raise Refusal(text.decode() if isinstance(text, bytes) else str(text)) from None
 
-    def _stated(self, command: Callable[..., Any]) -> Callable[..., Any]:
-        def stated(*words: Any) -> Any:
-            value = command(*words)
-            return self._ok if value is OK else value
-
-        return stated
+    def _stated(self, command: Callable[..., Any], *words: bytes) -> Any:
+        value = command(*words)
+        return self._ok if value is OK else value
 
     def _other(self, name: bytes, *words: bytes) -> Any:
         """A command that needs more than the data."""
@@ -160,11 +158,8 @@ class Lua:
         return tuple(value) if type(value) is list else value
 
 
-def _listed(command: Callable[..., Any]) -> Callable[..., Any]:
-    def listed(*words: Any) -> tuple[Any, ...]:
-        return tuple([False if item is None else item for item in command(*words)])
-
-    return listed
+def _listed(command: Callable[..., Any], *words: bytes) -> tuple[Any, ...]:
+    return tuple([False if item is None else item for item in command(*words)])
 
 
 @cache

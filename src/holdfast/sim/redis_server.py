@@ -23,15 +23,20 @@ def digest_of(text: bytes) -> bytes:
     return sha1(text, usedforsecurity=False).hexdigest().encode()
 
 
+@cache
+def _reader_type() -> Any:
+    from hiredis import Reader
+
+    return Reader
+
+
 class Session:
     """A client's connection, as the server knows it."""
 
     __slots__ = ("channels", "reader")
 
     def __init__(self) -> None:
-        from hiredis import Reader
-
-        self.reader = Reader(notEnoughData=...)
+        self.reader = _reader_type()(notEnoughData=...)
         self.channels: set[bytes] = set()
 
 

@@ -174,8 +174,10 @@ class Ensemble:
     # The ways between nodes.
 
     def reach(self, one: SimNode, other: SimNode) -> bool:
-        both = one.up and other.up and not one.process.paused and not other.process.paused
-        return both and frozenset((one.process.name, other.process.name)) not in self._ways_cut
+        if not (one.up and other.up) or one.process.paused or other.process.paused:
+            return False
+        cuts = self._ways_cut
+        return not cuts or frozenset((one.process.name, other.process.name)) not in cuts
 
     def cut_off(self, node: SimNode, length: float) -> None:
         names = [
@@ -235,6 +237,8 @@ class Ensemble:
             session.heard = node.process.clock.now()
 
     def catch_up(self, node: SimNode) -> None:
+        if self._applied[node] == len(self.log):
+            return
         for zxid, what in self.log[self._applied[node] :]:
             node.apply(zxid, what)
         self._applied[node] = len(self.log)

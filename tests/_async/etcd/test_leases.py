@@ -60,6 +60,21 @@ async def test_what_needs_proof_is_proved_by_a_transaction_of_the_same_term(
         assert not calls.unproven
 
 
+async def test_a_keep_alive_that_has_still_to_be_proved_keeps_the_lease_for_others(
+    cluster: EtcdCluster,
+) -> None:
+    """It came at the last moment, and so does another who needs the same. (Found by the simulator.)"""
+    async with holdfast.connect(cluster.url) as locks:
+        backend: Any = (await locks._session()).backend
+        leases = backend._leases
+        lease = await leases.shared(etcd_leases.QUEUE, 60.0, soon(backend))
+        lease.sent -= 50.0
+        assert await leases.shared(etcd_leases.QUEUE, 60.0, soon(backend)) is lease
+        lease.sent -= 10.0
+        assert await leases.shared(etcd_leases.QUEUE, 60.0, soon(backend)) is lease
+        assert not lease.dead
+
+
 async def test_a_lease_that_ended_while_waiting_is_made_anew(cluster: EtcdCluster) -> None:
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 # unasync: aio-only
 import asyncio
-import gc
 
 # unasync: end
+import gc
+import os
 from typing import Any
 
 import pytest
@@ -45,6 +46,30 @@ async def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
         assert not waiter.done()
         await lease.release()
         assert (await waiter.result()).token > lease.token
+
+
+async def test_who_has_waited_leaves_no_connection_open(cluster: EtcdCluster) -> None:
+    async def waited() -> None:
+        async with holdfast.connect(cluster.url) as locks:
+            lease = await locks.lock("x").acquire()
+            waiter = Job(locks.lock("x").acquire)
+            await waits(locks)
+            backend: Any = (await locks._session()).backend
+            await eventually(lambda: backend._roll._bell.standing)
+            await lease.release()
+            await (await waiter.result()).release()
+
+    await waited()
+    files = len(os.listdir("/proc/self/fd"))
+
+    async def as_before() -> bool:
+        gc.collect()
+        await waited()  # gRPC closes what it has when it next does something
+        return len(os.listdir("/proc/self/fd")) <= files + 1
+
+    for _ in range(5):
+        await waited()
+    await eventually(as_before)
 
 
 @pytest.mark.parametrize("renewed", [False, True])

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from typing import Any
 
 import pytest
@@ -42,6 +44,30 @@ def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
         assert not waiter.done()
         lease.release()
         assert waiter.result().token > lease.token
+
+
+def test_who_has_waited_leaves_no_connection_open(cluster: EtcdCluster) -> None:
+    def waited() -> None:
+        with holdfast.connect(cluster.url) as locks:
+            lease = locks.lock("x").acquire()
+            waiter = Job(locks.lock("x").acquire)
+            waits(locks)
+            backend: Any = locks._session().backend
+            eventually(lambda: backend._roll._bell.standing)
+            lease.release()
+            waiter.result().release()
+
+    waited()
+    files = len(os.listdir("/proc/self/fd"))
+
+    def as_before() -> bool:
+        gc.collect()
+        waited()  # gRPC closes what it has when it next does something
+        return len(os.listdir("/proc/self/fd")) <= files + 1
+
+    for _ in range(5):
+        waited()
+    eventually(as_before)
 
 
 @pytest.mark.parametrize("renewed", [False, True])

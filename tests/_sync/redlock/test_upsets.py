@@ -15,6 +15,7 @@ import holdfast
 from holdfast._sync.backends.redlock_nodes import Nodes
 from holdfast._sync.contract import Ticket
 from holdfast.entries import Claim
+from holdfast.errors import BackendUnavailable
 from holdfast.model import GONE, Label, Queued, Renewed, Waiting, new_owner
 from holdfast.redis.protocol import pack
 from holdfast.redlock.standing import read_known, read_marker, run_id_of
@@ -312,6 +313,25 @@ def test_a_node_that_was_too_slow_does_not_keep_the_waiter(nodes: RedlockNodes) 
             assert nodes.nodes[1]("LLEN", f"{LOCK}:q") == 1
     finally:
         proxy.close()
+
+
+def test_who_has_hardly_any_time_left_puts_no_node_out(nodes: RedlockNodes) -> None:
+    """A heartbeat that is the last of many, say: its time is over, and nodes had none to answer."""
+    with connect(nodes) as locks:
+        with locks.lock("x", ttl=MAX_TTL):
+            pass
+        backend: Any = locks._session().backend
+        for node in nodes.nodes:
+            node.pause()
+        try:
+            ticket = Ticket("x", new_owner(), MAX_TTL, Label("here", 1), queue=False)
+            with suppress(BackendUnavailable):
+                backend.acquire(ticket, backend.clock.now() + 0.05)
+            assert backend._board.voting() == 3
+        finally:
+            for node in nodes.nodes:
+                node.resume()
+        assert locks.lock("x", ttl=MAX_TTL).acquire(10.0).held
 
 
 def test_a_node_that_hangs_does_not_keep_us_from_closing(nodes: RedlockNodes) -> None:

@@ -46,7 +46,7 @@ class Asking:
             self._leases.join(attempt, hold)
             try:
                 answer = await self._calls.txn(
-                    self._request(attempt, hold, wait), by, attempt.doubt
+                    self._request(attempt, hold, wait), by, attempt.doubt, brief=True
                 )
             except Failure:  # one of the leases has ended
                 for lease in filter(None, (hold, wait)):

@@ -49,7 +49,18 @@ IDLE_OWN = 8
 class Lease:
     """One lease at etcd."""
 
-    __slots__ = ("asked", "attempts", "dead", "id", "keeping", "kind", "on", "sent", "ttl")
+    __slots__ = (
+        "answered",
+        "asked",
+        "attempts",
+        "dead",
+        "id",
+        "keeping",
+        "kind",
+        "on",
+        "sent",
+        "ttl",
+    )
 
     def __init__(self, lease_id: int, kind: str, asked: int, ttl: int, sent: float) -> None:
         self.id = lease_id
@@ -60,6 +71,8 @@ class Lease:
         """What was given: etcd has a shortest TTL of its own."""
         self.sent = sent
         """When the last answered request was sent that renewed it."""
+        self.answered = sent
+        """The same, where that has still to be proved: no deadline counts from it."""
         self.dead = False
         self.keeping = Mutex()
         self.attempts: dict[Attempt, None] = {}
@@ -77,7 +90,8 @@ class Lease:
 
     def over(self, now: float) -> bool:
         """By our own clock: no more is to be put on it, and it is never kept alive again."""
-        if not self.dead and now >= self.sent + self.ttl - drift_margin(self.ttl):
+        last = max(self.sent, self.answered)
+        if not self.dead and now >= last + self.ttl - drift_margin(self.ttl):
             self.dead = True
         return self.dead
 
@@ -221,6 +235,7 @@ class Leases:
                 if await self._led_by(term, by):
                     break
             else:
+                lease.answered = sent
                 self._calls.unproven[partial(lease.kept, sent, float(ttl))] = term
                 return True
         if ttl <= 0:

@@ -47,7 +47,9 @@ class Asking:
                 roll.listen()
             self._leases.join(attempt, hold)
             try:
-                answer = self._calls.txn(self._request(attempt, hold, wait), by, attempt.doubt)
+                answer = self._calls.txn(
+                    self._request(attempt, hold, wait), by, attempt.doubt, brief=True
+                )
             except Failure:  # one of the leases has ended
                 for lease in filter(None, (hold, wait)):
                     self._leases.keep(lease, by)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -210,7 +210,7 @@ def calm(seed: int) -> EtcdPlan:
     return CalmEtcd()
 
 
-VARIANTS: dict[str, Callable[[], EtcdPlan]] = {
+VARIANTS: dict[str, type[EtcdPlan]] = {
     "heedless": Heedless,
     "put-renews": PutRenews,
     "blind-grant": BlindGrant,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -139,5 +139,5 @@ def calm(seed: int) -> RedisPlan:
     return CalmRedis()
 
 
-VARIANTS: dict[str, Callable[[], RedisPlan]] = {"heedless": Heedless, "unclean": UncleanRedis}
+VARIANTS: dict[str, type[RedisPlan]] = {"heedless": Heedless, "unclean": UncleanRedis}
 """Known to be bad. Each must be caught, or the checker proves nothing."""

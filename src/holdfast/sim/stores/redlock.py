@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -383,7 +383,7 @@ class BeatsOn(CalmRedlock):
         return replaced(RedlockBackend, "_beat", on)
 
 
-VARIANTS: dict[str, Callable[[], RedlockPlan]] = {
+VARIANTS: dict[str, type[RedlockPlan]] = {
     "heedless": Heedless,
     "unconditional-phase-2": Unconditional,
     "owner-only-phase-2": OwnerOnly,

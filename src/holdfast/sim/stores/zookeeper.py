@@ -180,7 +180,7 @@ def calm(seed: int) -> ZooKeeperPlan:
     return CalmZooKeeper()
 
 
-VARIANTS: dict[str, Callable[[], ZooKeeperPlan]] = {
+VARIANTS: dict[str, type[ZooKeeperPlan]] = {
     "heedless": Heedless,
     "proof-by-reading": ProofByReading,
     "forgetful": Forgetful,

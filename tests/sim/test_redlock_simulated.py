@@ -1,0 +1,64 @@
+"""Scenes with simulated nodes that would take too long with real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from holdfast import aio
+from holdfast.errors import BackendUnavailable
+from holdfast.sim.loop import Process
+from holdfast.sim.redis_server import RedisNode, Session
+from holdfast.sim.stores.redlock import CalmRedlock
+from holdfast.sim.world import World
+
+
+class Counting(RedisNode):
+    asked = 0
+
+    def _answer(self, words: list[bytes], session: Session) -> bytes:
+        self.asked += words[0] == b"INFO"
+        return super()._answer(words, session)
+
+
+class TwoHaveRestarted(CalmRedlock):
+    """And are out for max_ttl, half a minute."""
+
+    sizes: Sequence[int] = (3,)
+    clients: Sequence[int] = (1,)
+
+    def node(self, process: Process) -> RedisNode:
+        return Counting(process)
+
+    def start(self, world: World) -> list[Any]:
+        nodes = super().start(world)
+        for node in nodes[:2]:
+            node.restart("nothing")
+        return nodes
+
+
+class Scene(World):
+    seconds = 0.0
+
+    async def _main(self) -> None:
+        await self.clients[0].spawn(self._connect())
+
+    async def _connect(self) -> None:
+        began = self.loop.now
+        locks = aio.connect(self.plan.url, **self.plan.options)
+        with pytest.raises(BackendUnavailable, match="it has restarted"):
+            await locks._session()
+        self.seconds = self.loop.now - began
+        await locks.close()
+
+
+def test_a_node_that_is_out_for_long_is_not_asked_all_the_time() -> None:
+    """While no majority votes it used to be asked every 20 ms, by every client."""
+    scene = Scene(TwoHaveRestarted(), 1)
+    assert scene.run().violations == []
+    assert scene.seconds >= 9.0
+    for node in scene.servers[:2]:
+        assert isinstance(node, Counting)
+        assert 5 <= node.asked <= 40
