@@ -144,7 +144,7 @@ async def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluste
     async with handed_on(cluster) as scene:
         backend = scene.backend
         by = backend.clock.now() + 10.0
-        ticket = Ticket("x", "me", 30.0, Label("here", 1))
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
         txn = backend._calls.txn
         rang = 0
 
@@ -169,7 +169,7 @@ async def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
     async with handed_on(cluster) as scene:
         backend = scene.backend
         backend._roll._bell.began = 2**60
-        ticket = Ticket("x", "me", 30.0, Label("here", 1))
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
         by = backend.clock.now() + 10.0
         assert isinstance(await backend.acquire(ticket, by), Queued)
         assert await backend.wait(ticket, by) is None

@@ -146,7 +146,7 @@ def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> 
     with handed_on(cluster) as scene:
         backend = scene.backend
         by = backend.clock.now() + 10.0
-        ticket = Ticket("x", "me", 30.0, Label("here", 1))
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
         txn = backend._calls.txn
         rang = 0
 
@@ -171,7 +171,7 @@ def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
     with handed_on(cluster) as scene:
         backend = scene.backend
         backend._roll._bell.began = 2**60
-        ticket = Ticket("x", "me", 30.0, Label("here", 1))
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
         by = backend.clock.now() + 10.0
         assert isinstance(backend.acquire(ticket, by), Queued)
         assert backend.wait(ticket, by) is None
