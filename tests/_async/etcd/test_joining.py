@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async.backends import etcd_leaving
-from holdfast._async.contract import Ticket
+from holdfast._async.contract import Terms, Ticket
 from holdfast.etcd import messages
 from holdfast.etcd.keys import WAITING, Entry
 from holdfast.etcd.messages import Event, KeyValue
@@ -120,7 +120,7 @@ async def test_what_was_given_up_before_it_arrived_is_refused(cluster: EtcdClust
         by = backend.clock.now() + 10.0
         left = messages.put_for_ever(backend._naming.left("me"), b"")
         await backend._calls.txn(messages.then(left), by)
-        attempt = backend._roll.enrol(Ticket("x", "me", 30.0, Label("here", 1)))
+        attempt = backend._roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), "me"))
         assert await backend._asking._join(attempt, by) is None
         assert len(await scene.line()) == 2
 
@@ -134,7 +134,7 @@ async def test_a_key_that_is_still_there_is_left_alone(cluster: EtcdCluster) -> 
         entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
         lease = await backend._leases.own(30.0, by)
         await backend._calls.txn(messages.then(messages.put(line.mine + b"0", entry, lease.on)), by)
-        answer = await backend.acquire(Ticket("x", "me", 30.0, Label("here", 1)), by)
+        answer = await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
         assert isinstance(answer, Queued)
         *_, last_but_one, last = await scene.line()
         assert (last_but_one, last) == ("old", "me")
@@ -144,7 +144,7 @@ async def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluste
     async with handed_on(cluster) as scene:
         backend = scene.backend
         by = backend.clock.now() + 10.0
-        ticket = Ticket("x", "me", 30.0, Label("here", 1))
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
         txn = backend._calls.txn
         rang = 0
 
@@ -169,7 +169,7 @@ async def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
     async with handed_on(cluster) as scene:
         backend = scene.backend
         backend._roll._bell.began = 2**60
-        ticket = Ticket("x", "me", 30.0, Label("here", 1))
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
         by = backend.clock.now() + 10.0
         assert isinstance(await backend.acquire(ticket, by), Queued)
         assert await backend.wait(ticket, by) is None
@@ -183,6 +183,6 @@ async def test_a_lease_that_has_ended_is_made_anew(cluster: EtcdCluster) -> None
         leases = [one for one in backend._leases._all.values() if one.kind == "queue"]
         for lease in leases:
             await backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), by)
-        answer = await backend.acquire(Ticket("x", "me", 30.0, Label("here", 1)), by)
+        answer = await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
         assert isinstance(answer, Queued)
         assert (await scene.line())[-1] == "me"
