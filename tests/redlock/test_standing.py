@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from holdfast.clock import system_clock
 from holdfast.redlock.members import settings_of
-from holdfast.redlock.standing import Board, Marker, Seat
+from holdfast.redlock.standing import Board, Marker, Seat, merge_known
 from holdfast.urls import parse
 
 MARKER = Marker(b"life", 1, 1, 1, b"", b"")
@@ -35,3 +35,7 @@ def test_what_two_nodes_change_at_once_is_not_lost() -> None:
     seats.overtaking.join(10.0)
     assert board.voting() == 2
     assert board.lives == (1, 1, 0)
+
+
+def test_of_each_node_the_latest_life_that_anybody_knows_counts() -> None:
+    assert merge_known([b"b:1=2", b"a:1=3,b:1=1", b"", b"a:1=1"]) == b"a:1=3,b:1=2"

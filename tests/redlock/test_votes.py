@@ -124,3 +124,19 @@ def test_one_who_has_left_does_not_put_the_node_out() -> None:
     assert "does not vote" in why(Exception("HFOUT it does not vote in this life"))
     assert "scripts" in why(Exception("NOSCRIPT No matching script"))
     assert why(Exception("LOADING Redis is loading")) == "LOADING Redis is loading"
+
+
+def test_it_may_be_had_when_as_many_are_free_as_are_missing() -> None:
+    refused = [[-1, ms, b"other%d" % ms] for ms in (9000, 1000, 5000)]
+    made = ballot()
+    for index, reply in enumerate(refused):
+        made.heard(index, reply)
+    assert made.remaining() == 9.0
+    made = ballot(7, 7)
+    for index, reply in enumerate(refused, 2):
+        made.heard(index, reply)
+    assert made.remaining() == 1.0
+    made = ballot(7)
+    for index, reply in enumerate(refused, 2):
+        made.heard(index, reply)
+    assert made.remaining() == 5.0

@@ -13,6 +13,7 @@ from ..urls import Target, merge_options
 FEWEST = 3
 MAX_TTL = 60.0
 NODE_TIMEOUT = 0.25
+PATIENCE = 4
 
 
 class Settings(NamedTuple):
@@ -28,6 +29,11 @@ class Settings(NamedTuple):
     @property
     def quorum(self) -> int:
         return len(self.addresses) // 2 + 1
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a node which comes back is given to answer: more, since nobody waits for it."""
+        return PATIENCE * self.node_timeout
 
 
 def settings_of(target: Target, options: dict[str, Any]) -> Settings:

@@ -101,6 +101,24 @@ async def test_a_holder_to_whom_it_was_handed_hears_at_once_of_a_forced_release(
         assert await heir.wait_lost(timeout=10.0) is True
 
 
+async def test_who_was_in_line_before_the_bell_was_listened_to_asks(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        backend: Any = (await locks._session()).backend
+        (attempt,) = backend._roll._attempts.values()
+        await eventually(lambda: attempt.created > 0)
+        asked: list[Any] = []
+        backend._roll.hint = asked.append
+        backend._roll._listening(attempt.created - 1)
+        assert asked == []
+        backend._roll._listening(attempt.created)
+        assert asked == [attempt]
+        await lease.release()
+        assert (await waiter.result()).token > lease.token
+
+
 async def test_an_old_bell_grants_nothing(cluster: EtcdCluster) -> None:
     """It rang for an entry of the same attempt that has ended since. (Found by the simulator.)"""
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:

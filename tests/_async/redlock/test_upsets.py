@@ -447,7 +447,7 @@ async def test_what_is_owed_reaches_a_node_that_has_come_back_already(nodes: Red
         async with locks.lock("y", ttl=MAX_TTL):
             pass
         backend: Any = (await locks._session()).backend
-        backend._nodes.owe(0, pack(b"SET", b"told", b"1"), MAX_TTL)
+        backend._owed.owe(0, pack(b"SET", b"told", b"1"), MAX_TTL)
         await eventually(lambda: nodes.nodes[0]("EXISTS", "told"))
 
 

@@ -15,6 +15,7 @@ from holdfast._sync.backends import etcd_leaving
 from holdfast._sync.contract import Terms, Ticket
 from holdfast.etcd import messages
 from holdfast.etcd.keys import WAITING, Entry
+from holdfast.etcd.messages import Event, KeyValue
 from holdfast.model import Label, Queued
 from servers.etcd import EtcdCluster
 from stores import etcd_cluster
@@ -139,6 +140,42 @@ def test_a_key_that_is_still_there_is_left_alone(cluster: EtcdCluster) -> None:
         assert isinstance(answer, Queued)
         *_, last_but_one, last = scene.line()
         assert (last_but_one, last) == ("old", "me")
+
+
+def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> None:
+    with handed_on(cluster) as scene:
+        backend = scene.backend
+        by = backend.clock.now() + 10.0
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
+        txn = backend._calls.txn
+        rang = 0
+
+        def rings_first(*args: Any, **options: Any) -> Any:
+            nonlocal rang
+            answer = txn(*args, **options)
+            rang = answer.revision + 1
+            value = b"me\t" + backend._roll.known("x", "me").key
+            backend._roll._rung([Event(False, KeyValue(b"bell", value, rang, rang, 0))])
+            return answer
+
+        backend._calls.txn = rings_first
+        assert isinstance(backend.acquire(ticket, by), Queued)
+        backend._calls.txn = txn
+        grant = backend.wait(ticket, by)
+        assert grant is not None
+        assert grant.token == rang
+        backend._roll.known("x", "me").token = 0  # it was not true
+
+
+def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
+    with handed_on(cluster) as scene:
+        backend = scene.backend
+        backend._roll._bell.began = 2**60
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
+        by = backend.clock.now() + 10.0
+        assert isinstance(backend.acquire(ticket, by), Queued)
+        assert backend.wait(ticket, by) is None
+        assert backend.clock.now() < by
 
 
 def test_a_lease_that_has_ended_is_made_anew(cluster: EtcdCluster) -> None:

@@ -99,6 +99,24 @@ def test_a_holder_to_whom_it_was_handed_hears_at_once_of_a_forced_release(
         assert heir.wait_lost(timeout=10.0) is True
 
 
+def test_who_was_in_line_before_the_bell_was_listened_to_asks(cluster: EtcdCluster) -> None:
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        waits(others)
+        backend: Any = locks._session().backend
+        (attempt,) = backend._roll._attempts.values()
+        eventually(lambda: attempt.created > 0)
+        asked: list[Any] = []
+        backend._roll.hint = asked.append
+        backend._roll._listening(attempt.created - 1)
+        assert asked == []
+        backend._roll._listening(attempt.created)
+        assert asked == [attempt]
+        lease.release()
+        assert waiter.result().token > lease.token
+
+
 def test_an_old_bell_grants_nothing(cluster: EtcdCluster) -> None:
     """It rang for an entry of the same attempt that has ended since. (Found by the simulator.)"""
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:

@@ -441,7 +441,7 @@ def test_what_is_owed_reaches_a_node_that_has_come_back_already(nodes: RedlockNo
         with locks.lock("y", ttl=MAX_TTL):
             pass
         backend: Any = locks._session().backend
-        backend._nodes.owe(0, pack(b"SET", b"told", b"1"), MAX_TTL)
+        backend._owed.owe(0, pack(b"SET", b"told", b"1"), MAX_TTL)
         eventually(lambda: nodes.nodes[0]("EXISTS", "told"))
 
 

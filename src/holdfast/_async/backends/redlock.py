@@ -30,6 +30,7 @@ from ..contract import OPEN_LIMIT, Backend, Ticket
 from .redlock_bells import Bells, Waiter
 from .redlock_looking import Looking
 from .redlock_nodes import Nodes
+from .redlock_owed import Owed
 from .redlock_rounds import Hold, Rounds
 
 LOOK = 0.01
@@ -56,10 +57,19 @@ class RedlockBackend:
         self._commands = Commands(namespace, settings.heartbeat)
         self._board = Board(settings, self.clock)
         self._fan = Fan(settings.addresses, self._board, self.clock, self._commands.questions)
-        self._nodes = Nodes(settings, self._board, self._fan, self._commands, self.clock)
+        self._owed = Owed(settings, self._board, self._fan, self.clock)
+        self._nodes = Nodes(
+            settings, self._board, self._fan, self._owed, self._commands, self.clock
+        )
         self._bells = Bells(settings, self._board, self._commands, self.clock)
         self._rounds = Rounds(
-            settings, self._board, self._fan, self._nodes, self._commands.takes, self.clock
+            settings,
+            self._board,
+            self._fan,
+            self._nodes,
+            self._owed,
+            self._commands.takes,
+            self.clock,
         )
         self._looking = Looking(
             settings, self._board, self._fan, self._nodes, self._commands, self.clock
@@ -198,14 +208,14 @@ class RedlockBackend:
         commands = [plain if vote else None for vote in votes]
         for index, command in enumerate(commands):
             if command is None:
-                self._nodes.owe(index, marked, hold.ttl)
+                self._owed.owe(index, marked, hold.ttl)
         quorum, most = self._quorum, len(votes) - self._quorum
         freed = gone = 0
 
         def heard(index: int, reply: Any) -> bool:
             nonlocal freed, gone
             if type(reply) is not int:
-                self._nodes.owe(index, marked, hold.ttl)
+                self._owed.owe(index, marked, hold.ttl)
             elif reply == 1:
                 freed += 1
             else:
@@ -297,7 +307,7 @@ class RedlockBackend:
             # On another connection than the request, which may arrive after this.
             commands[index] = known if answered else late
         for index in self._fan.post(commands, by):
-            self._nodes.owe(index, commands[index] or known, self._commands.patience)
+            self._owed.owe(index, commands[index] or known, self._commands.patience)
 
     # Refusing.
 

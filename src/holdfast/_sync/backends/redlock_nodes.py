@@ -32,21 +32,26 @@ from ...redlock.commands import Commands, members_text
 from ...redlock.members import Settings
 from ...redlock.standing import Board, Marker, Seat, merge_known, read_marker, run_id_in, run_id_of
 from ...redlock.threads import Fan
+from .redlock_owed import Owed
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
-PATIENCE = 4
-"""A node that comes back is given so many times the usual time-out: nobody waits for it."""
 DRIFT = 1.02
 TROUBLE = 2.0
 """Seconds for which a majority may be missing before that is said."""
-MOST_OWED = 1000
 
 
 class Nodes:
     def __init__(
-        self, settings: Settings, board: Board, fan: Fan, commands: Commands, clock: Clock
+        self,
+        settings: Settings,
+        board: Board,
+        fan: Fan,
+        owed: Owed,
+        commands: Commands,
+        clock: Clock,
     ) -> None:
         self._settings = settings
+        self._owed = owed
         self._board = board
         self._fan = fan
         self._commands = commands
@@ -58,8 +63,6 @@ class Nodes:
         """Of those that were reached and have no marker at all."""
         self._runs: list[bytes] = [b""] * len(board.seats)
         """Of all that were reached when they were last looked for."""
-        self._owed: list[dict[bytes, float]] = [{} for _ in board.seats]
-        """What a node that was out has still to be told, and until when that matters."""
         self._refusal: ConfigError | None = None
         self._closed = False
         self._opened = Signal(clock)
@@ -115,16 +118,6 @@ class Nodes:
             f"needed ({out})",
             name=name,
         )
-
-    def owe(self, index: int, command: bytes, ttl: float) -> None:
-        """Tell a node this as soon as it is back. After `ttl` it does not matter any more."""
-        with self._mutex:
-            owed = self._owed[index]
-            if len(owed) < MOST_OWED:
-                owed[command] = self._clock.now() + ttl
-        seat = self._board.seats[index]
-        if seat.vote:  # it came back a moment ago, and was told the rest then
-            self._pay(seat)
 
     def call(self, index: int, command: bytes, by: float) -> Any:
         return self._fan.call(index, command, by)
@@ -194,7 +187,7 @@ class Nodes:
             signal.wait(min(until, now + limit))
 
     def _by(self) -> float:
-        return self._clock.now() + PATIENCE * self._settings.node_timeout
+        return self._clock.now() + self._settings.patience
 
     def _bring_back(self, seat: Seat) -> float | None:
         """One step; answers when the next one is due, where that is known."""
@@ -229,21 +222,7 @@ class Nodes:
             raise BackendUnavailable("it has restarted meanwhile")
         self._run_ids[seat.index] = b""
         seat.votes(marker)  # first: a connection is only made to one that votes
-        self._pay(seat)
-
-    def _pay(self, seat: Seat) -> None:
-        """Tell a node that votes what it is owed."""
-        with self._mutex:
-            owed, self._owed[seat.index] = self._owed[seat.index], {}
-        now = self._clock.now()
-        for command, until in owed.items():
-            if until > now:
-                commands: list[bytes | None] = [None] * len(self._board.seats)
-                commands[seat.index] = command
-                if self._fan.post(commands, self._by()):
-                    with self._mutex:
-                        self._owed[seat.index][command] = until
-                    self._board.failed(seat.index, "it cannot be told what was given up meanwhile")
+        self._owed.pay(seat)
 
     def _check_alone(self, seat: Seat, run_id: bytes) -> None:
         with self._mutex:

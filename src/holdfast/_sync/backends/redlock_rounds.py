@@ -23,6 +23,7 @@ from ...redlock.threads import Fan
 from ...redlock.votes import Ballot
 from .redlock_bells import Waiter
 from .redlock_nodes import Nodes
+from .redlock_owed import Owed
 
 ROUNDS = 4
 """How often a split vote is tried again at once."""
@@ -67,6 +68,7 @@ class Rounds:
         board: Board,
         fan: Fan,
         nodes: Nodes,
+        owed: Owed,
         takes: Together,
         clock: Clock,
     ) -> None:
@@ -76,6 +78,7 @@ class Rounds:
         self._board = board
         self._fan = fan
         self._nodes = nodes
+        self._owed = owed
         self._clock = clock
         self.holds: dict[str, Hold] = {}
         """By owner: what our leases consist of."""
@@ -185,12 +188,12 @@ class Rounds:
 
         def heard(index: int, reply: Any) -> bool:
             if type(reply) is not int:
-                self._nodes.owe(index, marked, words.ttl)  # it may never have arrived
+                self._owed.owe(index, marked, words.ttl)  # it may never have arrived
             return False
 
         by = self._clock.now() + self._timeout
         for index in self._fan.post(behind if ways else otherwise, by, ways, otherwise, heard):
-            self._nodes.owe(index, marked, words.ttl)
+            self._owed.owe(index, marked, words.ttl)
 
     def _keep(self, owner: str, hold: Hold) -> None:
         self.holds[owner] = hold

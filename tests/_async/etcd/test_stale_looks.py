@@ -1,0 +1,96 @@
+"""Who grants a lock goes by an older look at the line: what is not as it was then is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from _async.etcd.scenes import soon, waits
+from holdfast import aio as holdfast
+from holdfast.etcd import messages
+from servers.etcd import EtcdCluster
+from worlds.aio import Job, eventually
+
+
+async def hand_on(first: holdfast.Locks, *others: holdfast.Locks) -> list[Job[holdfast.Lease]]:
+    """The others wait in this order, and the first, which had the lock, gives it back."""
+    lease = await first.lock("x").acquire()
+    jobs: list[Job[holdfast.Lease]] = []
+
+    async def all_wait() -> bool:
+        return len((await first.inspect("x")).waiters) == len(jobs)
+
+    for locks in others:
+        jobs.append(Job(locks.lock("x").acquire))
+        await eventually(all_wait)
+    await lease.release()
+    return jobs
+
+
+async def begins_anew(locks: holdfast.Locks) -> tuple[bytes, str]:
+    """The waiter of this manager loses its entry, and makes another of the same key."""
+    backend: Any = (await locks._session()).backend
+    (attempt,) = backend._roll._attempts.values()
+    key, owner = attempt.key, attempt.owner
+    request = messages.delete_one(key)
+    await backend._calls.call(messages.DELETE, request, soon(backend))
+    backend._roll.hint(attempt)
+
+    async def again() -> bool:
+        return [one.owner for one in (await locks.inspect("x")).waiters] not in ([], [owner])
+
+    await eventually(again)
+    (attempt,) = backend._roll._attempts.values()
+    assert attempt.key == key
+    return key, attempt.owner
+
+
+async def test_the_heir_has_joined_anew(cluster: EtcdCluster) -> None:
+    async with (
+        holdfast.connect(cluster.url) as first,
+        holdfast.connect(cluster.url) as second,
+        holdfast.connect(cluster.url) as third,
+    ):
+        jobs = await hand_on(first, second, third)
+        lease = await jobs[0].result()  # and is told who stands behind
+        _, owner = await begins_anew(third)
+        assert await lease.release() is True
+        heir = await jobs[1].result()
+        assert heir.owner == owner
+        assert heir.token > lease.token
+        (holder,) = (await first.inspect("x")).holders
+        assert (holder.owner, holder.token) == (heir.owner, heir.token)
+
+
+async def test_what_was_taken_away_cannot_be_handed_over(cluster: EtcdCluster) -> None:
+    async with (
+        holdfast.connect(cluster.url) as first,
+        holdfast.connect(cluster.url) as second,
+        holdfast.connect(cluster.url) as third,
+    ):
+        jobs = await hand_on(first, second, third)
+        lease = await jobs[0].result()
+        backend: Any = (await second._session()).backend
+        by = soon(backend)
+        request = messages.delete_one(backend._roll.known("x", lease.owner).key)
+        await backend._calls.call(messages.DELETE, request, by)
+        assert await backend.release("x", lease.owner, by) is False
+        assert (await jobs[1].result()).token > lease.token
+
+
+async def test_a_grant_that_follows_is_for_the_entry_that_was_seen(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        backend: Any = (await others._session()).backend
+        by = soon(backend)
+        line = backend._roll.known("x", lease.owner).line
+        found = await backend._calls.range(messages.range_of(line.start, line.end), by)
+        seen = backend._roll.line_of(found.keys)[1:]
+        _, owner = await begins_anew(locks)
+        await backend._leaving.hand_on(seen, by)
+        state = await others.inspect("x")
+        assert [one.owner for one in state.holders] == [lease.owner]
+        assert [one.owner for one in state.waiters] == [owner]
+        await lease.release()
+        assert (await waiter.result()).token > lease.token
