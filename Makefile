@@ -52,10 +52,10 @@ sim:
 	@$(BIN)/python -m holdfast.sim --backend redis --seeds 1000 --jobs 2 $(ARGS)
 	@$(BIN)/python -m holdfast.sim --backend etcd --seeds 400 --jobs 2 $(ARGS)
 	@$(BIN)/python -m holdfast.sim --backend zookeeper --seeds 150 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend redlock --calm --seeds 200 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend redis --calm --seeds 200 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend etcd --calm --seeds 60 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend zookeeper --calm --seeds 100 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend redlock --calm --seeds 120 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend redis --calm --seeds 120 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend etcd --calm --seeds 40 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend zookeeper --calm --seeds 60 --jobs 2 $(ARGS)
 
 sync:
 	@tools/setup dev

@@ -11,7 +11,7 @@ from typing import Any
 
 from hiredis import Reader
 
-from holdfast._sync.contract import Ticket
+from holdfast._sync.contract import Terms
 from holdfast.model import Label
 from holdfast.redis.commands import Commands
 from holdfast.redis.keys import Naming
@@ -104,9 +104,9 @@ def own_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]:
         call(script.load)
     commands = Commands(Naming("raw", None), 1.0, 2.0)
     owner = "0123456789abcdef01234567"
-    ticket = Ticket(name, owner, 30.0, Label("host", 1, ""))
+    terms = Terms(name, 30.0, Label("host", 1, ""))
     no_channel, end = bulk(b""), bulk(owner.encode())
-    return commands.ask(ticket) + no_channel + end, commands.release(name, owner)
+    return commands.ask(terms) + no_channel + end, commands.release(name, owner)
 
 
 def redlock_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]:
@@ -114,7 +114,7 @@ def redlock_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]
     commands = RedlockCommands("holdfast", 1.0)
     marker = read_marker(call(pack(b"GET", commands.marker_key)))
     owner = bulk(b"0123456789abcdef01234567")
-    words = commands.of(Ticket(name, "", 30.0, Label("host", 1, "")))
+    words = commands.of(Terms(name, 30.0, Label("host", 1, "")))
     return words.take + owner + bulk(marker.incarnation), words.release + owner
 
 

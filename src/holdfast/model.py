@@ -134,6 +134,10 @@ def in_free_slot(token: int, taken: Container[int], permits: int) -> int:
     return token
 
 
+OWNER_ID = 24
+"""Characters of one that we make."""
+
+
 def new_owner() -> str:
     """An owner id: unique for ever, made by the client before it asks, used for one attempt only."""
     # Not drawn in advance: a machine that is cloned while it runs would have the same ones twice.

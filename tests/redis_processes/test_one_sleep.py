@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast._sync.keeper import Keeper
 from holdfast.redis.connection import Connection
 from holdfast.redis.protocol import LONG
+from holdfast.redis.threads import Wire
 from servers.redis import RedisServer
 from stores import redis_server
-from worlds.threads import eventually
+from worlds.threads import Job, eventually
 
 LIMIT = 20.0
 CLAIM_WINDOW = 3.0
@@ -50,10 +52,14 @@ def _acquire(locks: holdfast.Locks, name: str) -> tuple[Thread, list[holdfast.Le
     return thread, found
 
 
-def _connection(locks: holdfast.Locks) -> Connection:
+def _wire(locks: holdfast.Locks) -> Wire:
     backend: Any = locks._live.backend  # type: ignore[union-attr]
-    found: Connection = backend._wire._idle[-1]
+    found: Wire = backend._wire
     return found
+
+
+def _connection(locks: holdfast.Locks) -> Connection:
+    return _wire(locks)._idle[-1]
 
 
 def test_a_lock_that_is_handed_over_at_once_is_ours_and_is_confirmed_for_its_whole_ttl(
@@ -62,13 +68,14 @@ def test_a_lock_that_is_handed_over_at_once_is_ours_and_is_confirmed_for_its_who
     # A tick that lasts, so that this does not depend on how soon the other releases.
     monkeypatch.setattr("holdfast.redis.connection.TICK", LIMIT)
     answers: list[Any] = []
-    ask = Connection.ask
+    wire = _wire(waiter)
+    ask = wire.ask
 
     def watched(*args: Any) -> Any:
         answers.append(ask(*args))
         return answers[-1]
 
-    monkeypatch.setattr(Connection, "ask", watched)
+    monkeypatch.setattr(wire, "ask", watched)
     with holdfast.connect(server.url) as other:
         held = other.lock("x").acquire()
         thread, found = _acquire(waiter, "x")
@@ -134,3 +141,28 @@ def test_a_message_of_somebody_else_on_our_channel_is_no_grant(
         thread.join(LIMIT)
         assert found[0].token > held.token
         found[0].release()
+
+
+def test_the_keeper_is_not_woken_for_each_hand_over(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[float] = []
+    wake = Keeper._wake
+
+    def watched(keeper: Keeper) -> None:
+        woken.append(time.monotonic())
+        wake(keeper)
+
+    monkeypatch.setattr(Keeper, "_wake", watched)
+
+    def turns(locks: holdfast.Locks) -> int:
+        until, count = time.monotonic() + 1.5, 0
+        while time.monotonic() < until:
+            assert locks.lock("x").acquire().release() is True
+            count += 1
+        return count
+
+    with holdfast.connect(server.url) as one, holdfast.connect(server.url) as other:
+        jobs = [Job(turns, one), Job(turns, other)]
+        total = sum(job.result() for job in jobs)
+    assert len(woken) < 50 + total / 10

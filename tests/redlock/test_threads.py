@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._sync.contract import Ticket
+from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, new_owner
 from servers.redlock import RedlockNodes, redlock_nodes
@@ -32,7 +32,7 @@ def test_who_gives_up_at_the_moment_of_the_grant_leaves_nothing(nodes: RedlockNo
     with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
         held = locks.lock("x", ttl=TTL).acquire()
         backend: Any = locks._session().backend
-        ticket = Ticket("x", new_owner(), TTL, Label("here", 1))
+        ticket = Ticket(Terms("x", TTL, Label("here", 1)), new_owner())
         by = backend.clock.now() + 20.0
         assert isinstance(backend.acquire(ticket, by), Queued)
         keep = backend._rounds._keep

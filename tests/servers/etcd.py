@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .peers import PeerLink
-from .redis import free_port
+from .redis import free_ports
 
 READY_LIMIT = 30.0
 
@@ -31,8 +31,7 @@ class Member:
         self.name = name
         self.options = list(options)
         self.folder = Path(tempfile.mkdtemp(prefix="hf-etcd-"))
-        self.port = free_port()
-        self.peer_port = free_port()
+        self.port, self.peer_port = free_ports(2)
         self.peers = ""
         self.link = PeerLink(self.peer_port)
         self.scheme = scheme
@@ -136,8 +135,11 @@ class EtcdCluster:
         for member in members or self.members:
             while self._ask(member, "get", "ready", "--consistency=l").returncode:
                 assert member.process is not None, f"{member.name} was not started"
-                assert member.process.poll() is None, f"etcd ended:\n{member.log()}"
                 assert time.monotonic() < limit, f"etcd does not answer:\n{member.log()}"
+                if member.process.poll() is not None:
+                    # Between our look and its start somebody else's connection may have that port.
+                    assert "address already in use" in member.log(), f"etcd ended:\n{member.log()}"
+                    member.start()
 
     def ctl(self, *words: str, member: Member | None = None) -> str:
         """What etcdctl answers."""

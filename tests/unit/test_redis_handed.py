@@ -9,7 +9,7 @@ from holdfast.redis.protocol import bulk, handed, wake_up
 CHANNEL = bulk(b"holdfast:channel")
 OWNER = "0123456789abcdef01234567"
 TOKEN = 1_800_000_000_000_001
-BEGINNING = wake_up(CHANNEL, OWNER)
+BEGINNING = wake_up(CHANNEL) + OWNER.encode()
 
 
 def message(owner: str = OWNER, token: object = TOKEN) -> bytes:

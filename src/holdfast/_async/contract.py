@@ -46,13 +46,55 @@ sets it to a function to call, from any thread, with the owners about whom `rene
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from .._runtime.aio import Poller, Signal
 from ..clock import Clock
 from ..entries import Claim
 from ..guarantees import Guarantees
 from ..model import Busy, Granted, Label, LockState, Outcome, Queued
+
+
+class Terms:
+    """What a lock is asked for as: made once for all its attempts, and not changed."""
+
+    __slots__ = (
+        "barge",
+        "capacity",
+        "home",
+        "kind",
+        "label",
+        "name",
+        "prepared",
+        "renew",
+        "ttl",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        ttl: float,
+        label: Label,
+        weight: int = 1,
+        capacity: int = 1,
+        kind: str = "lock",
+        barge: bool = False,
+        renew: bool = True,
+    ) -> None:
+        self.name = name
+        self.ttl = ttl
+        self.label = label
+        self.weight = weight
+        self.capacity = capacity
+        self.kind = kind
+        self.barge = barge
+        self.renew = renew
+        """False: it is to end with its TTL, whatever else is kept alive beside it."""
+        self.home: object = None
+        """For whom they were made."""
+        self.prepared: Any = None
+        """A place for the backend, which is always the same one: what it has made of these."""
 
 
 class Ticket:
@@ -62,49 +104,53 @@ class Ticket:
         "__weakref__",
         "_signal",
         "_told",
-        "barge",
-        "capacity",
         "grant",
-        "kind",
-        "label",
-        "name",
         "owner",
         "queue",
-        "renew",
+        "terms",
         "ttl",
         "until",
-        "weight",
     )
 
-    def __init__(
-        self,
-        name: str,
-        owner: str,
-        ttl: float,
-        label: Label,
-        weight: int = 1,
-        capacity: int = 1,
-        kind: str = "lock",
-        queue: bool = True,
-        barge: bool = False,
-        renew: bool = True,
-    ) -> None:
-        self.name = name
+    def __init__(self, terms: Terms, owner: str, queue: bool = True) -> None:
+        self.terms = terms
         self.owner = owner
-        self.ttl = ttl
-        self.label = label
-        self.weight = weight
-        self.capacity = capacity
-        self.kind = kind
+        self.ttl = terms.ttl
+        """What was asked for, until the store says that it gives something else."""
         self.queue = queue
-        self.barge = barge
-        self.renew = renew
-        """False: it is to end with its TTL, whatever else is kept alive beside it."""
         self.until: float | None = None
         """When the attempt will be given up, on the backend's clock; None: never."""
         self.grant: Granted | None = None
         self._told = False
         self._signal: Signal | None = None
+
+    @property
+    def name(self) -> str:
+        return self.terms.name
+
+    @property
+    def label(self) -> Label:
+        return self.terms.label
+
+    @property
+    def weight(self) -> int:
+        return self.terms.weight
+
+    @property
+    def capacity(self) -> int:
+        return self.terms.capacity
+
+    @property
+    def kind(self) -> str:
+        return self.terms.kind
+
+    @property
+    def barge(self) -> bool:
+        return self.terms.barge
+
+    @property
+    def renew(self) -> bool:
+        return self.terms.renew
 
     def attach(self, signal: Signal | None) -> None:
         """For a backend that waits in a way of its own: set `signal` whenever this is told."""

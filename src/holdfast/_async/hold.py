@@ -117,7 +117,7 @@ class Hold:
 
     @property
     def name(self) -> str:
-        return self._ticket.name
+        return self._ticket.terms.name
 
     @property
     def owner(self) -> str:
@@ -127,7 +127,7 @@ class Hold:
     def _accept(self, token: int, ttl: float, deadline: float) -> bool:
         """The attempt was granted; False if that came too late to be of use."""
         session = self._session
-        now = session.clock.now()
+        now = session.now()
         if self._end_at is not None:
             deadline = min(deadline, now + self._end_at)
         with session.mutex:
@@ -142,33 +142,37 @@ class Hold:
                 self._end_at += now
         return True
 
-    def _accept_handed(self, token: int) -> bool:
-        """The lock was handed to us; False if too little is left of the claim window to use it so."""
+    def _accept_handed(self, token: int, beat_sent: float) -> bool:
+        """The lock was handed to us, after what was sent then was answered "waiting".
+
+        False if too little is left of the claim window to use it so.
+        """
         session = self._session
         # A store may give less than was asked for: it has said so by then.
         ttl = self._ticket.ttl
-        if session.claim_window <= ttl:
-            lasts, least = session.claim_lasts, session.claim_least
-        else:
-            lasts, least = handed_for(ttl)
-        now = session.clock.now()
-        deadline = self._beat_sent + lasts
+        short = ttl < session.claim_window
+        lasts, least = handed_for(ttl) if short else session.claim
+        clock = session.now
+        now = clock()
+        deadline = beat_sent + lasts
         if deadline - now <= least:
             return False
-        if self._end_at is not None:
-            deadline = min(deadline, now + self._end_at)
         with session.mutex:
             if self._state is not ACQUIRING or session.closed:
                 return False
             self._state = _WHEN_GRANTED
             self.token = token
             self.ttl = ttl
-            self._deadline = deadline
             self._granted_at = now
             self._confirmed = False
             if self._end_at is not None:
                 self._end_at += now
-        session.keeper.keep_soon(self, now)
+                deadline = min(deadline, self._end_at)
+            self._deadline = deadline
+        if short:
+            session.keeper.keep(self, now + least / 4)
+        else:
+            session.keeper.keep_soon(self, now)
         return True
 
     def _abandon(self) -> None:
@@ -322,21 +326,24 @@ class Hold:
         with session.mutex:
             before = self._state
             self._state = _WHEN_FREED if before is HELD else after(before, FREED)
-            if self._state == before:
+            if self._state is before:
                 return False
             session.leases.pop(self._ticket.owner, None)
-            watchers = self._watchers
-            if watchers:
-                watchers = watchers[:]
+        if self._alarmed or self._watchers or session.listeners:
+            self._tell_freed()
+        return True
+
+    def _tell_freed(self) -> None:
+        session = self._session
         if self._alarmed:
             session.alarm.cancel(self._ring)
-        if watchers:
-            for signal in watchers:
-                signal.set()
+        with session.mutex:
+            watchers = list(self._watchers or ())
+        for signal in watchers:
+            signal.set()
         if session.listeners:
             held = session.clock.now() - self._granted_at
             session.tell("released", self.name, self.owner, self.token, held)
-        return True
 
     def _set_alarm(self) -> None:
         """From now on somebody wants to be told of the loss, whatever the store does."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .. import checks
 from .._runtime.aio import current
 from ..errors import LockNotOwned, LockTimeout
-from .contract import Ticket
+from .contract import Terms, Ticket
 from .lease import Lease
 from .waiting import obtain
 
@@ -41,6 +41,7 @@ class Lock:
         "_max_hold",
         "_protects",
         "_renew",
+        "_terms",
         "_text",
         "_timeout",
         "_ttl",
@@ -81,6 +82,7 @@ class Lock:
         self._capacity = capacity
         self._text = text
         """Shown in place of the connection's label: an election's value."""
+        self._terms: Terms | None = None
         self._entered: dict[object, list[Lease]] = {}
 
     def __repr__(self) -> str:
@@ -94,7 +96,7 @@ class Lock:
         None waits for ever, 0 tries once; without one the lock's own `timeout` counts. `owner` is
         for those who pass on somebody else's request: an id that was never used before.
         """
-        limit = self._timeout if isinstance(timeout, Unset) else checks.timeout(timeout)
+        limit = self._timeout if timeout is UNSET else checks.timeout(timeout)
         lease = await obtain(self, limit, owner)
         if lease is None:
             raise LockTimeout(
@@ -110,24 +112,33 @@ class Lock:
 
     def _attempt(self, session: Session, owner: str, queue: bool) -> Lease:
         """A new attempt, known to the session before anything is sent."""
+        terms = self._terms
+        if terms is None or terms.home is not session:
+            terms = self._terms = self._new_terms(session)
+        lease = self.lease_type(session, Ticket(terms, owner, queue), self._renew, self._max_hold)
+        if self._protects is not None:
+            lease._protects = self._protects
+        # No mutex: this first writes and then looks; `close` first says so, and then looks.
+        session.leases[owner] = lease
+        if session.closed:
+            session.leave(owner)
+            session.check_open()
+        return lease
+
+    def _new_terms(self, session: Session) -> Terms:
         label = session.label
-        ticket = Ticket(
+        terms = Terms(
             self.name,
-            owner,
             self._ttl,
             label if self._text is None else label._replace(text=self._text),
             self._weight,
             self._capacity,
             self._kind,
-            queue,
             self._barge,
             self._renew,
         )
-        lease = self.lease_type(session, ticket, self._renew, self._max_hold)
-        if self._protects is not None:
-            lease._protects = self._protects
-        session.enrol(lease, owner)
-        return lease
+        terms.home = session
+        return terms
 
     async def __aenter__(self) -> Lease:
         lease = await self.acquire()

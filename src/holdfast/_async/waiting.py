@@ -46,8 +46,12 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
     if owner is not None:
         checks.owner(owner)
     session = lock._locks._live
+    # unasync: aio-only
+    if session is not None and session.home is not here():
+        session = None
+    # unasync: end
     spent = 0.0
-    if session is None or session.closed or session.home is not here():
+    if session is None or session.closed:
         clock = system_clock()
         began = clock.now()
         limit = min(OPEN_LIMIT, max(timeout, LEAST_LIMIT)) if timeout else OPEN_LIMIT
@@ -55,7 +59,7 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
         spent = clock.now() - began
     if owner is not None:
         session.burn(owner)
-    now = session.clock.now
+    now = session.now
     sent = now()
     started = sent - spent
     give_up = None if timeout is None else started + timeout
@@ -67,22 +71,23 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
         ticket.until = give_up
         try:
             # Who tries once and does not wait has set no limit to the store.
-            by = session.by_for(sent, give_up if timeout else None)
+            by = session.by_for(sent, give_up) if timeout else sent + session.patience
             answer = await session.backend.acquire(ticket, by)
             if isinstance(answer, Granted):
-                if answer.handed:
+                token, ttl, handed, since = answer
+                if handed:
                     queued = True
-                    lease._beat_sent = sent
-                    if lease._accept_handed(answer.token):
+                    if lease._accept_handed(token, sent):
                         result = _HELD
                     else:
+                        lease._beat_sent = sent
                         session.check_open()
                         result = await _ask(session, lease, give_up) or await _wait(
                             session, lease, give_up, sent
                         )
                 else:
-                    sent = answer.since or sent
-                    result = _granted(session, lease, answer.token, answer.ttl, sent, give_up)
+                    sent = since or sent
+                    result = _granted(session, lease, token, ttl, sent, give_up)
             elif isinstance(answer, Busy):
                 result = _BUSY
             else:
@@ -168,7 +173,7 @@ async def _wait(session: Session, lease: Lease, give_up: float | None, asked: fl
         if lease._offer is not None:
             offer = lease._take_offer()
             return _granted(session, lease, offer.token, offer.ttl, offer.sent, give_up)
-        if told is not None and lease._accept_handed(told.token):
+        if told is not None and lease._accept_handed(told.token, lease._beat_sent):
             return _HELD
         if lease._out:
             return _AGAIN

@@ -54,8 +54,12 @@ class Keeper:
         self._newcomers: dict[Hold, float] = {}
         """With when they are due; sorted in by the routine. Most are forgotten before that."""
         self._signal = Signal(session.clock)
-        self._next = 0.0
-        self._ticking_until = 0.0
+        self._next = inf
+        _, least = session.claim
+        self._soon = min(LONGEST_TICK, least / 2)
+        """Seconds after which it is soon enough to look at a hand-over, whatever is left of it."""
+        self._handed_at = -inf
+        """When the last one was handed over, as far as we know."""
         self._tick = TICK
         self._looked = -inf
         self._shortest = inf
@@ -69,25 +73,23 @@ class Keeper:
         # round. So one of the two sees what the other did.
         lease._kept = True
         self._newcomers[lease] = due
-        if self._routine is None:
-            self._start()
-        elif due < self._next:
-            self._signal.set()
+        if due < self._next:
+            self._wake()
 
-    def _start(self) -> None:
+    def _wake(self) -> None:
         with self._mutex:
-            if self._routine is None and not self._closed:
+            if self._routine is not None:
+                self._signal.set()
+            elif not self._closed:
                 self._routine = Routine(self._run, "holdfast-keeper")
 
     def keep_soon(self, lease: Hold, now: float) -> None:
         """As `keep`, for one that was handed over: one of many, hardly any of which comes due."""
-        self._ticking_until = now + LINGER
+        self._handed_at = now
         lease._kept = True
-        self._newcomers[lease] = due = now + CONFIRM_AFTER
-        if self._routine is None:
-            self._start()
-        elif self._next > due + LONGEST_TICK or self._next > now + (lease._deadline - now) / 4:
-            self._signal.set()
+        self._newcomers[lease] = now + CONFIRM_AFTER
+        if self._next > now + self._soon:
+            self._wake()
 
     def hurry(self, lease: Hold, due: float) -> None:
         """See to it at `due`, if it is still kept: one that is being released stays forgotten."""
@@ -133,9 +135,9 @@ class Keeper:
                         # A lock that is taken and given back in a loop leaves nothing to keep each
                         # time. Do not go to sleep for good at once, only to be woken by the next.
                         self._next = now + LINGER
-                    if now < self._ticking_until:
+                    if now < self._handed_at + LINGER:
                         self._next = min(self._next, now + self._tick)
-                        self._tick = min(2 * self._tick, LONGEST_TICK)
+                        self._tick = min(2 * self._tick, self._soon)
                     else:
                         fresh = False
                     if self._newcomers:
@@ -175,7 +177,7 @@ class Keeper:
                 due.append(lease)
         if not due:
             return
-        claims = [Claim(lease._ticket.name, lease._ticket.owner, lease.ttl) for lease in due]
+        claims = [Claim(lease._ticket.terms.name, lease._ticket.owner, lease.ttl) for lease in due]
         shortest = min(
             [lease._interval() if lease._state is not HELD else lease.ttl / 3 for lease in due]
         )

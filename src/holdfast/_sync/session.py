@@ -41,8 +41,7 @@ class Session:
         "attempts",
         "backend",
         "burned",
-        "claim_lasts",
-        "claim_least",
+        "claim",
         "claim_window",
         "clock",
         "closed",
@@ -56,6 +55,7 @@ class Session:
         "leases",
         "listeners",
         "mutex",
+        "now",
         "patience",
         "realm",
         "reentrant",
@@ -66,8 +66,9 @@ class Session:
         self.realm = realm
         """Where the tokens of all its locks are counted."""
         self.clock = backend.clock
+        self.now = backend.clock.now
         self.claim_window = backend.claim_window
-        self.claim_lasts, self.claim_least = handed_for(backend.claim_window)
+        self.claim = handed_for(backend.claim_window)
         self.heartbeat = backend.heartbeat
         self.listeners = listeners
         self.label = Label(os.uname().nodename, os.getpid(), label)
@@ -104,14 +105,6 @@ class Session:
                 self.keeper.hurry(lease, now)
             elif lease._waiting():
                 self.keeper.keep(lease, now)
-
-    def enrol(self, lease: Lease, owner: str) -> None:
-        """Before anything is sent for it, so that `close` knows of it."""
-        # No mutex: this first writes and then looks; `close` first says so, and then looks.
-        self.leases[owner] = lease
-        if self.closed:
-            self.leave(owner)
-            self.check_open()
 
     def leave(self, owner: str) -> None:
         """An attempt has ended without a grant, and nothing is left of it."""

@@ -21,7 +21,7 @@ import os
 from typing import TYPE_CHECKING
 
 from .. import checks
-from .._runtime.threads import Signal, here
+from .._runtime.threads import Signal
 from ..clock import system_clock
 from ..entries import Claim
 from ..errors import BackendUnavailable
@@ -49,7 +49,7 @@ def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None
         checks.owner(owner)
     session = lock._locks._live
     spent = 0.0
-    if session is None or session.closed or session.home is not here():
+    if session is None or session.closed:
         clock = system_clock()
         began = clock.now()
         limit = min(OPEN_LIMIT, max(timeout, LEAST_LIMIT)) if timeout else OPEN_LIMIT
@@ -57,7 +57,7 @@ def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None
         spent = clock.now() - began
     if owner is not None:
         session.burn(owner)
-    now = session.clock.now
+    now = session.now
     sent = now()
     started = sent - spent
     give_up = None if timeout is None else started + timeout
@@ -69,22 +69,23 @@ def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None
         ticket.until = give_up
         try:
             # Who tries once and does not wait has set no limit to the store.
-            by = session.by_for(sent, give_up if timeout else None)
+            by = session.by_for(sent, give_up) if timeout else sent + session.patience
             answer = session.backend.acquire(ticket, by)
             if isinstance(answer, Granted):
-                if answer.handed:
+                token, ttl, handed, since = answer
+                if handed:
                     queued = True
-                    lease._beat_sent = sent
-                    if lease._accept_handed(answer.token):
+                    if lease._accept_handed(token, sent):
                         result = _HELD
                     else:
+                        lease._beat_sent = sent
                         session.check_open()
                         result = _ask(session, lease, give_up) or _wait(
                             session, lease, give_up, sent
                         )
                 else:
-                    sent = answer.since or sent
-                    result = _granted(session, lease, answer.token, answer.ttl, sent, give_up)
+                    sent = since or sent
+                    result = _granted(session, lease, token, ttl, sent, give_up)
             elif isinstance(answer, Busy):
                 result = _BUSY
             else:
@@ -170,7 +171,7 @@ def _wait(session: Session, lease: Lease, give_up: float | None, asked: float) -
         if lease._offer is not None:
             offer = lease._take_offer()
             return _granted(session, lease, offer.token, offer.ttl, offer.sent, give_up)
-        if told is not None and lease._accept_handed(told.token):
+        if told is not None and lease._accept_handed(told.token, lease._beat_sent):
             return _HELD
         if lease._out:
             return _AGAIN

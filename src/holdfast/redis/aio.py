@@ -322,7 +322,7 @@ class Wire:
                 f"the server at {self._address} does not let us listen on channels: {reply}; a user "
                 f"with an access list needs &{self._channel_name.rpartition(b':')[0].decode()}:*"
             )
-        connection.channel = self._channel
+        connection.listens_on(self._channel)
 
     # Called by the connection.
 

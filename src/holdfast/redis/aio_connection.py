@@ -112,7 +112,13 @@ class Connection(asyncio.BufferedProtocol):
         self._least = 1
         self._hurry: asyncio.TimerHandle | None = None
         self.channel = NO_CHANNEL
+        self._told = b""
+        """How a wake-up begins, see `handed`."""
         self.dead = False
+
+    def listens_on(self, channel: bytes) -> None:
+        self.channel = channel
+        self._told = wake_up(channel)
 
     def send(self, command: bytes, by: float, reply: Reply | None = None) -> Reply:
         """Answered in its turn. What is sent while others wait for answers goes out together."""
@@ -163,7 +169,8 @@ class Connection(asyncio.BufferedProtocol):
         wake-up, for a moment: one turn of the loop less. If both have come, it is a grant.
         """
         until = ticket.until
-        if self._pending or self.dead or ticket.barge or (until and until - self._now() < PATIENT):
+        barge = ticket.terms.barge
+        if self._pending or self.dead or barge or (until and until - self._now() < PATIENT):
             self._user.hear(ticket)
             return self.send(command, by)
         self._asked = ticket
@@ -234,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handed_over(self, nbytes: int, ticket: Ticket) -> bool:
         self._asked = None
         reply = self._pending[0][0]
-        token = handed(bytes(self._view[:nbytes]), wake_up(self.channel, ticket.owner))
+        token = handed(bytes(self._view[:nbytes]), self._told + ticket.owner.encode())
         if token:
             self._pending.popleft()
             reply.settle(_tuple(Granted, (token, ticket.ttl, True, 0.0)))

@@ -19,7 +19,7 @@ TOMBSTONE = bulk(b"60000")
 
 
 class Asked(Protocol):
-    """What there is to know of a ticket here."""
+    """The terms of a ticket, as far as they matter here."""
 
     name: str
     ttl: float
@@ -35,13 +35,13 @@ class Prepared:
 
     __slots__ = ("barge", "capacity", "command", "kind", "label", "ttl", "weight")
 
-    def __init__(self, ticket: Asked, command: bytes) -> None:
-        self.ttl = ticket.ttl
-        self.kind = ticket.kind
-        self.weight = ticket.weight
-        self.capacity = ticket.capacity
-        self.barge = ticket.barge
-        self.label = ticket.label
+    def __init__(self, terms: Asked, command: bytes) -> None:
+        self.ttl = terms.ttl
+        self.kind = terms.kind
+        self.weight = terms.weight
+        self.capacity = terms.capacity
+        self.barge = terms.barge
+        self.label = terms.label
         self.command = command
 
 
@@ -59,39 +59,39 @@ class Commands:
         """They bring every script to the server."""
         return [script.load for script in self._scripts.values()]
 
-    def ask(self, ticket: Asked) -> bytes:
-        kept = self._asks.get(ticket.name)
+    def ask(self, terms: Asked) -> bytes:
+        kept = self._asks.get(terms.name)
         if (
             kept is None
-            or kept.ttl != ticket.ttl
-            or kept.kind != ticket.kind
-            or kept.weight != ticket.weight
-            or kept.capacity != ticket.capacity
-            or kept.barge != ticket.barge
-            or kept.label is not ticket.label
+            or kept.ttl != terms.ttl
+            or kept.kind != terms.kind
+            or kept.weight != terms.weight
+            or kept.capacity != terms.capacity
+            or kept.barge != terms.barge
+            or kept.label is not terms.label
         ):
-            kept = self._prepare(ticket)
+            kept = self._prepare(terms)
         return kept.command
 
-    def _prepare(self, ticket: Asked) -> Prepared:
+    def _prepare(self, terms: Asked) -> Prepared:
         asked = request(
-            ticket.ttl,
+            terms.ttl,
             self._claim_window,
             self._patience,
-            ticket.barge,
-            ticket.weight,
-            ticket.capacity,
-            ticket.kind,
-            ticket.label,
+            terms.barge,
+            terms.weight,
+            terms.capacity,
+            terms.kind,
+            terms.label,
         )
         command = (
-            self._start("acquire", ticket.name, 5)
+            self._start("acquire", terms.name, 5)
             + bulk(asked)
-            + bulk(b"%d" % millis(ticket.ttl))
+            + bulk(b"%d" % millis(terms.ttl))
             + bulk(b"%d" % millis(self._patience))
         )
-        made = Prepared(ticket, command)
-        _keep(self._asks, ticket.name, made)
+        made = Prepared(terms, command)
+        _keep(self._asks, terms.name, made)
         return made
 
     def release(self, name: str, owner: str) -> bytes:

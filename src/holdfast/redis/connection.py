@@ -17,19 +17,15 @@ from ..model import Granted
 from .address import Address
 from .protocol import (
     A_TOKEN,
-    FREED,
-    LONG,
     NO_CHANNEL,
     NOTHING,
     ONE,
-    PING,
     TOKEN_IS,
     Late,
     Lost,
     bulk,
     check_greeting,
     greeting,
-    handed,
     wake_up,
     woken,
 )
@@ -44,8 +40,8 @@ LONGEST_SLEEP = 1.0
 """The same for one who waits to be woken. The kernel's timer stands still while the machine is
 suspended, the boot clock does not: so look."""
 CHUNK = 16384
-_tuple: Callable[..., Any] = tuple.__new__
-"""Makes a named tuple without its own constructor, which is written in Python."""
+SHORT = 448
+"""Bytes to read where no longer answer is expected: these Python has at hand, more it must ask for."""
 
 
 class Ear(Signal):
@@ -94,6 +90,7 @@ class Connection:
         "dead",
         "ear",
         "least",
+        "told",
         "used",
     )
 
@@ -108,6 +105,8 @@ class Connection:
         self._nonsense: type[Exception] = ProtocolError
         self.channel = NO_CHANNEL
         self.channel_name = b""
+        self.told = b""
+        """How a wake-up begins, see `handed`."""
         self.dead = False
         self.ear: Ear | None = None
         self.used = clock.now()
@@ -178,6 +177,7 @@ class Connection:
     def listens_on(self, name: bytes, ear: Ear | None) -> None:
         self.channel_name = name
         self.channel = bulk(name)
+        self.told = wake_up(self.channel)
         self.ear = ear or Ear(self)
 
     def interrupt(self) -> None:
@@ -209,63 +209,51 @@ class Connection:
 
     # Asking.
 
-    def call(self, command: bytes, by: float, now: float, least: int = 1) -> Any:
-        """An answer that is shorter than `least` may be had a tick later, see `LONG`."""
-        if self.least != least:
+    def call(self, command: bytes, by: float, now: float, size: int = CHUNK) -> Any:
+        if self._greeting:
+            return self._greet(command, by, now)
+        # What is exactly as expected need not go through the parser: see `handed`.
+        data = self.exchange(command, by, now, 1, size)
+        if data == ONE:
+            return 1
+        if len(data) == A_TOKEN and data[:5] == TOKEN_IS:
+            return data[5:-2]
+        return self.first(data, by)
+
+    def exchange(
+        self, command: bytes, by: float, now: float, least: int = 0, size: int = SHORT
+    ) -> bytes:
+        """Send it; what has come by the next tick, or nothing. `first` makes an answer of that.
+
+        One that is shorter than `least` may be had a tick later, see `LONG`; 0 leaves that as it is.
+        """
+        if least and self.least != least:
             self._set_least(least)
         if self._tick != TICK or by - now < TICK:
             self._set_tick(min(TICK, by - now))
+        # By way of names: to call what is kept in a slot as if it were a method is slower.
+        send, receive = self._send, self._receive
         try:
-            if self._greeting:
-                return self._greet(command, by)
-            # What is exactly as expected need not go through the parser: see `handed`.
-            data = self._exchange(command)
-            if data == ONE:
-                return 1
-            if data is not None and len(data) == A_TOKEN and data[:5] == TOKEN_IS:
-                return data[5:-2]
-            return self._first(data, by)
-        except (OSError, self._nonsense) as error:
+            sent = send(command)
+            if sent != len(command):
+                self._send_rest(command, sent)
+            try:
+                return receive(size)
+            except (BlockingIOError, TimeoutError):
+                return b""
+        except OSError as error:
             raise self._lost(error) from error
 
-    def free(self, command: bytes, by: float, now: float) -> Any:
-        """As `call`, for a release, on a connection whose answers are to be `LONG`."""
-        if self._tick != TICK or by - now < TICK:
-            self._set_tick(min(TICK, by - now))
-        try:
-            data = self._exchange(PING + command)
-            if data == FREED:
-                return 1
-            self._first(data, by)
-            return self.next(by)
-        except (OSError, self._nonsense) as error:
-            raise self._lost(error) from error
+    def first(self, data: bytes, by: float) -> Any:
+        """The reply at the beginning of what has come."""
+        self._feed(data)
+        return self.next(by)
 
-    def _exchange(self, command: bytes) -> bytes | None:
-        """Send it; what has come by the next tick, if anything."""
-        sent = self._send(command)
-        if sent != len(command):
-            self._send_rest(command, sent)
-        try:
-            return self._receive(CHUNK)
-        except (BlockingIOError, TimeoutError):
-            return None
-
-    def _first(self, data: bytes | None, by: float) -> Any:
-        """The reply at the beginning of that."""
-        reply = NOTHING
-        if data is not None:
-            self._feed(data)
-            reply = self._gets()
-        if reply is NOTHING or type(reply) is self._push:
-            reply = self._reply(by, reply)
-        return reply
-
-    def _greet(self, command: bytes, by: float) -> Any:
+    def _greet(self, command: bytes, by: float, now: float) -> Any:
         commands, self._greeting = self._greeting, []
-        self._send_rest(b"".join(commands) + command, 0)
-        check_greeting([self._reply(by, NOTHING) for _ in commands], self.address)
-        return self._reply(by, NOTHING)
+        self._feed(self.exchange(b"".join(commands) + command, by, now, 1, CHUNK))
+        check_greeting([self.next(by) for _ in commands], self.address)
+        return self.next(by)
 
     def _send_rest(self, data: bytes, sent: int) -> None:
         while sent < len(data):
@@ -309,8 +297,6 @@ class Connection:
         self.dead = True
         if isinstance(error, self._nonsense):
             return Lost(f"the server at {self.address} answered, but not as a Redis server does")
-        if isinstance(error, BackendUnavailable):
-            return error  # the greeting was refused
         if isinstance(error, BlockingIOError | TimeoutError):
             return Late(f"the server at {self.address} did not answer in time")
         return Lost(f"the connection to the server at {self.address} broke: {error}")
@@ -341,30 +327,16 @@ class Connection:
             self.interrupt()  # nothing that follows could be understood
             return NOTHING
 
-    def ask(self, ticket: Ticket, command: bytes, by: float, now: float) -> Any:
-        """As `call`; waits a tick for the wake-up, too, where it is answered with a place in the queue.
-
-        With both, the answer is a grant that was handed over.
-        """
-        beginning = wake_up(self.channel, ticket.owner)
-        if self.least != LONG:
-            self._set_least(LONG)
-        if self._tick != TICK or by - now < TICK:
-            self._set_tick(min(TICK, by - now))
-        try:
-            data = self._exchange(command)
-            if data and (token := handed(data, beginning)):
-                return _tuple(Granted, (token, ticket.ttl, True, 0.0))
-            reply = self._first(data, by)
-        except (OSError, self._nonsense) as error:
-            raise self._lost(error) from error
+    def first_or_woken(self, ticket: Ticket, data: bytes, by: float) -> Any:
+        """As `first`, for a request; with a place in the queue and the wake-up, that grant."""
+        reply = self.first(data, by)
         if type(reply) is int:
             while (push := self._heard()) is not NOTHING:
                 # Others' are those of earlier tickets, and came late.
                 if type(push) is self._push and push[0] == b"message":
                     owner, token = woken(push[2])
                     if token and owner == ticket.owner:
-                        return _tuple(Granted, (token, ticket.ttl, True, 0.0))
+                        return Granted(token, ticket.ttl, True)
         return reply
 
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None:

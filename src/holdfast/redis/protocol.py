@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..errors import BackendUnavailable, ConfigError
+from ..model import OWNER_ID
 from .address import Address
 
 NOTHING: Any = ...
@@ -66,24 +67,26 @@ says that one is in the queue. A token and a wake-up are longer."""
 
 DIGITS = 16
 """Of a token, as long as it is counted in microseconds since 1970."""
+_TOKEN_BEHIND = len(b" ") + DIGITS + len(b"\r\n")
 TOKEN_IS = b"$%d\r\n" % DIGITS
 A_TOKEN = len(TOKEN_IS) + DIGITS + 2
 """Bytes of an answer that is one."""
 
 
-def wake_up(channel: bytes, owner: str) -> bytes:
-    """How the message begins by which this owner is handed a lock; its token follows."""
-    return b"%b%b$%d\r\n%b " % (MESSAGE, channel, len(owner) + 1 + DIGITS, owner.encode())
+def wake_up(channel: bytes) -> bytes:
+    """How a message begins by which an owner id of ours is handed a lock; the id and a token follow."""
+    return b"%b%b$%d\r\n" % (MESSAGE, channel, OWNER_ID + 1 + DIGITS)
 
 
 def handed(data: bytes, beginning: bytes) -> int:
     """The token, if this is a place in the queue and such a wake-up, and nothing else; otherwise 0.
 
-    The parser can find that out, too, at several times the cost; and others wait for the lock by now.
-    It is passed by safely: the rest of what it has not finished would be at the beginning here.
+    `beginning` ends with the owner. The parser can find that out, too, at several times the cost; and
+    others wait for the lock by now. It is passed by safely: the rest of what it has not finished would
+    be at the beginning here.
     """
     place, _, token = data.partition(beginning)
-    if len(token) != DIGITS + 2 or place[:1] != b":" or place.find(b"\r\n") != len(place) - 2:
+    if len(token) != _TOKEN_BEHIND or place[:1] != b":" or place.count(b"\n") != 1:
         return 0
     try:
         return int(token)

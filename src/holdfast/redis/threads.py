@@ -7,7 +7,7 @@ own wake-up from it: no other thread stands between. The twin is `aio`: the same
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,8 +17,8 @@ from ..clock import Clock
 from ..errors import BackendUnavailable, LockError
 from ..model import Granted
 from .address import Address
-from .connection import Connection, Ear
-from .protocol import NO_CHANNEL, Lost, pack
+from .connection import SHORT, Connection, Ear
+from .protocol import FREED, LONG, NO_CHANNEL, PING, Lost, handed, pack
 
 if TYPE_CHECKING:
     from .._sync.contract import Ticket
@@ -36,6 +36,8 @@ ATTEMPT = 1.0
 """Seconds for one attempt to reach a server that may not be the primary any more."""
 SHORT_PAUSE = 0.05
 """Seconds before it is asked again where the primary is."""
+_tuple: Callable[..., Any] = tuple.__new__
+"""Makes a named tuple without its own constructor, which is written in Python."""
 
 
 class Finder(Protocol):
@@ -86,7 +88,8 @@ class Wire:
 
     def release(self, command: bytes, by: float) -> Any:
         """As `call`, for a command that may wake others."""
-        now = self._now()
+        clock = self._now
+        now = clock()
         try:  # `_take`, in short
             connection = self._idle.pop()
         except IndexError:
@@ -95,9 +98,14 @@ class Wire:
             if now - connection.used >= SUSPECT_AFTER:
                 connection = self._trusted(connection, by, now)
             if connection.ear is None:
-                reply = connection.call(command, by, now)
+                reply = connection.call(command, by, now, SHORT)
             else:  # somebody else wanted what we had, and will again
-                reply = connection.free(command, by, now)
+                data = connection.exchange(PING + command, by, now)
+                if data == FREED:
+                    reply = 1
+                else:
+                    connection.first(data, by)
+                    reply = connection.next(by)
         except BaseException:
             self._failed(connection)
             raise
@@ -125,7 +133,8 @@ class Wire:
         Where there is one, the answer "in the queue" is waited for together with the wake-up, for a
         moment: one sleep less, and if both have come this answers a grant that was handed over.
         """
-        now = self._now()
+        clock = self._now
+        now = clock()
         try:  # `_take`, in short
             connection = self._idle.pop()
         except IndexError:
@@ -135,15 +144,22 @@ class Wire:
                 connection = self._trusted(connection, by, now)
             channel = connection.channel if ticket.queue else NO_CHANNEL
             until = ticket.until
-            if channel is NO_CHANNEL or ticket.barge or (until and until - now < PATIENT):
-                reply = connection.call(command + channel + owner, by, now)
+            if channel is NO_CHANNEL or ticket.terms.barge or (until and until - now < PATIENT):
+                reply = connection.call(command + channel + owner, by, now, SHORT)
             else:
-                reply = connection.ask(ticket, command + channel + owner, by, now)
-                if type(reply) is Granted:
-                    if connection.address is not self._address:
-                        raise Lost(f"the server at {connection.address} may not be the primary now")
-                    self._give(connection, now)
-                    return reply
+                beginning = connection.told + ticket.owner.encode()
+                data = connection.exchange(command + channel + owner, by, now, LONG)
+                token = handed(data, beginning)
+                if token and connection.address is self._address:
+                    # `_give`, in short: others wait for the lock by now.
+                    connection.used = now
+                    self._idle.append(connection)
+                    if self._closed:
+                        connection.close()
+                    return _tuple(Granted, (token, ticket.ttl, True, 0.0))
+                reply = connection.first_or_woken(ticket, data, by)
+                if type(reply) is Granted and connection.address is not self._address:
+                    raise Lost(f"the server at {connection.address} may not be the primary now")
         except BaseException:
             self._failed(connection)
             raise
@@ -293,11 +309,15 @@ class Wire:
         """Kept for the next caller, with when it was last used."""
         connection.used = now
         idle = self._idle
-        if connection.address is self._address and not connection.dead and len(idle) < KEPT_IDLE:
-            idle.append(connection)
-            if self._closed:  # perhaps meanwhile
-                connection.close()
-        else:
+        if (
+            connection.dead
+            or connection.address is not self._address
+            or (idle and len(idle) >= KEPT_IDLE)
+        ):
+            connection.close()
+            return
+        idle.append(connection)
+        if self._closed:  # perhaps meanwhile
             connection.close()
 
     def _subscribe(

@@ -24,7 +24,7 @@ SEPARATOR = "\x1f"
 
 
 class Asked(Protocol):
-    """What there is to know of a ticket here."""
+    """The terms of a ticket, as far as they matter here."""
 
     name: str
     ttl: float

@@ -43,9 +43,9 @@ class Calm:
     calm = True
     faults: Sequence[str] = ()
     clients: Sequence[int] = (1, 2, 3)
-    tasks: Sequence[int] = (2, 4, 6)
+    tasks: Sequence[int] = (2, 4, 10)
     """Of each client."""
-    locks: Sequence[int] = (1, 1, 2, 3)
+    locks: Sequence[int] = (1, 2, 3)
     rounds = 3
     """After each everybody waits, and it is looked whether something is left."""
     turns = 2

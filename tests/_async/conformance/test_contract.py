@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
-from holdfast._async.contract import Backend, Ticket
+from holdfast._async.contract import Backend, Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.model import Busy, Gone, Granted, Label, Queued, Renewed, Waiting, new_owner
 from worlds.aio import eventually
@@ -30,10 +30,11 @@ class Bench:
     def ticket(
         self, name: str = "x", *, ttl: float = 30.0, queue: bool = True, barge: bool = False
     ) -> Ticket:
-        return Ticket(name, new_owner(), ttl, LABEL, queue=queue, barge=barge)
+        return Ticket(Terms(name, ttl, LABEL, barge=barge), new_owner(), queue)
 
     def share(self, weight: int, capacity: int) -> Ticket:
-        return Ticket("x", new_owner(), 30.0, LABEL, weight=weight, capacity=capacity, kind="share")
+        terms = Terms("x", 30.0, LABEL, weight=weight, capacity=capacity, kind="share")
+        return Ticket(terms, new_owner())
 
     async def ask(self, ticket: Ticket) -> Granted | Queued | Busy:
         return await self.backend.acquire(ticket, self.by())

@@ -10,9 +10,10 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async.backends import etcd_leaving
-from holdfast._async.contract import Ticket
+from holdfast._async.contract import Terms, Ticket
 from holdfast.etcd import messages
 from holdfast.etcd.keys import WAITING, Entry
+from holdfast.etcd.messages import Event, KeyValue
 from holdfast.model import Label, Queued
 from servers.etcd import EtcdCluster
 from stores import etcd_cluster
@@ -119,7 +120,7 @@ async def test_what_was_given_up_before_it_arrived_is_refused(cluster: EtcdClust
         by = backend.clock.now() + 10.0
         left = messages.put_for_ever(backend._naming.left("me"), b"")
         await backend._calls.txn(messages.then(left), by)
-        attempt = backend._roll.enrol(Ticket("x", "me", 30.0, Label("here", 1)))
+        attempt = backend._roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), "me"))
         assert await backend._asking._join(attempt, by) is None
         assert len(await scene.line()) == 2
 
@@ -133,10 +134,46 @@ async def test_a_key_that_is_still_there_is_left_alone(cluster: EtcdCluster) -> 
         entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
         lease = await backend._leases.own(30.0, by)
         await backend._calls.txn(messages.then(messages.put(line.mine + b"0", entry, lease.on)), by)
-        answer = await backend.acquire(Ticket("x", "me", 30.0, Label("here", 1)), by)
+        answer = await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
         assert isinstance(answer, Queued)
         *_, last_but_one, last = await scene.line()
         assert (last_but_one, last) == ("old", "me")
+
+
+async def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> None:
+    async with handed_on(cluster) as scene:
+        backend = scene.backend
+        by = backend.clock.now() + 10.0
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
+        txn = backend._calls.txn
+        rang = 0
+
+        async def rings_first(*args: Any, **options: Any) -> Any:
+            nonlocal rang
+            answer = await txn(*args, **options)
+            rang = answer.revision + 1
+            value = b"me\t" + backend._roll.known("x", "me").key
+            backend._roll._rung([Event(False, KeyValue(b"bell", value, rang, rang, 0))])
+            return answer
+
+        backend._calls.txn = rings_first
+        assert isinstance(await backend.acquire(ticket, by), Queued)
+        backend._calls.txn = txn
+        grant = await backend.wait(ticket, by)
+        assert grant is not None
+        assert grant.token == rang
+        backend._roll.known("x", "me").token = 0  # it was not true
+
+
+async def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
+    async with handed_on(cluster) as scene:
+        backend = scene.backend
+        backend._roll._bell.began = 2**60
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
+        by = backend.clock.now() + 10.0
+        assert isinstance(await backend.acquire(ticket, by), Queued)
+        assert await backend.wait(ticket, by) is None
+        assert backend.clock.now() < by
 
 
 async def test_a_lease_that_has_ended_is_made_anew(cluster: EtcdCluster) -> None:
@@ -146,6 +183,6 @@ async def test_a_lease_that_has_ended_is_made_anew(cluster: EtcdCluster) -> None
         leases = [one for one in backend._leases._all.values() if one.kind == "queue"]
         for lease in leases:
             await backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), by)
-        answer = await backend.acquire(Ticket("x", "me", 30.0, Label("here", 1)), by)
+        answer = await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
         assert isinstance(answer, Queued)
         assert (await scene.line())[-1] == "me"

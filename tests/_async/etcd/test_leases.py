@@ -10,7 +10,7 @@ from _async.etcd.scenes import revoke, soon, waits
 from _async.many import hold_many
 from holdfast import aio as holdfast
 from holdfast._async.backends import etcd_leases
-from holdfast._async.contract import Ticket
+from holdfast._async.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.etcd.messages import LEASE_KEEP_ALIVE, RANGE, parse_term, range_of
 from holdfast.lifecycle import drift_margin
@@ -151,7 +151,7 @@ async def test_nobody_is_kept_by_another_who_asks_the_cluster_for_the_same(
         for mutex in (lease.keeping, leases._granting):
             async with mutex:
                 for owner in ("me", "you"):
-                    ticket = Ticket("x", owner, 30.0, session.label)
+                    ticket = Ticket(Terms("x", 30.0, session.label), owner)
                     with pytest.raises(holdfast.BackendUnavailable, match="in time"):
                         await backend.acquire(ticket, clock.now() + 0.1)
             lease.dead = True

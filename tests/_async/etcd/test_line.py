@@ -8,7 +8,7 @@ import pytest
 
 from _async.etcd.scenes import revoke, waits
 from holdfast import aio as holdfast
-from holdfast._async.contract import Ticket
+from holdfast._async.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.etcd.messages import range_of
 from holdfast.model import GONE, Label, Queued, Renewed, new_owner
@@ -92,7 +92,7 @@ async def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: Et
         giving: Any = (await locks._session()).backend
         taking: Any = (await others._session()).backend
         by = taking.clock.now() + 20.0
-        ticket = Ticket("x", new_owner(), 30.0, Label("here", 1))
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), new_owner())
         assert isinstance(await taking.acquire(ticket, by), Queued)
         attempt = taking._roll.known("x", ticket.owner)
         lease_to_hold = taking._roll.lease_to_hold
@@ -121,7 +121,7 @@ async def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluste
         roll: Any = (await locks._session()).backend._roll  # type: ignore[attr-defined]
 
         def enrolled() -> Any:
-            return roll.enrol(Ticket("x", new_owner(), 30.0, Label("here", 1)))
+            return roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), new_owner()))
 
         first = enrolled()
         roll.forget(first)

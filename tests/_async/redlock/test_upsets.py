@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async.backends.redlock_nodes import Nodes
-from holdfast._async.contract import Ticket
+from holdfast._async.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.errors import BackendUnavailable
 from holdfast.model import GONE, Label, Queued, Renewed, Waiting, new_owner
@@ -169,7 +169,7 @@ async def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockN
 
 async def queued(backend: Any, name: str) -> Any:
     """Somebody who waits, as the backend knows it."""
-    ticket = Ticket(name, new_owner(), MAX_TTL, Label("here", 1))
+    ticket = Ticket(Terms(name, MAX_TTL, Label("here", 1)), new_owner())
     assert isinstance(await backend.acquire(ticket, backend.clock.now() + 20.0), Queued)
     return backend._waiters[ticket.owner]
 
@@ -253,7 +253,7 @@ async def test_a_request_to_wait_that_arrives_after_its_end_is_refused(nodes: Re
     options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
     async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = (await locks._session()).backend
-        ticket = Ticket("x", new_owner(), MAX_TTL, Label("here", 1))
+        ticket = Ticket(Terms("x", MAX_TTL, Label("here", 1)), new_owner())
         by = backend.clock.now() + 20.0
         wire, first = backend._bells._wires[0], nodes.nodes[0]
         enqueue = wire.enqueue
@@ -330,7 +330,7 @@ async def test_who_has_hardly_any_time_left_puts_no_node_out(nodes: RedlockNodes
         for node in nodes.nodes:
             node.pause()
         try:
-            ticket = Ticket("x", new_owner(), MAX_TTL, Label("here", 1), queue=False)
+            ticket = Ticket(Terms("x", MAX_TTL, Label("here", 1)), new_owner(), queue=False)
             with suppress(BackendUnavailable):
                 await backend.acquire(ticket, backend.clock.now() + 0.05)
             assert backend._board.voting() == 3

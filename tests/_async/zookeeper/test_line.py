@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async import session
-from holdfast._async.contract import Ticket
+from holdfast._async.contract import Terms, Ticket
 from holdfast.clock import system_clock
 from holdfast.zookeeper import client, store
 from holdfast.zookeeper.link import Link
@@ -221,7 +221,7 @@ async def test_who_is_given_up_by_another_does_not_wait_any_longer(
         live: Any = await locks._session()
         backend, by = live.backend, live.clock.now() + 60.0
         proxy.stalled = True
-        asking = Job(backend.acquire, Ticket("x", "me", 30.0, live.label), by)
+        asking = Job(backend.acquire, Ticket(Terms("x", 30.0, live.label), "me"), by)
         await eventually(lambda: "me" in backend._store._nodes)
         leaving = Job(backend.release, "x", "me", by)
         error = await asking.error()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._sync.contract import Backend, Ticket
+from holdfast._sync.contract import Backend, Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.model import Busy, Gone, Granted, Label, Queued, Renewed, Waiting, new_owner
 from worlds.threads import eventually
@@ -32,10 +32,11 @@ class Bench:
     def ticket(
         self, name: str = "x", *, ttl: float = 30.0, queue: bool = True, barge: bool = False
     ) -> Ticket:
-        return Ticket(name, new_owner(), ttl, LABEL, queue=queue, barge=barge)
+        return Ticket(Terms(name, ttl, LABEL, barge=barge), new_owner(), queue)
 
     def share(self, weight: int, capacity: int) -> Ticket:
-        return Ticket("x", new_owner(), 30.0, LABEL, weight=weight, capacity=capacity, kind="share")
+        terms = Terms("x", 30.0, LABEL, weight=weight, capacity=capacity, kind="share")
+        return Ticket(terms, new_owner())
 
     def ask(self, ticket: Ticket) -> Granted | Queued | Busy:
         return self.backend.acquire(ticket, self.by())

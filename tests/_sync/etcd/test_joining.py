@@ -12,9 +12,10 @@ import pytest
 
 import holdfast
 from holdfast._sync.backends import etcd_leaving
-from holdfast._sync.contract import Ticket
+from holdfast._sync.contract import Terms, Ticket
 from holdfast.etcd import messages
 from holdfast.etcd.keys import WAITING, Entry
+from holdfast.etcd.messages import Event, KeyValue
 from holdfast.model import Label, Queued
 from servers.etcd import EtcdCluster
 from stores import etcd_cluster
@@ -121,7 +122,7 @@ def test_what_was_given_up_before_it_arrived_is_refused(cluster: EtcdCluster) ->
         by = backend.clock.now() + 10.0
         left = messages.put_for_ever(backend._naming.left("me"), b"")
         backend._calls.txn(messages.then(left), by)
-        attempt = backend._roll.enrol(Ticket("x", "me", 30.0, Label("here", 1)))
+        attempt = backend._roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), "me"))
         assert backend._asking._join(attempt, by) is None
         assert len(scene.line()) == 2
 
@@ -135,10 +136,46 @@ def test_a_key_that_is_still_there_is_left_alone(cluster: EtcdCluster) -> None:
         entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
         lease = backend._leases.own(30.0, by)
         backend._calls.txn(messages.then(messages.put(line.mine + b"0", entry, lease.on)), by)
-        answer = backend.acquire(Ticket("x", "me", 30.0, Label("here", 1)), by)
+        answer = backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
         assert isinstance(answer, Queued)
         *_, last_but_one, last = scene.line()
         assert (last_but_one, last) == ("old", "me")
+
+
+def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> None:
+    with handed_on(cluster) as scene:
+        backend = scene.backend
+        by = backend.clock.now() + 10.0
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
+        txn = backend._calls.txn
+        rang = 0
+
+        def rings_first(*args: Any, **options: Any) -> Any:
+            nonlocal rang
+            answer = txn(*args, **options)
+            rang = answer.revision + 1
+            value = b"me\t" + backend._roll.known("x", "me").key
+            backend._roll._rung([Event(False, KeyValue(b"bell", value, rang, rang, 0))])
+            return answer
+
+        backend._calls.txn = rings_first
+        assert isinstance(backend.acquire(ticket, by), Queued)
+        backend._calls.txn = txn
+        grant = backend.wait(ticket, by)
+        assert grant is not None
+        assert grant.token == rang
+        backend._roll.known("x", "me").token = 0  # it was not true
+
+
+def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
+    with handed_on(cluster) as scene:
+        backend = scene.backend
+        backend._roll._bell.began = 2**60
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
+        by = backend.clock.now() + 10.0
+        assert isinstance(backend.acquire(ticket, by), Queued)
+        assert backend.wait(ticket, by) is None
+        assert backend.clock.now() < by
 
 
 def test_a_lease_that_has_ended_is_made_anew(cluster: EtcdCluster) -> None:
@@ -148,6 +185,6 @@ def test_a_lease_that_has_ended_is_made_anew(cluster: EtcdCluster) -> None:
         leases = [one for one in backend._leases._all.values() if one.kind == "queue"]
         for lease in leases:
             backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), by)
-        answer = backend.acquire(Ticket("x", "me", 30.0, Label("here", 1)), by)
+        answer = backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
         assert isinstance(answer, Queued)
         assert scene.line()[-1] == "me"

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import revoke, waits
-from holdfast._sync.contract import Ticket
+from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.etcd.messages import range_of
 from holdfast.model import GONE, Label, Queued, Renewed, new_owner
@@ -94,7 +94,7 @@ def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: EtcdClus
         giving: Any = locks._session().backend
         taking: Any = others._session().backend
         by = taking.clock.now() + 20.0
-        ticket = Ticket("x", new_owner(), 30.0, Label("here", 1))
+        ticket = Ticket(Terms("x", 30.0, Label("here", 1)), new_owner())
         assert isinstance(taking.acquire(ticket, by), Queued)
         attempt = taking._roll.known("x", ticket.owner)
         lease_to_hold = taking._roll.lease_to_hold
@@ -123,7 +123,7 @@ def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluster) -> 
         roll: Any = locks._session().backend._roll  # type: ignore[attr-defined]
 
         def enrolled() -> Any:
-            return roll.enrol(Ticket("x", new_owner(), 30.0, Label("here", 1)))
+            return roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), new_owner()))
 
         first = enrolled()
         roll.forget(first)

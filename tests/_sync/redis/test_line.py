@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast.redis.protocol import Late, Lost
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from stores import redis_server
@@ -301,3 +304,24 @@ def test_a_place_in_the_queue_is_heard_of_without_the_wake_up(
         assert other.release() is True
         assert first.release() is True
         assert waiter.result().token > first.token
+
+
+def test_who_is_refused_until_its_time_is_over_is_told_why(server: RedisServer) -> None:
+    """Though the last of its tries was on its way by then, and may still be carried out."""
+    with holdfast.connect(server.url) as locks:
+        calls: Any = locks._session().backend._calls  # type: ignore[attr-defined]
+        by = calls._clock.now() + 20.0
+
+        def broke() -> Any:
+            raise Lost("its connection broke")
+
+        with pytest.raises(Lost, match="broke"):
+            calls.settled(RuntimeError("LOADING data"), broke, by)
+
+        def late() -> Any:
+            calls._clock = SimpleNamespace(now=lambda: by)
+            raise Late("it did not answer in time")
+
+        with pytest.raises(Late, match="still loading its data") as raised:
+            calls.settled(RuntimeError("LOADING data"), late, by)
+        assert not raised.value.broken

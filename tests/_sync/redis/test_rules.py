@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._sync.contract import Backend, Ticket
+from holdfast._sync.contract import Backend, Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.model import Label, LockState, new_owner
 from servers.redis import RedisServer
@@ -53,17 +53,7 @@ class Pair:
         queue, barge = choose.random() < 0.7, choose.random() < 0.3
         owner = new_owner()
         made = [
-            Ticket(
-                name,
-                owner,
-                60.0,
-                LABEL,
-                weight=weight,
-                capacity=capacity,
-                kind=kind,
-                queue=queue,
-                barge=barge,
-            )
+            Ticket(Terms(name, 60.0, LABEL, weight, capacity, kind, barge), owner, queue)
             for _ in self.sides
         ]
         return made[0], made[1]

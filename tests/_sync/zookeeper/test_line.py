@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast._sync import session
-from holdfast._sync.contract import Ticket
+from holdfast._sync.contract import Terms, Ticket
 from holdfast.clock import system_clock
 from holdfast.zookeeper import client, store
 from holdfast.zookeeper.link import Link
@@ -217,7 +217,7 @@ def test_who_is_given_up_by_another_does_not_wait_any_longer(through: str, proxy
         live: Any = locks._session()
         backend, by = live.backend, live.clock.now() + 60.0
         proxy.stalled = True
-        asking = Job(backend.acquire, Ticket("x", "me", 30.0, live.label), by)
+        asking = Job(backend.acquire, Ticket(Terms("x", 30.0, live.label), "me"), by)
         eventually(lambda: "me" in backend._store._nodes)
         leaving = Job(backend.release, "x", "me", by)
         error = asking.error()

@@ -100,7 +100,7 @@ class RedlockBackend:
             )
         waiter = self._waiters.get(ticket.owner)
         if waiter is None:
-            waiter = Waiter(ticket, self._commands.of(ticket))
+            waiter = Waiter(ticket, self._commands.of(ticket.terms))
             answer = await self._rounds.tried(waiter, by)
             if isinstance(answer, Hold):
                 return Granted(answer.token, ticket.ttl)

@@ -216,7 +216,7 @@ class SqliteBackend:
             if stirs:
                 # It releases something, perhaps what we wait for: a hint, like every wake-up. While
                 # it does, fetch the code that a grant will run into the processor's caches.
-                Ticket("", "", ticket.ttl, ticket.label).tell(Granted(0, ticket.ttl, True))
+                Ticket(ticket.terms, "").tell(Granted(0, ticket.ttl, True))
                 self._poller.expect(self._mail)
             else:
                 self._unwatch(owner)

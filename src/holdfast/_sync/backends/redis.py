@@ -124,13 +124,16 @@ class RedisBackend:
 
     def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
         owner = ticket.owner
-        command = self._commands.ask(ticket)
+        terms = ticket.terms
+        command = terms.prepared
+        if command is None:
+            command = terms.prepared = self._commands.ask(terms)
         end = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
         try:
             reply = self._wire.ask(ticket, command, end, by)
+            if type(reply) is Granted and terms.capacity == 1:
+                return reply  # as below; before all else, because others wait for it by now
             if type(reply) is not bytes and (type(reply) is not int or reply < 0):
-                if type(reply) is Granted and ticket.capacity == 1:
-                    return reply  # as below, where it is rare
                 reply = self._asked(reply, ticket, command, end, by)
         except Lost as error:
             # Asked again with the same owner, which gets the same answer if it was carried out.
@@ -143,9 +146,9 @@ class RedisBackend:
         if type(reply) is bytes:
             if owner in self._wire.waiting:
                 self._wire.forget(owner)
-            if ticket.capacity != 1:
+            if terms.capacity != 1:
                 remember(self._special, owner)
-            return Granted(int(reply), ticket.ttl)
+            return Granted(int(reply), terms.ttl)
         if type(reply) is Granted:
             return self._handed(reply, ticket)
         if type(reply) is not int:

@@ -17,7 +17,7 @@ from ...clock import Clock
 from ...errors import BackendUnavailable, ConfigError
 from ...model import Granted
 from ...redis.address import Address
-from ...redis.protocol import PASSING, TURNED, Lost, code_of, refusal
+from ...redis.protocol import PASSING, TURNED, Late, Lost, code_of, refusal
 from ..contract import Ticket
 
 Send = Callable[[], Any]
@@ -115,8 +115,11 @@ class Calls:
                 break
             try:
                 reply = send()
-            except Lost:
-                raise
+            except Lost as error:
+                if error.broken or self._clock.now() + PAUSE < by:
+                    raise
+                # As below; but it may still be carried out, which whoever asked has to know.
+                raise Late(str(self.refused(reply))) from error
             except BackendUnavailable:
                 if self._clock.now() + PAUSE < by:
                     raise
