@@ -355,10 +355,15 @@ def test_who_leaves_a_lock_that_is_free_wakes_the_next() -> None:
     words = node.commands.of(Asked(30.0))
     assert node.ask(words.leave + bulk(b"two")) == 1
     assert node.server("LLEN", QUEUE) == 1  # it is held
+    assert node.server("EXISTS", LOCK + ":b") == 1
     node.free("one", UNMARKED)
     waits(node, "three", "two")
     assert node.ask(words.leave + bulk(b"two")) == 1
     assert node.server("LLEN", QUEUE) == 0
+    node.take("four")
+    waits(node, "five")
+    assert node.ask(words.leave + bulk(b"five")) == 1
+    assert node.server("EXISTS", LOCK + ":b") == 0  # the last takes the bell down
 
 
 def test_each_release_wakes_the_first_who_waits_and_a_failed_round_does_not() -> None:

@@ -1,7 +1,8 @@
-"""Those who split the votes try again after pauses that are random and grow."""
+"""Rounds that do not stand: the pauses between them, and what is left of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from holdfast._async.backends import redlock_rounds
 from holdfast._async.backends.redlock_rounds import ROUNDS, SHORTEST_PAUSE, Rounds
 from holdfast.clock import system_clock
+from holdfast.redis.protocol import bulk
+from holdfast.redlock.commands import MARKED, QUIET, UNMARKED, Commands
 from holdfast.redlock.members import settings_of
 from holdfast.redlock.standing import Board, Marker
 from holdfast.redlock.votes import Ballot
@@ -84,3 +87,44 @@ async def test_there_is_no_pause_beyond_the_end(monkeypatch: pytest.MonkeyPatch)
     waiter: Any = Waiting()
     await rounds.tried(waiter, clock.now())
     assert tries == 1
+
+
+class Told:
+    """A fan that keeps what it is to send, and what is owed to whom."""
+
+    def __init__(self) -> None:
+        self.posted: list[Any] = []
+        self.owed: list[tuple[int, bytes, float]] = []
+
+    def post(
+        self, commands: Any, by: float, ways: Any, instead: Any, heard: Callable[[int, Any], bool]
+    ) -> list[int]:
+        self.posted = [commands, ways, instead, heard]
+        return [2]
+
+    def owe(self, index: int, command: bytes, ttl: float) -> None:
+        self.owed.append((index, command, ttl))
+
+
+def test_what_is_given_back_leaves_a_tombstone_where_the_request_may_come_later() -> None:
+    clock: Any = Still()
+    settings = settings_of(Target("redlock", "a:1,b:2,c:3", {}), {})
+    told: Any = Told()
+    nothing: Any = None
+    rounds = Rounds(settings, Board(settings, clock), told, nothing, told, nothing, clock)
+    words = Commands("holdfast", 1.0).plain("x")
+    end = words.free + bulk(b"me")
+    plain, marked = end + UNMARKED + QUIET, end + MARKED + QUIET
+    rounds.give_back(words, "me", [0, 2], {0}, ())
+    assert told.posted[:3] == [[plain, None, marked], (), [plain, None, marked]]
+    assert told.owed == [(2, marked, words.ttl)]  # it could not be told
+
+    rounds.give_back(words, "me", [0, 2], {0}, ["way", "way", "way"])
+    commands, ways, instead, heard = told.posted
+    assert (commands, instead) == ([plain, None, plain], [plain, None, marked])
+    assert ways == ["way", "way", "way"]  # on these it comes behind the request
+    told.owed.clear()
+    assert heard(0, 1) is heard(0, 0) is False
+    assert told.owed == []
+    heard(0, ConnectionResetError())
+    assert told.owed == [(0, marked, words.ttl)]  # it may never have arrived

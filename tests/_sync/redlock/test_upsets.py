@@ -493,3 +493,24 @@ def test_one_that_was_noted_with_another_roster_comes_back_by_reading(
 
         eventually(known)
     assert node("EXISTS", MARKER) == 0
+
+
+def test_a_release_on_another_connection_than_an_unanswered_request_leaves_a_tombstone(
+    nodes: RedlockNodes,
+) -> None:
+    """Otherwise that request, if it arrives after all, would take the lock for nobody."""
+    with connect(nodes) as locks:
+        lease = locks.lock("x", ttl=MAX_TTL).acquire()
+        backend: Any = locks._session().backend
+        hold = backend._holds[lease.owner]
+
+        def all_answered() -> bool:
+            backend._fan.catch_up()
+            return len(hold.begins) == 3
+
+        eventually(all_answered)
+        del hold.begins[2]
+        hold.ways = [object()] * 3
+        assert lease.release() is True
+        grave = f"{LOCK}:x:{lease.owner}"
+        eventually(lambda: [node("EXISTS", grave) for node in nodes.nodes] == [0, 0, 1])
