@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast._async import session
 from worlds.aio import Job, eventually
 
 URL = "memory://manual"
@@ -43,6 +44,20 @@ async def test_a_rival_is_granted_when_the_clock_has_passed_the_ttl() -> None:
         assert rival.token > lease.token
         await eventually(lambda: lost)
         assert lost == [lease]
+
+
+async def test_what_runs_out_unseen_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes a lock for a fixed time, and never gives it back, may do so for ever."""
+    monkeypatch.setattr(session, "MANY", 10)
+    clock = holdfast.ManualClock()
+    async with holdfast.connect(URL, clock=clock) as locks:
+        kept = await locks.lock("kept", ttl=1e6).acquire()
+        for number in range(100):
+            await locks.lock(f"{number}", ttl=30.0, renew=False).acquire()
+            clock.advance(10.0)
+        assert len((await locks._session()).leases) <= 10
+        assert kept.held
+        assert await kept.release() is True
 
 
 async def test_the_keeper_renews_as_the_clock_moves() -> None:

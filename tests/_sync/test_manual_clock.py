@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast
+from holdfast._sync import session
 from worlds.threads import Job, eventually
 
 URL = "memory://manual"
@@ -45,6 +46,20 @@ def test_a_rival_is_granted_when_the_clock_has_passed_the_ttl() -> None:
         assert rival.token > lease.token
         eventually(lambda: lost)
         assert lost == [lease]
+
+
+def test_what_runs_out_unseen_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes a lock for a fixed time, and never gives it back, may do so for ever."""
+    monkeypatch.setattr(session, "MANY", 10)
+    clock = holdfast.ManualClock()
+    with holdfast.connect(URL, clock=clock) as locks:
+        kept = locks.lock("kept", ttl=1e6).acquire()
+        for number in range(100):
+            locks.lock(f"{number}", ttl=30.0, renew=False).acquire()
+            clock.advance(10.0)
+        assert len(locks._session().leases) <= 10
+        assert kept.held
+        assert kept.release() is True
 
 
 def test_the_keeper_renews_as_the_clock_moves() -> None:

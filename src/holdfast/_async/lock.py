@@ -123,6 +123,8 @@ class Lock:
         if session.closed:
             session.leave(owner)
             session.check_open()
+        if len(session.leases) >= session.full:
+            session.sweep()
         return lease
 
     def _new_terms(self, session: Session) -> Terms:

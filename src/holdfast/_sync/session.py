@@ -32,6 +32,8 @@ LEAST_LIMIT = 2.0
 """Seconds that the store is given to answer somebody who does not want to wait as long."""
 LEAVING, LEAVING_THE_SILENT = 2.0, 0.25
 """Seconds that a caller waits for its clean-up; less if the store has just failed to answer it."""
+MANY = 1000
+"""Leases among which those that have run out are looked for; then again when they are twice as many."""
 REMEMBERED_OWNERS = 10_000
 
 
@@ -47,6 +49,7 @@ class Session:
         "closed",
         "debts",
         "drained",
+        "full",
         "generation",
         "heartbeat",
         "home",
@@ -79,6 +82,7 @@ class Session:
         # One that may be entered again, because a signal's handler may release a lease.
         self.mutex = RLock()
         self.leases: dict[str, Lease] = {}
+        self.full = MANY
         """By owner: those held, and those asked for."""
         self.burned: dict[str, None] = {}
         self.reentrant: dict[tuple[str, object], Lease] = {}
@@ -105,6 +109,12 @@ class Session:
                 self.keeper.hurry(lease, now)
             elif lease._waiting():
                 self.keeper.keep(lease, now)
+
+    def sweep(self) -> None:
+        """Forget leases that have run out unseen: not renewed, not released, and looked at by nobody."""
+        for lease in list(self.leases.values()):
+            lease._look()
+        self.full = max(MANY, 2 * len(self.leases))
 
     def leave(self, owner: str) -> None:
         """An attempt has ended without a grant, and nothing is left of it."""
