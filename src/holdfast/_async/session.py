@@ -109,7 +109,7 @@ class Session:
                 self.keeper.keep(lease, now)
 
     def sweep(self) -> None:
-        """Forget leases that have run out unseen: not renewed, not released, and looked at by nobody."""
+        """Forget leases that have run out unseen: not renewed, not released, looked at by nobody."""
         for lease in list(self.leases.values()):
             lease._look()
         self.full = max(MANY, 2 * len(self.leases))
