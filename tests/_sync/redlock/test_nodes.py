@@ -209,6 +209,8 @@ def test_a_renewed_lease_outlives_a_minority(nodes: RedlockNodes) -> None:
 def test_a_waiter_is_woken_when_its_node_is_gone(nodes: RedlockNodes) -> None:
     with connect(nodes, heartbeat=0.3) as locks:
         lease = locks.lock("x", ttl=MAX_TTL).acquire()
+        # All of them, or some may give it to the waiter first, and without one more it is not sure.
+        eventually(lambda: all(node("EXISTS", "holdfast:{x}") for node in nodes.nodes))
         waiter = Job(locks.lock("x", ttl=MAX_TTL).acquire)
 
         def waits() -> bool:
