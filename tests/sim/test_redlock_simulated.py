@@ -11,7 +11,7 @@ from holdfast import aio
 from holdfast.errors import BackendUnavailable
 from holdfast.sim.loop import Process
 from holdfast.sim.redis_server import RedisNode, Session
-from holdfast.sim.stores.redlock import CalmRedlock
+from holdfast.sim.stores.redlock_plans import CalmRedlock
 from holdfast.sim.world import World
 
 

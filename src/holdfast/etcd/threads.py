@@ -149,7 +149,8 @@ class Stream:
         until all that happened to it was read. gRPC stops at the first word of its end.
         """
         read = getattr(self._call, "_consume_next_event", None)
-        if read is not None:
+        due = getattr(getattr(self._call, "_state", None), "due", ())
+        if read is not None and due:
             self._call.cancel()
-            while self._call._state.due:
+            while due:
                 read()

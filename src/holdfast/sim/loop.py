@@ -218,14 +218,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     call_soon_threadsafe = call_soon
 
     def call_later(self, delay: float, *call: Any, context: Context | None = None) -> Any:
-        if self._closed:
-            return Never()
-        if context is None:
-            context = copy_context()
-        handle = handle_for(call, context, context[PROCESS])
-        self._sequence = sequence = self._sequence + 1
-        _push(self._timers, (self.now + delay, sequence, handle))
-        return handle
+        return self.call_at(self.now + delay, *call, context=context)
 
     def call_at(self, when: float, *call: Any, context: Context | None = None) -> Any:
         if self._closed:

@@ -191,9 +191,7 @@ class Asking:
         while True:
             hold = self._roll.lease_to_hold(attempt, by)
             changed = attempt.changed
-            if (
-                attempt.token
-            ):  # handed to it meanwhile, and whoever waits was told which token it has
+            if attempt.token:  # handed to it meanwhile; whoever waits was told which token it has
                 return self.held(attempt, attempt.asked_ttl, by)
             value = attempt.entry(True, self._clock.wall())
             try:
