@@ -13,7 +13,8 @@ import holdfast
 from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, new_owner
-from servers.redlock import RedlockNodes, redlock_nodes
+from servers.proxy import Proxy
+from servers.redlock import RedlockNodes, redlock_nodes, url_of
 from worlds.threads import eventually
 
 TTL = 20.0
@@ -68,6 +69,31 @@ def test_connections_are_made_at_the_same_time() -> None:
         assert lease.release() is True
         assert took < 1.5 * timeout
         assert len(out) == 2  # and the others were not taken for such
+
+
+def test_a_connection_with_an_overdue_answer_is_not_used_again(nodes: RedlockNodes) -> None:
+    """Its node may be well, and needed: as when the way that it was on is gone."""
+    proxy = Proxy(nodes.nodes[0].port)
+    try:
+        url = url_of([proxy.port, *[node.port for node in nodes.nodes[1:]]])
+        with holdfast.connect(url, max_ttl=TTL, node_timeout=1.0) as locks:
+            locks.lock("x", ttl=TTL).acquire().release()
+            proxy.mute()
+            locks.lock("x", ttl=TTL).acquire().release()  # by the two others; nobody waits for it
+            nodes.nodes[2].pause()
+            try:
+                eventually(lambda: taken(locks))  # it is out until it was reached anew
+            finally:
+                nodes.nodes[2].resume()
+    finally:
+        proxy.close()
+
+
+def taken(locks: holdfast.Locks) -> bool:
+    try:
+        return locks.lock("x", ttl=TTL).acquire().release()
+    except holdfast.BackendUnavailable:
+        return False
 
 
 def again_and_again(locks: holdfast.Locks) -> None:

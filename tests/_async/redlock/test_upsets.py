@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from _async.redlock.scenes import LOCK, MAX_TTL, connect
 from holdfast import aio as holdfast
 from holdfast._async.backends.redlock_nodes import Nodes
-from holdfast._async.contract import Terms, Ticket
-from holdfast.entries import Claim
-from holdfast.errors import BackendUnavailable
-from holdfast.model import GONE, Label, Queued, Renewed, Waiting, new_owner
 from holdfast.redis.protocol import pack
 from holdfast.redlock.standing import read_known, read_marker, run_id_of
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, url_of
-from worlds.aio import Job, eventually
+from worlds.aio import eventually
 
-MAX_TTL = 20.0
 COUNTERS = "holdfast:redlock:counters"
 MARKER = "holdfast:redlock:marker"
 BEGINNING = "holdfast:redlock:beginning"
-LOCK = "holdfast:{x}"
-
-
-@pytest.fixture
-def nodes() -> Iterator[RedlockNodes]:
-    made = RedlockNodes(3, "--appendonly", "no")
-    try:
-        yield made
-    finally:
-        made.stop()
-
-
-def connect(nodes: RedlockNodes, **options: Any) -> holdfast.Locks:
-    return holdfast.connect(nodes.url, **{"max_ttl": MAX_TTL, "node_timeout": 1.5} | options)
 
 
 def out_of_step(nodes: RedlockNodes) -> None:
@@ -144,203 +125,6 @@ async def test_a_node_that_has_restarted_is_not_read_for_another(nodes: RedlockN
         board.seats[1].vote = was  # somebody has looked before this was known
         with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
             await looking_after._seal(board.seats[0], board.seats[1:], 0)
-
-
-async def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockNodes) -> None:
-    """It costs its time-out; then the next node is asked to wake, and has time to answer."""
-    timeout = 3.0
-    async with (
-        connect(nodes, node_timeout=timeout) as locks,
-        connect(nodes, node_timeout=timeout) as others,
-    ):
-        for some in (locks, others):
-            async with some.lock("y", ttl=MAX_TTL):
-                pass
-        held = await locks.lock("x", ttl=MAX_TTL).acquire()
-        # All of them, or the last may give it to the other one first: then two, with one that hangs,
-        # are too few to be sure of the release.
-        await eventually(lambda: all(node("EXISTS", LOCK) for node in nodes.nodes))
-        nodes.nodes[0].pause()
-        began = time.monotonic()
-        waiter = Job(others.lock("x", ttl=MAX_TTL).acquire)
-        await eventually(lambda: waiter.done() or nodes.nodes[1]("LLEN", "holdfast:{x}:q"))
-        assert time.monotonic() - began < 1.8 * timeout
-        assert await held.release() is True
-        assert await (await waiter.result()).release() is True
-        nodes.nodes[0].resume()
-
-
-async def queued(backend: Any, name: str) -> Any:
-    """Somebody who waits, as the backend knows it."""
-    ticket = Ticket(Terms(name, MAX_TTL, Label("here", 1)), new_owner())
-    assert isinstance(await backend.acquire(ticket, backend.clock.now() + 20.0), Queued)
-    return backend._waiters[ticket.owner]
-
-
-async def test_a_heartbeat_that_set_out_before_the_grant_takes_nothing(nodes: RedlockNodes) -> None:
-    """The keeper's, for somebody who has been granted it since, and has given it back."""
-    async with connect(nodes, node_timeout=5.0) as locks:
-        held = await locks.lock("x", ttl=MAX_TTL).acquire()
-        backend: Any = (await locks._session()).backend
-        waiter = await queued(backend, "x")
-        owner, by = waiter.ticket.owner, backend.clock.now() + 20.0
-        assert await held.release() is True
-
-        async def granted() -> bool:
-            return isinstance((await backend.renew([Claim("x", owner, MAX_TTL)], by))[0], Renewed)
-
-        await eventually(granted)
-        assert isinstance(await backend._beat(waiter, by), Waiting)  # held: not lost, not again
-        assert await backend.release("x", owner, by) is True
-        assert isinstance(await backend._beat(waiter, by), Waiting)
-        keys = [f"{LOCK}:q", LOCK]
-        await eventually(lambda: not any(node("EXISTS", *keys) for node in nodes.nodes))
-
-
-async def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
-    async with connect(nodes, node_timeout=5.0) as locks, locks.lock("x", ttl=MAX_TTL):
-        backend: Any = (await locks._session()).backend
-        waiter = await queued(backend, "x")
-        by = backend.clock.now() + 20.0
-        attend = backend._bells.attend
-
-        async def overtaken(one: Any, limit: float) -> Any:
-            backend._bells.attend = attend
-            await backend.release("x", one.ticket.owner, limit)
-            one.left = False  # the look at it came before
-            try:
-                return await attend(one, limit)
-            finally:
-                one.left = True
-
-        backend._bells.attend = overtaken
-        assert await backend._beat(waiter, by) is GONE
-        await eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
-        assert await backend._beat(waiter, by) is GONE
-        assert not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes)
-
-
-async def test_a_heartbeat_that_fails_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
-    """It has just moved the waiter to another node when too few are there for a round."""
-    options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
-    async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
-        backend: Any = (await locks._session()).backend
-        waiter = await queued(backend, "x")
-        by = backend.clock.now() + 20.0
-        backend._bells.forget(waiter)
-        backend._take_off(waiter, by)
-        waiter._beats = 2  # the next one tries a round
-
-        async def failed(one: Any, limit: float) -> Any:
-            await backend.release("x", one.ticket.owner, limit)
-            one.bell = moved.pop()  # the release came before it was known
-            raise holdfast.BackendUnavailable("too few nodes")
-
-        attend = backend._bells.attend
-        moved: list[Any] = []
-
-        async def attended(one: Any, limit: float) -> Any:
-            left = await attend(one, limit)
-            moved.append(one.bell)
-            one.bell = None
-            return left
-
-        backend._bells.attend, backend._rounds.tried = attended, failed
-        with pytest.raises(holdfast.BackendUnavailable):
-            await backend._beat(waiter, by)
-        await eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
-
-
-async def test_a_request_to_wait_that_arrives_after_its_end_is_refused(nodes: RedlockNodes) -> None:
-    """What ends it travels on another connection, and may overtake it."""
-    options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
-    async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
-        backend: Any = (await locks._session()).backend
-        ticket = Ticket(Terms("x", MAX_TTL, Label("here", 1)), new_owner())
-        by = backend.clock.now() + 20.0
-        wire, first = backend._bells._wires[0], nodes.nodes[0]
-        enqueue = wire.enqueue
-        late: list[Any] = []
-
-        async def given_up(*args: Any) -> Any:
-            late.extend(args)
-            raise KeyboardInterrupt
-
-        wire.enqueue = given_up
-        with pytest.raises(KeyboardInterrupt):
-            await backend.acquire(ticket, by)
-        assert await backend.release("x", ticket.owner, by) is False
-        await eventually(lambda: first("EXISTS", f"{LOCK}:w:{ticket.owner}"))
-        assert await enqueue(*late) < 0
-        assert first("EXISTS", f"{LOCK}:q") == 0
-        assert first("PTTL", f"{LOCK}:w:{ticket.owner}") > 0
-        assert (await locks.inspect("x")).waiters == ()
-
-
-async def test_who_waits_again_where_it_waited_before_stays_there(nodes: RedlockNodes) -> None:
-    """Its connection to that node broke, and the next one leads there as well."""
-    options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
-    async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
-        backend: Any = (await locks._session()).backend
-        waiter = await queued(backend, "x")
-        assert waiter.bell == 0
-        wire = backend._bells._wires[0]
-        call = wire.call
-
-        async def broken(*args: Any) -> Any:
-            wire.call = call
-            raise holdfast.BackendUnavailable("the connection broke")
-
-        wire.call = broken
-        await backend._beat(waiter, backend.clock.now() + 20.0)
-        assert waiter.bell == 0
-        assert len((await locks.inspect("x")).waiters) == 1  # behind whatever was sent to the node
-        assert nodes.nodes[0]("LLEN", f"{LOCK}:q") == 1
-
-
-async def test_a_node_that_was_too_slow_does_not_keep_the_waiter(nodes: RedlockNodes) -> None:
-    """It may have carried out the request, and would wake somebody who listens elsewhere."""
-    proxy = Proxy(nodes.nodes[0].port)
-    try:
-        url = url_of([proxy.port, *[node.port for node in nodes.nodes[1:]]])
-        options: dict[str, Any] = {"max_ttl": MAX_TTL, "node_timeout": 1.0, "heartbeat": 60.0}
-        async with holdfast.connect(url, **options) as locks, locks.lock("x", ttl=MAX_TTL):
-            backend: Any = (await locks._session()).backend
-            waiter = await queued(backend, "x")
-            assert waiter.bell == 0
-            enqueue = backend._bells._wires[1].enqueue
-
-            async def meanwhile(*args: Any) -> Any:
-                proxy.swallow = False
-                return await enqueue(*args)
-
-            backend._bells._wires[1].enqueue = meanwhile
-            proxy.swallow = True
-            await backend._beat(waiter, backend.clock.now() + 20.0)
-            assert waiter.bell == 1
-            await eventually(lambda: not nodes.nodes[0]("EXISTS", f"{LOCK}:q"))
-            assert nodes.nodes[1]("LLEN", f"{LOCK}:q") == 1
-    finally:
-        proxy.close()
-
-
-async def test_who_has_hardly_any_time_left_puts_no_node_out(nodes: RedlockNodes) -> None:
-    """A heartbeat that is the last of many, say: its time is over, and nodes had none to answer."""
-    async with connect(nodes) as locks:
-        async with locks.lock("x", ttl=MAX_TTL):
-            pass
-        backend: Any = (await locks._session()).backend
-        for node in nodes.nodes:
-            node.pause()
-        try:
-            ticket = Ticket(Terms("x", MAX_TTL, Label("here", 1)), new_owner(), queue=False)
-            with suppress(BackendUnavailable):
-                await backend.acquire(ticket, backend.clock.now() + 0.05)
-            assert backend._board.voting() == 3
-        finally:
-            for node in nodes.nodes:
-                node.resume()
-        assert (await locks.lock("x", ttl=MAX_TTL).acquire(10.0)).held
 
 
 async def test_a_node_that_hangs_does_not_keep_us_from_closing(nodes: RedlockNodes) -> None:

@@ -1,0 +1,18 @@
+"""Three nodes for whoever upsets them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from servers.redlock import RedlockNodes
+
+
+@pytest.fixture
+def nodes() -> Iterator[RedlockNodes]:
+    made = RedlockNodes(3, "--appendonly", "no")
+    try:
+        yield made
+    finally:
+        made.stop()
