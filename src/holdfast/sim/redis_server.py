@@ -49,8 +49,8 @@ class RedisNode:
         self.incarnation = 0
         self.run_id = b""
         self.links: dict[Link, None] = {}
-        self.data = Data(self._millis)
-        self.snapshot = Data(self._millis)
+        self.data = Data(process.clock.millis)
+        self.snapshot = Data(process.clock.millis)
         self._lua = lua()
         self._altered = altered or {}
         """Texts to run instead of others, for variants that are known to be bad."""
@@ -61,9 +61,6 @@ class RedisNode:
         self.incarnation += 1
         self.run_id = b"%040x" % self.process.loop.random.getrandbits(160)
         self._scripts = {}
-
-    def _millis(self) -> int:
-        return int(self.process.clock.wall() * 1000)
 
     # Its life.
 
@@ -79,7 +76,7 @@ class RedisNode:
     def restart(self, memory: str) -> None:
         """With `all` of its data, what was last saved (`snapshot`), or `nothing`."""
         if memory != "all":
-            fresh = Data(self._millis)
+            fresh = Data(self.process.clock.millis)
             if memory == "snapshot":
                 fresh.copy_from(self.snapshot)
             self.data = fresh
