@@ -355,4 +355,4 @@ async def all_of(replies: list[Reply]) -> list[Any]:
     """Of one connection, which answers in order: to wait for the last is to be woken once."""
     if replies:
         await replies[-1]
-    return [await reply for reply in replies]
+    return [reply.result() for reply in replies]

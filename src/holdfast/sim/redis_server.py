@@ -11,7 +11,7 @@ from typing import Any
 from .loop import Process
 from .network import Link
 from .redis_commands import COMMANDS
-from .redis_data import OK, Data, Refusal, Status
+from .redis_data import OK, Data, Refusal
 from .redis_lua import lua
 
 YES = (b":0\r\n", b":1\r\n")
@@ -33,10 +33,12 @@ def _reader_type() -> Any:
 class Session:
     """A client's connection, as the server knows it."""
 
-    __slots__ = ("channels", "reader")
+    __slots__ = ("channels", "feed", "gets")
 
     def __init__(self) -> None:
-        self.reader = _reader_type()(notEnoughData=...)
+        reader = _reader_type()(notEnoughData=...)
+        self.feed = reader.feed
+        self.gets = reader.gets
         self.channels: set[bytes] = set()
 
 
@@ -94,20 +96,20 @@ class RedisNode:
 
     def received(self, link: Link, data: bytes) -> None:
         session = link.state
-        session.reader.feed(data)
-        gets = session.reader.gets
+        session.feed(data)
+        gets = session.gets
         self.data.tick()  # once: no time passes meanwhile
-        answers: list[bytes] = []
+        answer = b""
         while (words := gets()) is not ...:
-            answers.append(self._answer(words, session))
-        if answers:
-            link.answer(answers[0] if len(answers) == 1 else b"".join(answers))
+            answer += self._answer(words, session)
+        if answer:
+            link.answer(answer)
 
     def replayed(self, data: bytes) -> None:
         session = Session()
-        session.reader.feed(data)
+        session.feed(data)
         self.data.tick()
-        while (words := session.reader.gets()) is not ...:
+        while (words := session.gets()) is not ...:
             if words[0] == b"EVALSHA":
                 self._answer(words, session)
 
@@ -198,8 +200,8 @@ def _packed(value: Any) -> bytes:
         return b"*%d\r\n" % len(value) + b"".join([_packed(item) for item in value])
     if value is None:
         return b"_\r\n"
-    if kind is Status:
-        return b"+%b\r\n" % value
+    if value is OK:
+        return b"+OK\r\n"
     if kind is float:
         return b":%d\r\n" % int(value)
     raise TypeError(kind)
