@@ -14,6 +14,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -162,6 +163,7 @@ _Base: Any = asyncio.AbstractEventLoop  # most of it is not needed here
 class VirtualLoop(_Base):  # type: ignore[misc]
     def __init__(self, seed: int) -> None:
         self.now = 0.0
+        self.create_future: Callable[[], asyncio.Future[Any]] = partial(asyncio.Future, loop=self)
         self.random = Random(seed)
         self.network: Network | None = None
         self.runnable: dict[Process, None] = {}
@@ -192,9 +194,6 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         self._closed = True
         self._timers.clear()
 
-    def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
-
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         return asyncio.Task(coro, loop=self, **options)
 
@@ -219,7 +218,15 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     call_soon_threadsafe = call_soon
 
     def call_later(self, delay: float, *call: Any, context: Context | None = None) -> Any:
-        return self.call_at(self.now + delay, *call, context=context)
+        if self._closed:
+            return Never()
+        if context is None:
+            context = copy_context()
+        handle = _new(Handle)
+        handle.call, handle.context = call, context
+        self._sequence = sequence = self._sequence + 1  # `call_at`, in short
+        _push(self._timers, (self.now + delay, sequence, context[PROCESS], handle))
+        return handle
 
     def call_at(self, when: float, *call: Any, context: Context | None = None) -> Any:
         if self._closed:
@@ -238,9 +245,9 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))]
 
-    async def create_connection(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
+    def create_connection(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
         assert self.network is not None
-        return await self.network.connect(PROCESS.get(), protocol_factory, f"{args[0]}:{args[1]}")
+        return self.network.connect(PROCESS.get(), protocol_factory, f"{args[0]}:{args[1]}")
 
     # Ours.
 
