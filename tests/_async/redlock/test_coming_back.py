@@ -85,6 +85,22 @@ async def test_every_life_has_a_higher_number(nodes: RedlockNodes) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
+async def test_counters_begin_at_the_highest_of_all_that_were_read(nodes: RedlockNodes) -> None:
+    """Which of them has taken part in the last grant is not known."""
+    async with connect(nodes) as locks:
+        async with locks.lock("x", ttl=MAX_TTL) as lease:
+            token = lease.token
+        (counter,) = nodes.nodes[0]("LRANGE", "holdfast:redlock:counters", 0, -1)
+        for number, ahead in ((1, 2000), (2, 1000)):
+            nodes.nodes[number]("SET", counter, token + ahead)
+        await restarts(locks, nodes.nodes[0])
+        assert marker_of(nodes.nodes[0]).base == token + 2000
+        nodes.nodes[2]("SET", counter, token + 3000)
+        await restarts(locks, nodes.nodes[0])
+        assert marker_of(nodes.nodes[0]).base == token + 3000
+
+
+@pytest.mark.usefixtures("at_once")
 async def test_who_comes_back_knows_what_those_know_whom_it_read(nodes: RedlockNodes) -> None:
     """Also of nodes that it has not read: old votes of theirs must not count beside it."""
     async with connect(nodes) as locks:

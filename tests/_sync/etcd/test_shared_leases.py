@@ -8,7 +8,8 @@ from typing import Any
 
 import holdfast
 from _sync.etcd.scenes import soon
-from holdfast._sync.backends.etcd_leases import HOLD
+from holdfast._sync.backends.etcd_leases import GRAVES, HOLD
+from holdfast._sync.backends.etcd_leaving import GRAVE_TTL
 from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.etcd.failures import Failure
@@ -114,3 +115,51 @@ def test_another_managers_is_kept_alive_for_it_and_not_taken_away(
             assert renewed.since is not None
             assert renewed.since <= kept[0]
         assert [one.token for one in others.inspect("x").holders] == [lease.token]
+
+
+def test_what_cannot_be_paid_now_keeps_nobody_from_renewing(cluster: EtcdCluster) -> None:
+    with holdfast.connect(cluster.url) as locks:
+        backend = backend_of(locks)
+        leases = backend._leases
+        lease = leases.shared(HOLD, 60.0, soon(backend))
+        pay = leases._pay
+        tried: list[Any] = []
+
+        def cut(attempt: Any, by: float) -> None:
+            tried.append(attempt)
+            raise holdfast.BackendUnavailable("the way is cut")
+
+        leases._pay = cut
+        attempt = enrolled(backend, "me")
+        leases.begin_leaving(attempt)
+        leases.still_owed(attempt)
+        assert leases.keep(lease, soon(backend)) is True
+        assert tried == [attempt]
+        leases._pay = pay
+
+
+def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
+    cluster: EtcdCluster,
+) -> None:
+    """That needs no payment first, which would need the graves."""
+    with holdfast.connect(cluster.url) as locks:
+        backend = backend_of(locks)
+        by = soon(backend)
+        grave = backend._leases.shared(GRAVES, GRAVE_TTL, by)
+        grave.sent -= GRAVE_TTL / 2
+        for owner in ("me", "you"):
+            attempt = enrolled(backend, owner)
+            attempt.doubt()
+            backend._leases.begin_leaving(attempt)
+            backend._leases.still_owed(attempt)
+        backend._leaving.leave(attempt, by)
+        assert backend.clock.now() < by  # not given up
+        assert backend._roll.known("x", "you") is None
+        assert backend._leases.keep(backend._leases.shared(HOLD, 60.0, by), by)
+        assert backend._roll.known("x", "me") is None
+        assert cluster.ctl(
+            "get", "--prefix", "--keys-only", "/holdfast/holdfast/left/"
+        ).split() == [
+            "/holdfast/holdfast/left/me",
+            "/holdfast/holdfast/left/you",
+        ]

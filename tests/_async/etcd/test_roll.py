@@ -1,0 +1,115 @@
+"""Which attempts a manager has under way: what it keeps of them, and what it takes a bell for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from _async.etcd.scenes import soon, waits
+from holdfast import aio as holdfast
+from holdfast._async.backends import etcd_roll
+from holdfast._async.contract import Terms, Ticket
+from holdfast.etcd.messages import Event, KeyValue, range_of
+from holdfast.model import Label, Queued
+from servers.etcd import EtcdCluster
+from worlds.aio import Job, eventually
+
+
+async def backend_of(locks: holdfast.Locks) -> Any:
+    return (await locks._session()).backend
+
+
+def ticket_of(owner: str, name: str = "x") -> Ticket:
+    return Ticket(Terms(name, 60.0, Label("here", 1)), owner)
+
+
+async def test_what_is_over_is_kept_while_its_key_may_live_on(cluster: EtcdCluster) -> None:
+    """Its lease is alive, so it has to be ended by us; that is not to be forgotten."""
+    async with holdfast.connect(cluster.url) as locks:
+        lease = await locks.lock("x", ttl=60.0).acquire()
+        backend = await backend_of(locks)
+        roll = backend._roll
+        attempt = roll.known("x", lease.owner)
+        until, attempt.until = attempt.until, 0.0
+        roll._sweep()
+        assert roll.known("x", lease.owner) is attempt
+        attempt.until = until
+        assert await lease.release() is True
+
+
+async def test_a_line_in_which_a_key_is_in_use_or_burned_is_remembered(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(etcd_roll, "LINES", 2)
+    async with holdfast.connect(cluster.url) as locks:
+        roll = (await backend_of(locks))._roll
+        used = roll.enrol(ticket_of("a"))
+        burned = roll.enrol(ticket_of("a", "y"))
+        burned.burn()
+        roll.forget(burned)
+        for number in range(3):
+            roll.forget(roll.enrol(ticket_of("b", f"other {number}")))
+        assert len(roll._lines) <= 3
+        assert roll.enrol(ticket_of("b")).key != used.key
+        assert roll.enrol(ticket_of("b", "y")).key != burned.key
+
+
+async def test_a_bell_is_for_one_attempt_and_counts_once(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = await others.lock("x").acquire()
+        backend = await backend_of(locks)
+        roll = backend._roll
+        ticket = ticket_of("me")
+        assert isinstance(await backend.acquire(ticket, soon(backend)), Queued)
+        attempt = roll.known("x", "me")
+
+        def rings(owner: str, revision: int) -> None:
+            value = owner.encode() + b"\t" + attempt.key
+            roll._rung([Event(False, KeyValue(b"bell", value, revision, revision, 0))])
+
+        rings("an earlier one with this key", attempt.created + 1)
+        assert not attempt.token
+        attempt.owed = True
+        rings("me", attempt.created + 1)
+        assert not attempt.token
+        attempt.owed = False
+        rings("me", attempt.created + 2)
+        rings("me", attempt.created + 7)
+        assert attempt.token == attempt.changed == attempt.created + 2
+        grant = await backend.wait(ticket, soon(backend))
+        assert grant is not None
+        assert grant.token == attempt.created + 2
+        attempt.token = 0  # it was not true
+        await lease.release()
+
+
+async def test_a_watch_for_one_that_is_given_up_meanwhile_is_dropped(cluster: EtcdCluster) -> None:
+    """By another thread, which could not see the watch yet."""
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waits(others)
+        backend = await backend_of(locks)
+        roll = backend._roll
+        (attempt,) = roll._attempts.values()
+        await eventually(lambda: attempt.blocker is not None)
+        roll._unblock(attempt)
+        add = roll.watches.add
+        added: list[Any] = []
+
+        def given_up(*args: Any, **options: Any) -> Any:
+            attempt.owed = True
+            added.append(add(*args, **options))
+            return added[0]
+
+        line = range_of(attempt.line.start, attempt.line.end)
+        found = await backend._calls.range(line, soon(backend))
+        roll.watches.add = given_up
+        roll.watch_blocker(attempt, roll.line_of(found.keys), 0, 0)
+        roll.watches.add = add
+        attempt.owed = False
+        assert attempt.blocker is None
+        assert added[0].id not in roll.watches._watches
+        await lease.release()
+        assert (await waiter.result()).token > lease.token
