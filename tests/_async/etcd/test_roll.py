@@ -113,3 +113,32 @@ async def test_a_watch_for_one_that_is_given_up_meanwhile_is_dropped(cluster: Et
         assert added[0].id not in roll.watches._watches
         await lease.release()
         assert (await waiter.result()).token > lease.token
+
+
+async def test_who_leaves_the_line_leaves_no_watch_behind(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").try_acquire, 60.0)
+        await waits(others)
+        backend = await backend_of(locks)
+        (attempt,) = backend._roll._attempts.values()
+        await eventually(lambda: attempt.blocker is not None)
+        watch = attempt.blocker
+        assert watch.id in backend._watches._watches
+        assert await backend.release("x", attempt.owner, soon(backend)) is False
+        assert watch.id not in backend._watches._watches
+        await lease.release()
+        granted = await waiter.result()  # by an attempt of its own
+        assert granted is not None
+        assert granted.owner != attempt.owner
+
+
+async def test_another_managers_is_given_back_by_us(cluster: EtcdCluster) -> None:
+    """Whoever names the owner may; and then nothing of it is remembered here."""
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = await others.lock("x", ttl=60.0).acquire()
+        backend = await backend_of(locks)
+        assert await backend.release("x", lease.owner, soon(backend)) is True
+        assert backend._roll.known("x", lease.owner) is None
+        assert await backend.release("x", lease.owner, soon(backend)) is False
+        assert not (await locks.inspect("x")).held

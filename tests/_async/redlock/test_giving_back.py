@@ -77,3 +77,14 @@ async def test_a_node_that_was_not_told_is_told_when_it_is_back(nodes: RedlockNo
                 await eventually(freed)
     finally:
         proxy.close()
+
+
+async def test_one_of_which_nothing_is_known_here_is_given_back_all_the_same(
+    nodes: RedlockNodes,
+) -> None:
+    """As by a manager that has forgotten it: by its owner's id, on every node."""
+    async with connect(nodes.url) as others, connect(nodes.url) as locks:
+        lease = await held_by_all(others, nodes)
+        backend: Any = (await locks._session()).backend
+        assert await backend.release("x", lease.owner, backend.clock.now() + 10.0) is False
+        await eventually(lambda: not any(node("EXISTS", LOCK) for node in nodes.nodes))

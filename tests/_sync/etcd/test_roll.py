@@ -115,3 +115,32 @@ def test_a_watch_for_one_that_is_given_up_meanwhile_is_dropped(cluster: EtcdClus
         assert added[0].id not in roll.watches._watches
         lease.release()
         assert waiter.result().token > lease.token
+
+
+def test_who_leaves_the_line_leaves_no_watch_behind(cluster: EtcdCluster) -> None:
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = others.lock("x").acquire()
+        waiter = Job(locks.lock("x").try_acquire, 60.0)
+        waits(others)
+        backend = backend_of(locks)
+        (attempt,) = backend._roll._attempts.values()
+        eventually(lambda: attempt.blocker is not None)
+        watch = attempt.blocker
+        assert watch.id in backend._watches._watches
+        assert backend.release("x", attempt.owner, soon(backend)) is False
+        assert watch.id not in backend._watches._watches
+        lease.release()
+        granted = waiter.result()  # by an attempt of its own
+        assert granted is not None
+        assert granted.owner != attempt.owner
+
+
+def test_another_managers_is_given_back_by_us(cluster: EtcdCluster) -> None:
+    """Whoever names the owner may; and then nothing of it is remembered here."""
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = others.lock("x", ttl=60.0).acquire()
+        backend = backend_of(locks)
+        assert backend.release("x", lease.owner, soon(backend)) is True
+        assert backend._roll.known("x", lease.owner) is None
+        assert backend.release("x", lease.owner, soon(backend)) is False
+        assert not locks.inspect("x").held

@@ -8,7 +8,7 @@ from typing import Any
 
 import holdfast
 from _sync.etcd.scenes import soon
-from holdfast._sync.backends.etcd_leases import GRAVES, HOLD
+from holdfast._sync.backends.etcd_leases import GRAVES, HOLD, LONGEST, OWN, seconds
 from holdfast._sync.backends.etcd_leaving import GRAVE_TTL
 from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
@@ -147,12 +147,12 @@ def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
         by = soon(backend)
         grave = backend._leases.shared(GRAVES, GRAVE_TTL, by)
         grave.sent -= GRAVE_TTL / 2
-        for owner in ("me", "you"):
-            attempt = enrolled(backend, owner)
+        owed = [enrolled(backend, owner) for owner in ("me", "you")]
+        for attempt in owed:
             attempt.doubt()
             backend._leases.begin_leaving(attempt)
             backend._leases.still_owed(attempt)
-        backend._leaving.leave(attempt, by)
+        backend._leaving.leave(owed[1], by)
         assert backend.clock.now() < by  # not given up
         assert backend._roll.known("x", "you") is None
         assert backend._leases.keep(backend._leases.shared(HOLD, 60.0, by), by)
@@ -163,3 +163,24 @@ def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
             "/holdfast/holdfast/left/me",
             "/holdfast/holdfast/left/you",
         ]
+
+
+def test_what_is_not_renewed_has_one_of_its_own(cluster: EtcdCluster) -> None:
+    """Which ends by itself, whatever else is kept alive."""
+    with holdfast.connect(cluster.url) as locks:
+        roll = backend_of(locks)._roll
+        hung = []
+        for name, renew in (("x", False), ("y", False), ("z", True)):
+            lease = locks.lock(name, ttl=60.0, renew=renew).acquire()
+            hung.append(roll.known(name, lease.owner).lease)
+        assert [one.kind for one in hung] == [OWN, OWN, HOLD]
+        assert hung[0] is not hung[1]
+
+
+def test_a_ttl_is_rounded_up(cluster: EtcdCluster) -> None:
+    assert [seconds(ttl) for ttl in (0.1, 1.0, 1.001, 29.5, 1e12)] == [1, 1, 2, 30, LONGEST]
+    with holdfast.connect(cluster.url) as locks:
+        lease = locks.lock("x", ttl=58.3).acquire()
+        assert lease.ttl == 59.0
+        attempt = backend_of(locks)._roll.known("x", lease.owner)
+        assert attempt.until == attempt.lease.sent + 59.0

@@ -79,3 +79,14 @@ def test_a_node_that_was_not_told_is_told_when_it_is_back(nodes: RedlockNodes) -
                 eventually(freed)
     finally:
         proxy.close()
+
+
+def test_one_of_which_nothing_is_known_here_is_given_back_all_the_same(
+    nodes: RedlockNodes,
+) -> None:
+    """As by a manager that has forgotten it: by its owner's id, on every node."""
+    with connect(nodes.url) as others, connect(nodes.url) as locks:
+        lease = held_by_all(others, nodes)
+        backend: Any = locks._session().backend
+        assert backend.release("x", lease.owner, backend.clock.now() + 10.0) is False
+        eventually(lambda: not any(node("EXISTS", LOCK) for node in nodes.nodes))
