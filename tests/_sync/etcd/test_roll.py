@@ -12,6 +12,7 @@ import holdfast
 from _sync.etcd.scenes import soon, waits
 from holdfast._sync.backends import etcd_roll
 from holdfast._sync.contract import Terms, Ticket
+from holdfast.entries import Claim
 from holdfast.etcd.messages import Event, KeyValue, range_of
 from holdfast.model import Label, Queued
 from servers.etcd import EtcdCluster
@@ -144,3 +145,94 @@ def test_another_managers_is_given_back_by_us(cluster: EtcdCluster) -> None:
         assert backend._roll.known("x", lease.owner) is None
         assert backend.release("x", lease.owner, soon(backend)) is False
         assert not locks.inspect("x").held
+
+
+def test_what_an_older_look_says_is_not_believed(cluster: EtcdCluster) -> None:
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = others.lock("x").acquire()
+        backend = backend_of(locks)
+        roll = backend._roll
+        assert isinstance(backend.acquire(ticket_of("me"), soon(backend)), Queued)
+        attempt = roll.known("x", "me")
+        line = range_of(attempt.line.start, attempt.line.end)
+        old = roll.line_of(backend._calls.range(line, soon(backend)).keys)[1]
+        hung = attempt.lease
+        value = b"me\t" + attempt.key
+        revision = attempt.changed + 5
+        roll._rung([Event(False, KeyValue(b"bell", value, revision, revision, 0))])
+        assert attempt in roll.guard._new  # its key will be watched
+        roll.guard.drop(attempt)
+        moved = old._replace(kv=old.kv._replace(lease=7))
+        roll.recognise(attempt, moved)
+        assert (attempt.changed, attempt.token, attempt.lease) == (revision, revision, hung)
+        # And what a newer one says, is.
+        attempt.token = 0
+        granted = old.entry.granted(1.0)
+        newer = old._replace(kv=old.kv._replace(changed=revision + 1), entry=granted)
+        roll.recognise(attempt, newer)
+        assert (attempt.changed, attempt.token) == (revision + 1, revision + 1)
+        assert attempt in roll.guard._new
+        attempt.token = 0
+        lease.release()
+
+
+def test_what_is_heard_of_a_key_that_was_taken_away(cluster: EtcdCluster) -> None:
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = others.lock("x").acquire()
+        backend = backend_of(locks)
+        roll = backend._roll
+        assert isinstance(backend.acquire(ticket_of("me"), soon(backend)), Queued)
+        attempt = roll.known("x", "me")
+        heard: list[Any] = []
+        roll.look = heard.append
+
+        def taken_away(revision: int) -> Any:
+            heard.clear()
+            attempt.looked = 1.0
+            roll._taken_away([Event(True, KeyValue(attempt.key, b"", 0, revision, 0))])
+            return list(heard), attempt.looked
+
+        after = attempt.created + 1
+        assert taken_away(after) == ([], 0.0)  # a waiter: the line is looked at for it
+        attempt.token = 7
+        assert taken_away(after) == ([["me"]], 1.0)  # a holder: it is asked about
+        assert taken_away(attempt.created) == ([], 1.0)  # an earlier one, which had the same key
+        attempt.owed = True
+        assert taken_away(after) == ([], 1.0)  # by ourselves
+        attempt.owed, attempt.token = False, 0
+        lease.release()
+
+
+def test_who_waits_is_told_only_while_all_its_watches_stand(cluster: EtcdCluster) -> None:
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        lease = others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        waits(others)
+        roll = backend_of(locks)._roll
+        (attempt,) = roll._attempts.values()
+        eventually(lambda: roll.watched(attempt))
+        for watch in (roll._bell, attempt.blocker):
+            watch.standing = False
+            assert not roll.watched(attempt)
+            watch.standing = True
+            assert roll.watched(attempt)
+        lease.release()
+        assert waiter.result().token > lease.token
+
+
+def test_behind_one_who_shares_a_lock_its_grant_matters_too(cluster: EtcdCluster) -> None:
+    """Not only that it goes: whoever stands behind it may then be let in as well."""
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        held = [others.semaphore("x", permits=2).acquire() for _ in range(2)]
+        backend = backend_of(locks)
+        for owner in ("first", "second"):
+            terms = Terms("x", 60.0, Label("here", 1), 1, 2, "semaphore")
+            assert isinstance(backend.acquire(Ticket(terms, owner), soon(backend)), Queued)
+            backend.renew([Claim("x", owner, 60.0)], soon(backend))
+        first, second = (backend._roll.known("x", owner) for owner in ("first", "second"))
+        assert (first.blocker.key, first.blocker.end) == (first.line.start, first.line.end)
+        assert first.blocker.deletions_only
+        assert (second.blocker.key, second.blocker.end) == (first.key, b"")
+        assert not second.blocker.deletions_only
+        for lease in held:
+            lease.release()
