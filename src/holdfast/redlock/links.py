@@ -35,6 +35,7 @@ class Link:
         self.fan = fan
         self._index = index
         self._address = address
+        self._name = str(address)
         self.connection: NodeConnection | None = None
         self._opening: NodeConnection | None = None
         self.run_id = b""
@@ -102,10 +103,10 @@ class Link:
             self.fan.board.failed(self._index, "its connection broke")
 
     def broken(self) -> Lost:
-        return Lost(f"the connection to {self._address} broke")
+        return Lost(f"the connection to {self._name} broke")
 
     def late(self) -> Late:
-        return Late(f"{self._address} did not answer in time")
+        return Late(f"{self._name} did not answer in time")
 
 
 class Asking(Reply):
