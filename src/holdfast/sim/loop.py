@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
+from itertools import count
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -170,9 +171,9 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         """Those that could go on; a dict, because its order is the same in each run."""
         self.steps = 0
         self.unhandled: list[Exception] = []
-        self._timers: list[tuple[float, int, Process, Handle | Call]] = []
+        self.timers: list[tuple[float, int, Process, Handle | Call]] = []
         """When, and a number: what was scheduled earlier for the same moment comes first."""
-        self._sequence = 0
+        self.number = count(1).__next__
         self._running = self._closed = False
         self.on_stop: Callable[[Process], None] = lambda process: None
 
@@ -192,7 +193,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
 
     def close(self) -> None:
         self._closed = True
-        self._timers.clear()
+        self.timers.clear()
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         return asyncio.Task(coro, loop=self, **options)
@@ -224,8 +225,8 @@ class VirtualLoop(_Base):  # type: ignore[misc]
             context = copy_context()
         handle = _new(Handle)
         handle.call, handle.context = call, context
-        self._sequence = sequence = self._sequence + 1  # `call_at`, in short
-        _push(self._timers, (self.now + delay, sequence, context[PROCESS], handle))
+        # `call_at`, in short
+        _push(self.timers, (self.now + delay, self.number(), context[PROCESS], handle))
         return handle
 
     def call_at(self, when: float, *call: Any, context: Context | None = None) -> Any:
@@ -235,8 +236,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
             context = copy_context()
         handle = _new(Handle)
         handle.call, handle.context = call, context
-        self._sequence = sequence = self._sequence + 1
-        _push(self._timers, (when, sequence, context[PROCESS], handle))
+        _push(self.timers, (when, self.number(), context[PROCESS], handle))
         return handle
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -261,19 +261,17 @@ class VirtualLoop(_Base):  # type: ignore[misc]
 
     def after(self, delay: float, process: Process, *call: Any) -> None:
         """Call it in so many seconds, as that process."""
-        self._sequence = sequence = self._sequence + 1
-        _push(self._timers, (self.now + delay, sequence, process, call))
+        _push(self.timers, (self.now + delay, self.number(), process, call))
 
     def at(self, when: float, process: Process, *call: Any) -> None:
         """Call it then: behind what was scheduled earlier for the same moment."""
-        self._sequence = sequence = self._sequence + 1
-        _push(self._timers, (when, sequence, process, call))
+        _push(self.timers, (when, self.number(), process, call))
 
     def run(self, main: asyncio.Task[Any], whose: Process, most_steps: int, until: float) -> None:
         """Until this task of that process has ended."""
         asyncio._set_running_loop(self)
         self._running = True
-        timers, runnable, random = self._timers, self.runnable, self.random.random
+        timers, runnable, random = self.timers, self.runnable, self.random.random
         enqueue, done = self.enqueue, main.done
         steps, now = 0, self.now  # which nobody else sets
         process: Process

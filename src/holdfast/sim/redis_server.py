@@ -95,13 +95,13 @@ class RedisNode:
         self.links.pop(link, None)
 
     def received(self, link: Link, data: bytes) -> None:
-        session = link.state
+        session, answering = link.state, self._answer
         session.feed(data)
         gets = session.gets
         self.data.tick()  # once: no time passes meanwhile
         answer = b""
         while (words := gets()) is not ...:
-            answer += self._answer(words, session)
+            answer += answering(words, session)
         if answer:
             link.answer(answer)
 
