@@ -276,9 +276,8 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         steps, now = 0, self.now  # which nobody else sets
         process: Process
         what: Any
-        _push(
-            timers, (inf, 0, whose, (done,))
-        )  # behind all others: so there is always one to look at
+        # Behind all others: so there is always one to look at.
+        _push(timers, (inf, 0, whose, (done,)))
         try:
             for steps in range(1, most_steps + 2):  # noqa: B007 (counts them for `finally`)
                 while True:

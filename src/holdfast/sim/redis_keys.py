@@ -57,11 +57,13 @@ def set_(data: Data, key: bytes, value: bytes, *options: bytes) -> Any:
 
 def mget(data: Data, *keys: bytes) -> list[Any]:
     values, ends = data.values, data.ends
+    found: list[Any] = []
     for key in keys:
-        if key in ends:
-            data.has(key)  # or has ended by now
-    found = [values.get(key) for key in keys]
-    return [value if type(value) is bytes else None for value in found]
+        value = values.get(key)
+        if (key in ends and not data.has(key)) or type(value) is not bytes:
+            value = None
+        found.append(value)
+    return found
 
 
 def getdel(data: Data, key: bytes) -> Any:
