@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -11,6 +13,8 @@ from holdfast import aio
 from holdfast.errors import BackendUnavailable
 from holdfast.sim.loop import Process
 from holdfast.sim.redis_server import RedisNode, Session
+from holdfast.sim.runs import SWEEP_ALL, simulate, sweep_up
+from holdfast.sim.stores.redlock import plan
 from holdfast.sim.stores.redlock_plans import CalmRedlock
 from holdfast.sim.world import World
 
@@ -62,3 +66,15 @@ def test_a_node_that_is_out_for_long_is_not_asked_all_the_time() -> None:
     for node in scene.servers[:2]:
         assert isinstance(node, Counting)
         assert 5 <= node.asked <= 40
+
+
+def test_nothing_keeps_a_run_that_is_over() -> None:
+    """The Lua interpreter, which serves all runs, used to keep the last one until the next."""
+    try:
+        loop = ref(simulate(plan, 1).story._loop)
+        assert loop() is not None  # only a sweep finds that it is over
+        for _ in range(2):  # some that were killed die only at the second try
+            sweep_up(SWEEP_ALL)
+        assert loop() is None
+    finally:
+        gc.enable()
