@@ -174,7 +174,7 @@ local function extend(owner, ms)
     local text = call('HGET', H, owner)
     if text then
       local ends = millis() + ms + 1
-      if ends > tonumber(call('ZSCORE', E, owner)) then
+      if ends > tonumber(call('ZSCORE', E, owner) or 0) then -- 0: somebody has deleted that
         call('PEXPIREAT', K, ends) -- first, see redis_beat.lua; `cover` makes it right
         call('ZADD', E, ends, owner)
         cover()
