@@ -183,6 +183,8 @@ def _key_value(message: bytes) -> KeyValue:
     )
 
 
+_HEADER, _YES = data(1, b"")[:1], number(2, 1)
+
 _known = b"?"
 """How the header of the last answer began: the cluster and the member, which hardly ever change."""
 
@@ -229,6 +231,8 @@ def parse_range(message: bytes) -> Range:
 
 def parse_txn(message: bytes, *, brief: bool = False) -> Transaction:
     """`brief`: of one that succeeded, the results do not matter."""
+    if brief and said_yes(message):
+        return Transaction(_revision(message[2 : message[1] + 2]), True, ())
     revision = 0
     succeeded = False
     results: list[Result] = []
@@ -238,10 +242,16 @@ def parse_txn(message: bytes, *, brief: bool = False) -> Transaction:
         elif field == 2:
             succeeded = bool(value)
         elif field == 3:
-            if brief and succeeded:
-                break
             results.append(_result(cast(bytes, value)))
     return Transaction(revision, succeeded, tuple(results))
+
+
+def said_yes(message: bytes) -> bool:
+    """Whether, behind the header, an answer begins with a 1: it succeeded, or one key was deleted."""
+    if message[:1] != _HEADER:
+        return False
+    size = message[1]
+    return size < 128 and message[size + 2 : size + 4] == _YES
 
 
 def _result(message: bytes) -> Result:
@@ -257,6 +267,8 @@ def _result(message: bytes) -> Result:
 
 def parse_deleted(message: bytes) -> int:
     """How many keys there were."""
+    if said_yes(message):
+        return 1
     for field, value in fields(message):
         if field == 2:
             return cast(int, value)

@@ -141,10 +141,8 @@ class EtcdBackend:
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
         self._check_open()
-        attempt = self._roll.known(ticket.name, ticket.owner)
-        if attempt is None:
-            attempt = self._roll.enrol(ticket)
-        elif not attempt.matches(ticket):
+        attempt = self._roll.enrol(ticket)
+        if attempt.ticket is not ticket and not attempt.matches(ticket):
             raise self._roll.used(ticket.name, ticket.owner)
         answer = None
         if not attempt.created:
@@ -154,6 +152,8 @@ class EtcdBackend:
                 if not attempt.may_be_there:
                     self._roll.forget(attempt)
                 raise
+            if type(answer) is Granted:
+                return answer
             if isinstance(answer, Busy):
                 await self._over(attempt, by)
         return answer or await self._as_before(attempt, ticket, by)

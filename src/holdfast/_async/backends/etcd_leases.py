@@ -82,6 +82,10 @@ class Lease:
         """Seconds after it was kept alive for which more is put on it without doing that again."""
         return self.ttl / STALE
 
+    def fresh(self, now: float) -> bool:
+        """More may be put on it as it is."""
+        return not self.dead and now < self.sent + self.lasting
+
     def kept(self, sent: float, ttl: float) -> None:
         """It was kept alive, by a leader that still led afterwards."""
         if sent > self.sent:
@@ -115,15 +119,15 @@ class Leases:
         self._idle: dict[int, list[Lease]] = {}
         self._all: dict[int, Lease] = {}
         self._owed: dict[Attempt, None] = {}
+        self.queues = False
+        """Somebody here has had to wait: there may be a lease for that."""
         self._granting = Mutex()
         self._mutex = RLock()
 
     def alive(self, kind: str, ttl: float) -> Lease | None:
         """The shared lease of that TTL, if it is there and fresh: nothing is asked."""
         lease = self._shared.get((kind, seconds(ttl)))
-        if lease is None or lease.dead:
-            return None
-        return lease if self._clock.now() < lease.sent + lease.lasting else None
+        return lease if lease is not None and lease.fresh(self._clock.now()) else None
 
     async def shared(self, kind: str, ttl: float, by: float) -> Lease:
         """A lease for anything of that TTL, with most of its time ahead."""
@@ -139,6 +143,7 @@ class Leases:
             lease = self.alive(kind, ttl)  # somebody else may have made one
             if lease is None:
                 lease = self._shared[key] = await self._grant(kind, key[1], by)
+                self.queues = self.queues or kind == QUEUE
             return lease
         finally:
             self._granting.release()
@@ -159,7 +164,8 @@ class Leases:
         """Nothing of this attempt is on its lease any more."""
         lease = attempt.lease
         with self._mutex:
-            self._owed.pop(attempt, None)
+            if self._owed:
+                self._owed.pop(attempt, None)
             if lease is None:
                 return
             lease.attempts.pop(attempt, None)
@@ -175,7 +181,7 @@ class Leases:
             attempt.owed = True
             first = not attempt.leaving
             attempt.leaving = True
-            if first:
+            if first and self._owed:
                 self._owed.pop(attempt, None)
             return first
 
@@ -188,9 +194,18 @@ class Leases:
     def join(self, attempt: Attempt, lease: Lease) -> None:
         with self._mutex:
             if attempt.lease is not lease and not attempt.owed:
-                self.leave(attempt)
+                if attempt.lease is not None:
+                    self.leave(attempt)
                 lease.attempts[attempt] = None
                 attempt.lease = lease
+
+    def hold(self, attempt: Attempt, lease: Lease) -> None:
+        """It was granted the lock, with its key on this lease, and has it for as long as that lasts."""
+        with self._mutex:
+            if attempt.lease is not lease:
+                self.join(attempt, lease)
+            if not attempt.owed:
+                attempt.until = lease.sent + lease.ttl
 
     def named(self, lease_id: int, ttl: float) -> Lease:
         """The lease on which an entry hangs; another manager's, if we are asked to renew for it."""

@@ -143,10 +143,8 @@ class EtcdBackend:
 
     def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
         self._check_open()
-        attempt = self._roll.known(ticket.name, ticket.owner)
-        if attempt is None:
-            attempt = self._roll.enrol(ticket)
-        elif not attempt.matches(ticket):
+        attempt = self._roll.enrol(ticket)
+        if attempt.ticket is not ticket and not attempt.matches(ticket):
             raise self._roll.used(ticket.name, ticket.owner)
         answer = None
         if not attempt.created:
@@ -156,6 +154,8 @@ class EtcdBackend:
                 if not attempt.may_be_there:
                     self._roll.forget(attempt)
                 raise
+            if type(answer) is Granted:
+                return answer
             if isinstance(answer, Busy):
                 self._over(attempt, by)
         return answer or self._as_before(attempt, ticket, by)

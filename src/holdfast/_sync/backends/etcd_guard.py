@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from ..._runtime.threads import Alarm
 from ...clock import Clock
-from .etcd_attempt import Attempt, Line
+from .etcd_attempt import Attempt
+from .etcd_line import Line
 
 SOON = 0.1
 """Seconds between the looks at who holds a lock by now; who has had it for half of that is watched."""
@@ -32,9 +33,9 @@ class Guard:
         """They will be looked at."""
         self._pause = SOON
 
-    def add(self, attempt: Attempt) -> None:
+    def add(self, attempt: Attempt, now: float) -> None:
         """It is held. From any thread."""
-        now = self._new[attempt] = self._clock.now()
+        self._new[attempt] = now
         if not self._armed:
             self._armed = True
             self._alarm.at(now + self._pause, self._ring)
