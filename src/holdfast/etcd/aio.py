@@ -72,7 +72,10 @@ class Wire:
 
     def _method(self, method: str) -> tuple[Any, str]:
         endpoint = self.endpoint
-        asked = self._methods[method] = self._channel(endpoint).unary_unary(method), endpoint
+        asked = self._methods[method] = (
+            self._channel(endpoint).unary_unary(method).__call__,
+            endpoint,
+        )
         return asked
 
     def watch(self, heard: Callable[[bytes], None], ended: Callable[[Failure], None]) -> Stream:

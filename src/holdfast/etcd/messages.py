@@ -247,7 +247,10 @@ def parse_txn(message: bytes, *, brief: bool = False) -> Transaction:
 
 
 def said_yes(message: bytes) -> bool:
-    """Whether, behind the header, an answer begins with a 1: it succeeded, or one key was deleted."""
+    """Whether 1 is what an answer says right behind its header: it succeeded, or one key was deleted.
+
+    It can be seen at a glance, and is what mostly comes. False: it has to be read.
+    """
     if message[:1] != _HEADER:
         return False
     size = message[1]
@@ -267,8 +270,6 @@ def _result(message: bytes) -> Result:
 
 def parse_deleted(message: bytes) -> int:
     """How many keys there were."""
-    if said_yes(message):
-        return 1
     for field, value in fields(message):
         if field == 2:
             return cast(int, value)

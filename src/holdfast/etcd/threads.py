@@ -59,7 +59,7 @@ class Wire:
     def _method(self, method: str) -> tuple[Any, str]:
         methods = self._methods
         endpoint = self.endpoint
-        asked = self._channel(endpoint).unary_unary(method), endpoint
+        asked = self._channel(endpoint).unary_unary(method).__call__, endpoint
         if methods is self._methods and endpoint == self.endpoint:
             methods[method] = asked
         return asked

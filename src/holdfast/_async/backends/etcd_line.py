@@ -38,6 +38,7 @@ class Line:
     """The line of one lock, as one kind of it asks."""
 
     __slots__ = (
+        "_register",
         "alone",
         "capacity",
         "dropped",
@@ -54,7 +55,15 @@ class Line:
         "watch",
     )
 
-    def __init__(self, naming: Naming, name: str, kind: str, capacity: int, session: str) -> None:
+    def __init__(
+        self,
+        naming: Naming,
+        name: str,
+        kind: str,
+        capacity: int,
+        session: str,
+        register: dict[bytes, Slot],
+    ) -> None:
         self.start = naming.line(name)
         self.end = after(self.start)
         self.kind = naming.of_kind(self.start, kind, capacity)
@@ -68,6 +77,8 @@ class Line:
         """What the keys of this manager in this line start with; a number follows."""
         self.slots: list[Slot] = []
         """By that number, as many as were ever needed at once."""
+        self._register = register
+        """Of the slots of all lines, by their keys."""
         self.used = 0
         """How many of them are in use."""
         self.dropped = False
@@ -98,6 +109,7 @@ class Line:
         else:
             slot = Slot(self.mine + b"%d" % len(self.slots), self.look)
             self.slots.append(slot)
+            self._register[slot.key] = slot
         slot.attempt = attempt
         self.used += 1
         return slot

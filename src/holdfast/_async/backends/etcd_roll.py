@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from ...clock import Clock
@@ -54,7 +53,7 @@ class Roll:
         self.look: Callable[[Iterable[str]], None] | None = None
         self.guard = Guard(clock, self.watch_own)
         self._session = os.urandom(8).hex()
-        self._mutex = RLock()
+        self._mutex = leases.mutex
         self._attempts: dict[tuple[str, str], Attempt] = {}
         self._sweep_at = SWEEP
         self._lines: dict[tuple[str, str, int], Line] = {}
@@ -80,20 +79,15 @@ class Roll:
                 line = self._line(terms.name, terms.kind, terms.capacity)
                 prepared = terms.prepared = Prepared(line)
             attempt = Attempt(terms, ticket.owner, prepared.line, ticket)
-            self._take_key(attempt)
+            attempt.slot = prepared.line.take(attempt)
             self._attempts[known] = attempt
             return attempt
 
     def another_key(self, attempt: Attempt) -> None:
         """The one it has is still there from an attempt whose lease is just ending."""
         with self._mutex:
-            slot = attempt.slot
-            self._take_key(attempt)
+            slot, attempt.slot = attempt.slot, attempt.line.take(attempt)
             attempt.line.give(slot, burned=False)
-
-    def _take_key(self, attempt: Attempt) -> None:
-        slot = attempt.slot = attempt.line.take(attempt)
-        self._slots[slot.key] = slot
 
     async def find(self, name: str, owner: str, by: float) -> Attempt | None:
         """An attempt that another manager made, and that we are asked about all the same."""
@@ -115,9 +109,9 @@ class Roll:
         if attempt.blocker is not None:
             self._unblock(attempt)
         self.guard.drop(attempt)
-        self.leases.leave(attempt)
         known = attempt.terms.name, attempt.owner
         with self._mutex:
+            self.leases.leave(attempt)
             if self._attempts.get(known) is not attempt:
                 return  # it was before, and its key may be another's by now
             del self._attempts[known]
@@ -144,7 +138,7 @@ class Roll:
         if line is None:
             if len(self._lines) >= LINES:
                 self._drop_idle()
-            line = Line(self.naming, name, kind, capacity, self._session)
+            line = Line(self.naming, name, kind, capacity, self._session, self._slots)
             self._lines[name, kind, capacity] = line
         return line
 
@@ -182,9 +176,13 @@ class Roll:
     def granted(self, attempt: Attempt, lease: Lease, revision: int) -> Granted:
         """A write of ours made it the holder."""
         token = self.base + revision
-        attempt.held_from(token, revision)
         now = attempt.answered = self.clock.now()
-        self.leases.hold(attempt, lease)
+        with self._mutex:
+            attempt.held_from(token, revision)
+            if not attempt.owed:
+                if attempt.lease is not lease:
+                    self.leases.join(attempt, lease)
+                attempt.until = lease.sent + lease.ttl
         self.guard.add(attempt, now)
         return Granted(token, lease.ttl, False, lease.sent)
 
