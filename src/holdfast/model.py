@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container
-from typing import NamedTuple
+from collections.abc import Callable, Container
+from typing import Any, NamedTuple
+
+quick_new: Callable[..., Any] = tuple.__new__
+"""Makes a named tuple without its own constructor, which is written in Python."""
 
 
 class Label(NamedTuple):

@@ -42,9 +42,10 @@ class Wheel(Generic[Thing]):
     def add_all(self, things: Iterable[Thing], due: float, now: float) -> None:
         """Put in many that are due at the same time, none of which is in it."""
         slot = _slot(due, now)
-        for thing in things:
-            self._slots.setdefault(slot, {})[thing] = None
-            self.where[thing] = slot
+        many = dict.fromkeys(things)
+        if many:
+            self._slots.setdefault(slot, {}).update(many)
+            self.where.update(dict.fromkeys(many, slot))
 
     def remove(self, thing: Thing) -> bool:
         # An interrupt may come after any of these: first the slot, then the note of where it is, and

@@ -97,9 +97,8 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(url: str, **options: float) -> AsyncIterator[Scene]:
-    choices: dict[str, Any] = options
-    async with holdfast.connect(url, **choices) as locks, holdfast.connect(url) as others:
+async def scene(url: str, **options: Any) -> AsyncIterator[Scene]:
+    async with holdfast.connect(url, **options) as locks, holdfast.connect(url) as others:
         session = await locks._session()
         line = Line(session.backend)
         session.backend = line
@@ -317,6 +316,38 @@ async def test_a_silent_store_is_not_waited_for_much_longer_than_the_timeout(
         assert left <= 0.25
         assert raised.value.name == "x"
         s.line.silent = set()
+
+
+async def test_no_renewal_takes_longer_than_any_other_lease_can_spare() -> None:
+    clock = holdfast.ManualClock()
+    async with scene("memory://spare", clock=clock) as s:
+        long = await s.locks.lock("long", ttl=600.0).acquire()
+
+        async def given() -> float:
+            s.line.given.clear()
+            s.line.silent = {"renew"}
+            await s.look_at(long)
+            await eventually(lambda: s.line.given)
+            s.line.silent = set()
+            return s.line.given[0][1]
+
+        assert await given() == 5.0
+        short = await s.locks.lock("short", ttl=6.0).acquire()
+        assert await given() == 2.0
+        for _ in range(30):
+            clock.advance(1.0)
+            assert await given() == 2.0
+            assert await given() == 2.0  # also if it was not looked at since the last time
+            left = short.remaining()
+            await s.look_at(short)
+            await eventually(lambda left=left: short.remaining() > left)  # type: ignore[misc]
+        await short.release()
+        for _ in range(3):  # and a while later nobody is held up for its sake
+            clock.advance(10.0)
+            left = long.remaining()
+            await s.look_at(long)
+            await eventually(lambda left=left: long.remaining() > left)  # type: ignore[misc]
+        assert await given() == 5.0
 
 
 async def test_nobody_is_kept_by_another_who_tries_to_reach_the_store(

@@ -99,9 +99,8 @@ class Scene:
 
 
 @contextmanager
-def scene(url: str, **options: float) -> Iterator[Scene]:
-    choices: dict[str, Any] = options
-    with holdfast.connect(url, **choices) as locks, holdfast.connect(url) as others:
+def scene(url: str, **options: Any) -> Iterator[Scene]:
+    with holdfast.connect(url, **options) as locks, holdfast.connect(url) as others:
         session = locks._session()
         line = Line(session.backend)
         session.backend = line
@@ -319,6 +318,38 @@ def test_a_silent_store_is_not_waited_for_much_longer_than_the_timeout(
         assert left <= 0.25
         assert raised.value.name == "x"
         s.line.silent = set()
+
+
+def test_no_renewal_takes_longer_than_any_other_lease_can_spare() -> None:
+    clock = holdfast.ManualClock()
+    with scene("memory://spare", clock=clock) as s:
+        long = s.locks.lock("long", ttl=600.0).acquire()
+
+        def given() -> float:
+            s.line.given.clear()
+            s.line.silent = {"renew"}
+            s.look_at(long)
+            eventually(lambda: s.line.given)
+            s.line.silent = set()
+            return s.line.given[0][1]
+
+        assert given() == 5.0
+        short = s.locks.lock("short", ttl=6.0).acquire()
+        assert given() == 2.0
+        for _ in range(30):
+            clock.advance(1.0)
+            assert given() == 2.0
+            assert given() == 2.0  # also if it was not looked at since the last time
+            left = short.remaining()
+            s.look_at(short)
+            eventually(lambda left=left: short.remaining() > left)  # type: ignore[misc]
+        short.release()
+        for _ in range(3):  # and a while later nobody is held up for its sake
+            clock.advance(10.0)
+            left = long.remaining()
+            s.look_at(long)
+            eventually(lambda left=left: long.remaining() > left)  # type: ignore[misc]
+        assert given() == 5.0
 
 
 def test_nobody_is_kept_by_another_who_tries_to_reach_the_store(

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 
-from .redis import READY_LIMIT, RedisServer, free_port
+from .ports import free_port
+from .redis import READY_LIMIT, RedisServer
 
 SLOTS = 16384
 BUS = 10000

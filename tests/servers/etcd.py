@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .peers import PeerLink
-from .redis import free_ports
+from .ports import free_ports
 
 READY_LIMIT = 30.0
 

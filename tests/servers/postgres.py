@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from .daemon import Daemon, find
-from .redis import free_port
+from .ports import free_port
 
 
 class PostgresServer:

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from .ports import free_port
 
 READY_LIMIT = 20.0
 OTHERS = sorted((Path(sys.prefix) / "servers").glob("[!.]*"))
@@ -151,16 +152,3 @@ class Tls(NamedTuple):
             ("tls-auth-clients", "yes"),
             ("tls-replication", "yes"),
         ]
-
-
-def free_port() -> int:
-    return free_ports(1)[0]
-
-
-def free_ports(number: int) -> list[int]:
-    """No two of them the same."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in sockets]

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import web
 from .daemon import Daemon
-from .redis import free_ports
+from .ports import free_ports
 
 BUCKET = "tests"
 """One for all, since each takes volumes of its own. What a test calls its bucket is a prefix in it."""

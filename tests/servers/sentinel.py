@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from .redis import READY_LIMIT, RedisServer, Tls, free_port
+from .ports import free_port
+from .redis import READY_LIMIT, RedisServer, Tls
 
 NAME = "the-locks"
 QUICK = {"info_period": 100, "publish_period": 100, "ask_period": 100}

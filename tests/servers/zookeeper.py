@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from servers.redis import free_port
+from servers.ports import free_port
 
 READY_LIMIT = 40.0
 TICK = 0.5

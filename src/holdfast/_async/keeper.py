@@ -19,7 +19,7 @@ from ..entries import Claim
 from ..errors import LockError
 from ..events import report
 from ..lifecycle import HELD, drift_margin
-from ..model import UNKNOWN, Gone, Outcome, Renewed, Waiting
+from ..model import UNKNOWN, Gone, Outcome, Renewed, Waiting, quick_new
 from ..wheel import Wheel
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ BATCH = 128
 LONGEST_CALL = 5.0
 SHORT_CALL = 0.5
 """A call that may take longer is cut short for the sake of others, see `_limit`."""
-LOOK = 1.0
-"""Seconds between looks at all that is kept, of which there may be tens of thousands."""
+SPAN = 2 * LONGEST_CALL
+"""Seconds after which what could be spared is found out anew: of those who matter to that, each was
+seen by then, since it is renewed as often as it can spare."""
 LINGER = 1.0
 CONFIRM_AFTER = 0.02
 """Seconds until a hand-over is confirmed in the background. A lock that is given back sooner never
@@ -59,9 +60,9 @@ class Keeper:
         self._handed_at = -inf
         """When the last one was handed over, as far as we know."""
         self._tick = TICK
-        self._looked = -inf
-        self._shortest = inf
-        """What any of those that were kept could spare when they were last looked at."""
+        self._spare = self._spare_before = inf
+        """What any of those could spare who were seen since `_seen_since`, and in the span before."""
+        self._seen_since = -inf
         self._routine: Routine | None = None
         self._closed = False
 
@@ -94,6 +95,7 @@ class Keeper:
         with self._mutex:
             if lease._kept and not self._closed:
                 self._newcomers.pop(lease, None)
+                self._see(lease)
                 self._wheel.add(lease, due, self._clock.now())
         self._signal.set()
 
@@ -128,6 +130,9 @@ class Keeper:
                 self._sort_in(now)
                 due = self._wheel.pop_due(now)
                 if not due:
+                    if now >= self._seen_since + SPAN:
+                        self._spare_before, self._spare = self._spare, inf
+                        self._seen_since = now
                     self._next = self._wheel.next_due()
                     if self._next == inf and fresh:
                         # A lock that is taken and given back in a loop leaves nothing to keep each
@@ -157,14 +162,26 @@ class Keeper:
                 lease, moment = newcomers.popitem()
             except KeyError:
                 return  # the last one was forgotten
+            self._see(lease)
             self._wheel.add(lease, moment, now)
+
+    def _see(self, lease: Hold) -> None:
+        # A waiter may miss more than one of its heartbeats, and keeps its place.
+        self._seen(lease.ttl / 3 if lease._state is HELD else 3 * lease._interval())
+
+    def _seen(self, spare: float) -> None:
+        with self._mutex:
+            self._spare = min(self._spare, spare)
 
     async def _renew(self, leases: list[Hold]) -> None:
         sent = self._clock.now()
         due: list[Hold] = []
+        ttl, shortest = inf, LONGEST_CALL
         for lease in leases:
             if lease._state is HELD and lease._renewing and lease._kept and sent < lease._deadline:
                 due.append(lease)  # nearly all are such; the rest in full:
+                if lease.ttl < ttl:
+                    ttl = lease.ttl
             elif lease._over(sent):
                 if lease._freeing:
                     lease._freeing = False
@@ -173,16 +190,20 @@ class Keeper:
                 self._again(lease, lease._due(sent))
             elif lease._kept:
                 due.append(lease)
+                self._see(lease)
+                shortest = min(shortest, lease._interval())
         if not due:
             return
-        claims = [Claim(lease._ticket.terms.name, lease._ticket.owner, lease.ttl) for lease in due]
-        shortest = min(
-            [lease._interval() if lease._state is not HELD else lease.ttl / 3 for lease in due]
-        )
+        claims: list[Claim] = [
+            quick_new(Claim, ((ticket := lease._ticket).terms.name, ticket.owner, lease.ttl))
+            for lease in due
+        ]
+        self._seen(ttl / 3)
+        by = sent + self._limit(min(shortest, ttl / 3))
         outcomes: Sequence[Outcome]
         detail = "the store did not answer for this lease"
         try:
-            outcomes = await self._session.backend.renew(claims, sent + self._limit(shortest, sent))
+            outcomes = await self._session.backend.renew(claims, by)
         except Exception as error:
             # Whatever it was, the leases are unconfirmed; and the keeper has to go on.
             outcomes = [UNKNOWN] * len(due)
@@ -192,70 +213,53 @@ class Keeper:
         for lease, outcome in self._renewed(due, outcomes, sent):
             self._again(lease, self._apply(lease, outcome, sent, detail))
 
-    def _limit(self, shortest: float, now: float) -> float:
+    def _limit(self, shortest: float) -> float:
         """Seconds for one call. If it is not answered, whoever else comes due meanwhile has to wait
         for its end: so it takes no longer than any of them can spare."""
         limit = min(LONGEST_CALL, max(shortest, 0.05))
-        if limit <= SHORT_CALL:
-            return limit
-        if now >= self._looked + LOOK:
-            self._looked = now
-            with self._session.mutex:
-                kept = [lease for lease in self._session.leases.values() if lease._kept]
-            # A waiter may miss more than one of its heartbeats, and keeps its place.
-            spare = [one.ttl / 3 if one._state is HELD else 3 * one._interval() for one in kept]
-            self._shortest = min(spare, default=inf)
-        return min(limit, max(self._shortest, SHORT_CALL))
+        return min(limit, max(self._spare, SHORT_CALL), max(self._spare_before, SHORT_CALL))
 
     def _renewed(
         self, leases: Sequence[Hold], outcomes: Sequence[Outcome], sent: float
     ) -> list[tuple[Hold, Outcome]]:
         """What is true of nearly all: held before, and renewed. Answers those that are not such."""
         session = self._session
-        pairs = list(zip(leases, outcomes, strict=True))
         if session.listeners:
-            return pairs
+            return list(zip(leases, outcomes, strict=True))
         others: list[tuple[Hold, Outcome]] = []
         plain: dict[float, list[Hold]] = {}
         """By TTL: they were sent together, so they end and are due together."""
         ttl = deadline = 0.0
         same: list[Hold] = []
-        with session.mutex:
-            for pair in pairs:
-                lease, outcome = pair
+        with session.mutex, self._mutex:
+            for lease, outcome in zip(leases, outcomes, strict=True):
                 if (
-                    type(outcome) is not Renewed
-                    or lease._state is not HELD
-                    or lease._end_at is not None
-                    or outcome.ttl != lease.ttl
-                    or outcome.token != lease.token
-                    or outcome.since
-                    or not (lease._renewing and lease._kept)
+                    type(outcome) is Renewed
+                    and lease._state is HELD
+                    and lease._end_at is None
+                    and lease._renewing
+                    and lease._kept
                 ):
-                    others.append(pair)
-                    continue
-                if outcome.ttl != ttl:
-                    ttl = outcome.ttl
-                    deadline = sent + ttl - drift_margin(ttl)
-                    same = plain.setdefault(ttl, [])
-                if lease._deadline < deadline:
-                    lease._deadline = deadline
-                lease._confirmed = True
-                same.append(lease)
-        with self._mutex:
+                    token, given, since = outcome
+                    if token == lease.token and given == lease.ttl and not since:
+                        if given != ttl:
+                            ttl = given
+                            deadline = sent + ttl - drift_margin(ttl)
+                            same = plain.setdefault(ttl, [])
+                        if lease._deadline < deadline:
+                            lease._deadline = deadline
+                        if not lease._confirmed:
+                            lease._confirmed = True
+                        same.append(lease)
+                        continue
+                others.append((lease, outcome))
             if not self._closed:
                 now = self._clock.now()
-                newcomers, wheel = self._newcomers, self._wheel
+                newcomers, where = self._newcomers, self._wheel.where
                 for ttl, some in plain.items():
-                    wheel.add_all(
-                        [
-                            one
-                            for one in some
-                            if one._kept and one not in newcomers and one not in wheel
-                        ],
-                        sent + ttl / 3,
-                        now,
-                    )
+                    # It may have been given another time meanwhile.
+                    mine = [one for one in some if one not in newcomers and one not in where]
+                    self._wheel.add_all(mine, sent + ttl / 3, now)
         return others
 
     def _again(self, lease: Hold, due: float | None) -> None:

@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..clock import Clock
-from ..model import Granted
+from ..model import Granted, quick_new
 from .protocol import LONG, NO_CHANNEL, NOTHING, PING, Late, Lost, handed, wake_up
 from .reply import Reply
 
@@ -32,8 +32,6 @@ TICK = 0.1
 """Seconds for which the place in the queue may wait for the wake-up."""
 PATIENT = 1.0
 """Seconds that one must be ready to wait for, to be told of its place in the queue a moment later."""
-_tuple: Callable[..., Any] = tuple.__new__
-"""Makes a named tuple without its own constructor, which is written in Python."""
 
 
 class User(Protocol):
@@ -244,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
         token = handed(bytes(self._view[:nbytes]), self._told + ticket.owner.encode())
         if token:
             self._pending.popleft()
-            reply.settle(_tuple(Granted, (token, ticket.ttl, True, 0.0)))
+            reply.settle(quick_new(Granted, (token, ticket.ttl, True, 0.0)))
             return True
         if not reply.settled:  # it is still wanted
             self._user.hear(ticket)

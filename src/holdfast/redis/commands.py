@@ -109,17 +109,14 @@ class Commands:
     def keep(self, claims: Sequence[Claim]) -> bytes:
         """One command for all of them."""
         count = len(claims)
-        key_of = self.naming.lock_key
-        parts = [b"$%d\r\n%b\r\n" % (len(key := key_of(name)), key) for name, _, _ in claims]
-        # Text, packed as such and then turned into bytes at once: that is cheaper.
+        keys = self.naming.packed([name for name, _, _ in claims])
         owners = [f"${len(owner) + 2}\r\n\x1f{owner}\x1f\r\n" for _, owner, _ in claims]
-        parts.append("".join(owners).encode())
-        times = [claim.ttl for claim in claims]
+        times = [ttl for _, _, ttl in claims]
         if times.count(times[0]) == count:
             del times[1:]  # one for all
-        parts += [bulk(b"%d" % millis(ttl)) for ttl in times]
+        limits = [bulk(b"%d" % millis(ttl)) for ttl in times]
         head = self._scripts["keep"].command(count, 2 * count + len(times))
-        return head + b"".join(parts)
+        return b"".join([head, keys, "".join(owners).encode(), *limits])
 
     def beat(self, claim: Claim) -> bytes:
         ttl = bulk(b"%d" % millis(claim.ttl))

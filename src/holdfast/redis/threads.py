@@ -7,7 +7,7 @@ own wake-up from it: no other thread stands between. The twin is `aio`: the same
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from time import sleep
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .._runtime.threads import Signal
 from ..clock import Clock
 from ..errors import BackendUnavailable, LockError
-from ..model import Granted
+from ..model import Granted, quick_new
 from .address import Address
 from .connection import SHORT, Connection, Ear
 from .protocol import FREED, LONG, NO_CHANNEL, PING, Lost, handed, pack
@@ -36,8 +36,6 @@ ATTEMPT = 1.0
 """Seconds for one attempt to reach a server that may not be the primary any more."""
 SHORT_PAUSE = 0.05
 """Seconds before it is asked again where the primary is."""
-_tuple: Callable[..., Any] = tuple.__new__
-"""Makes a named tuple without its own constructor, which is written in Python."""
 
 
 class Finder(Protocol):
@@ -156,7 +154,7 @@ class Wire:
                     self._idle.append(connection)
                     if self._closed:
                         connection.close()
-                    return _tuple(Granted, (token, ticket.ttl, True, 0.0))
+                    return quick_new(Granted, (token, ticket.ttl, True, 0.0))
                 reply = connection.first_or_woken(ticket, data, by)
                 if type(reply) is Granted and connection.address is not self._address:
                     raise Lost(f"the server at {connection.address} may not be the primary now")

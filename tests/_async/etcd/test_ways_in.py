@@ -12,7 +12,7 @@ import pytest
 from holdfast import aio as holdfast
 from holdfast.etcd.messages import AUTHENTICATE
 from servers.etcd import EtcdCluster
-from servers.redis import free_port
+from servers.ports import free_port
 from worlds.aio import Job, eventually
 
 

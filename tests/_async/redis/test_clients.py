@@ -18,7 +18,8 @@ from redis.sentinel import Sentinel
 
 from holdfast import aio as holdfast
 from holdfast.redis.aio import ASYNCHRONOUS
-from servers.redis import RedisServer, free_port
+from servers.ports import free_port
+from servers.redis import RedisServer
 from servers.sentinel import NAME
 from stores import redis_nodes, redis_server, redis_watch
 from worlds.aio import Job, eventually

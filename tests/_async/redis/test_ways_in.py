@@ -10,7 +10,8 @@ import pytest
 
 from holdfast import aio as holdfast
 from servers.cluster import port_with_bus
-from servers.redis import RedisServer, certificate, free_port
+from servers.ports import free_port
+from servers.redis import RedisServer, certificate
 from worlds.aio import Job, eventually
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
-from servers.redis import RedisServer, certificate, free_port
+from servers.ports import free_port
+from servers.redis import RedisServer, certificate
 from servers.redlock import RedlockNodes
 from worlds.aio import Job, eventually
 

@@ -20,7 +20,8 @@ from redis.sentinel import Sentinel
 
 import holdfast
 from holdfast.redis.threads import ASYNCHRONOUS
-from servers.redis import RedisServer, free_port
+from servers.ports import free_port
+from servers.redis import RedisServer
 from servers.sentinel import NAME
 from stores import redis_nodes, redis_server, redis_watch
 from worlds.threads import Job, eventually

@@ -12,7 +12,8 @@ import pytest
 
 import holdfast
 from servers.cluster import port_with_bus
-from servers.redis import RedisServer, certificate, free_port
+from servers.ports import free_port
+from servers.redis import RedisServer, certificate
 from worlds.threads import Job, eventually
 
 

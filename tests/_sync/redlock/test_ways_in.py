@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from servers.redis import RedisServer, certificate, free_port
+from servers.ports import free_port
+from servers.redis import RedisServer, certificate
 from servers.redlock import RedlockNodes
 from worlds.threads import Job, eventually
 

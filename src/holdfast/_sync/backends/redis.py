@@ -29,6 +29,7 @@ from ...model import (
     Queued,
     Renewed,
     Waiting,
+    quick_new,
 )
 from ...redis.address import TLS_OPTIONS, Address, address_of
 from ...redis.answers import lock_state
@@ -172,7 +173,8 @@ class RedisBackend:
             tokens = self._calls.call(self._commands.keep(kept), by)
             if all_plain and 0 not in tokens:
                 return [
-                    Renewed(token, claim.ttl) for token, claim in zip(tokens, kept, strict=True)
+                    quick_new(Renewed, (token, ttl, 0.0))
+                    for token, (_, _, ttl) in zip(tokens, kept, strict=True)
                 ]
             for i, token in zip(plain, tokens, strict=True):
                 if token:

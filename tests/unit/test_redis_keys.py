@@ -1,0 +1,16 @@
+"""How the keys of Redis are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.redis.keys import Naming
+from holdfast.redis.protocol import bulk
+
+
+@pytest.mark.parametrize("form", [None, "lock:*", "schloß:{*}"])
+@pytest.mark.parametrize("odd", [[], ["50%"], ["a}b"], ["Bäcker"], ["}", "%", "é"]])
+def test_many_keys_are_packed_as_each_of_them_is(form: str | None, odd: list[str]) -> None:
+    naming = Naming("na{me}%ü", form)
+    names = ["a", "b" * 300, *odd, "c:d"]
+    assert naming.packed(names) == b"".join(bulk(naming.lock_key(name)) for name in names)
