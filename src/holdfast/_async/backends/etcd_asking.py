@@ -147,10 +147,10 @@ class Asking:
             or form.wait is not wait
         ):
             request = self._written(attempt, OWNER.decode(), SINCE.decode(), hold, wait)
-            form = Form(attempt.slot, hold, wait, request)
+            form = Form(attempt.slot, hold, wait, request.split(OWNER))
             if attempt.terms.renew:  # else the lease is for this attempt alone
                 prepared.form = form
-        return form.request.replace(OWNER, owner).replace(SINCE, since)
+        return owner.join(form.parts).replace(SINCE, since)
 
     def _written(
         self, attempt: Attempt, owner: str, since: str, hold: Lease, wait: Lease | None

@@ -123,12 +123,13 @@ class Line:
 
 
 class Form(NamedTuple):
-    """The request for a lock, but for who asks and when: those have their places in it."""
+    """The request for a lock, but for who asks and when."""
 
     slot: Slot
     hold: Lease
     wait: Lease | None
-    request: bytes
+    parts: list[bytes]
+    """Between them goes the owner; in one or two of them the time has its place."""
 
 
 class Prepared:
