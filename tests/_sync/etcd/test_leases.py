@@ -12,6 +12,7 @@ import holdfast
 from _sync.etcd.scenes import revoke, soon, waits
 from _sync.many import hold_many
 from holdfast._sync.backends import etcd_leases
+from holdfast._sync.backends.etcd_leases import Lease
 from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.etcd.messages import LEASE_KEEP_ALIVE, RANGE, parse_term, range_of
@@ -186,3 +187,14 @@ def test_many_locks_cost_no_thread_each(cluster: EtcdCluster) -> None:
         first = locks.lock("first").acquire()
         first.renew()
         hold_many(locks)
+
+
+def test_a_lease_is_over_by_our_clock_before_it_is_by_etcds() -> None:
+    """Then nobody holds what hangs on it, and to keep it alive would keep their keys in the way."""
+    lease = Lease(7, etcd_leases.HOLD, 60, 60, sent=100.0)
+    lease.answered = 110.0  # a later one, which has still to be proved
+    end = 170.0 - drift_margin(60.0)
+    assert not lease.over(end - 0.001)
+    assert lease.over(end)
+    assert lease.dead
+    assert lease.over(100.0)  # whatever comes after that

@@ -260,8 +260,9 @@ def test_who_comes_back_has_a_number_that_others_know(nodes: RedlockNodes) -> No
                 assert read_known(read_marker(other("GET", MARKER)).known) == {names[0]: expected}
 
 
+@pytest.mark.parametrize("roster", [b"ff", b""])
 def test_one_that_was_noted_with_another_roster_comes_back_by_reading(
-    nodes: RedlockNodes,
+    nodes: RedlockNodes, roster: bytes
 ) -> None:
     """It may have voted with the one that the others have, and have forgotten it."""
     node = nodes.nodes[2]
@@ -271,7 +272,7 @@ def test_one_that_was_noted_with_another_roster_comes_back_by_reading(
     node.start()
     run_id = run_id_of(node("INFO", "server"))
     started = node("TIME")[0] + b"000"
-    noted = (run_id + b".1", started, b"first", b"0", b"ff")
+    noted = (run_id + b".1", started, b"first", b"0", roster)
     node("SET", BEGINNING, b"\x1f".join(noted))
     with connect(nodes) as locks:
 

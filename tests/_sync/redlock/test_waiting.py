@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 import holdfast
 from _sync.redlock.scenes import LOCK, MAX_TTL, connect
+from holdfast._sync.backends.redlock_bells import Waiter
 from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.errors import BackendUnavailable
@@ -70,6 +71,50 @@ def test_a_heartbeat_that_set_out_before_the_grant_takes_nothing(nodes: RedlockN
         assert isinstance(backend._beat(waiter, by), Waiting)
         keys = [f"{LOCK}:q", LOCK]
         eventually(lambda: not any(node("EXISTS", *keys) for node in nodes.nodes))
+
+
+TRYING: Any = vars(Waiter)["trying"]
+
+
+class Noted(Waiter):
+    """It says whether it was granted when another may try."""
+
+    __slots__ = ()
+    granted_then: ClassVar[list[bool]] = []
+
+    @property
+    def trying(self) -> bool:
+        answer: bool = TRYING.__get__(self)
+        return answer
+
+    @trying.setter
+    def trying(self, trying: bool) -> None:
+        TRYING.__set__(self, trying)
+        if not trying:
+            self.granted_then.append(self.granted)
+
+
+def test_one_at_a_time_tries_for_a_waiter(nodes: RedlockNodes) -> None:
+    """The waiter itself, or the keeper; and before the other may, it is known what came of it."""
+    with connect(nodes, node_timeout=5.0) as locks:
+        held = locks.lock("x", ttl=MAX_TTL).acquire()
+        backend: Any = locks._session().backend
+        waiter = queued(backend, "x")
+        assert held.release() is True
+        by = backend.clock.now() + 20.0
+        waiter.trying = True
+        assert isinstance(backend._beat(waiter, by), Waiting)
+        assert waiter.again
+        assert not waiter.granted
+        waiter.trying = False
+        waiter.__class__ = Noted
+        Noted.granted_then.clear()
+
+        def granted() -> bool:
+            return isinstance(backend._beat(waiter, by), Renewed)
+
+        eventually(granted)
+        assert Noted.granted_then[-1] is True
 
 
 def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:

@@ -1,0 +1,292 @@
+"""Asking for a lock while something else happens to the same attempt, its key or its leases."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from _async.etcd.scenes import soon
+from holdfast import aio as holdfast
+from holdfast._async.backends.etcd_attempt import Attempt
+from holdfast._async.backends.etcd_leases import FRESH
+from holdfast._async.contract import Terms, Ticket
+from holdfast.etcd import messages
+from holdfast.etcd.keys import WAITING, Entry
+from holdfast.etcd.messages import Event, KeyValue
+from holdfast.model import GONE, Granted, Label, Queued, Renewed
+from servers.etcd import EtcdCluster
+from worlds.aio import eventually
+
+
+def ticket_of(owner: str = "me") -> Ticket:
+    return Ticket(Terms("x", 60.0, Label("here", 1)), owner)
+
+
+async def line(locks: holdfast.Locks) -> list[str]:
+    state = await locks.inspect("x")
+    return [one.owner for one in (*state.holders, *state.waiters)]
+
+
+class Scene:
+    """Another holds the lock; we ask through the backend itself."""
+
+    def __init__(self, others: holdfast.Locks, locks: holdfast.Locks, backend: Any) -> None:
+        self.others = others
+        self.locks = locks
+        self.backend = backend
+
+    async def waiting(self, owner: str = "me") -> Any:
+        answer = await self.backend.acquire(ticket_of(owner), soon(self.backend))
+        assert isinstance(answer, Queued)
+        return self.backend._roll.known("x", owner)
+
+
+@asynccontextmanager
+async def held_by_another(cluster: EtcdCluster) -> AsyncIterator[Scene]:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        await others.lock("x", ttl=60.0).acquire()
+        session: Any = await locks._session()
+        yield Scene(others, locks, session.backend)
+
+
+async def test_one_that_is_given_up_before_it_is_answered_is_not_granted(
+    cluster: EtcdCluster,
+) -> None:
+    """The store has granted it, and taken it back: so who asked must not be told that it holds it."""
+    async with holdfast.connect(cluster.url) as locks:
+        backend: Any = (await locks._session()).backend
+        txn = backend._calls.txn
+
+        async def given_up(*args: Any, **options: Any) -> Any:
+            backend._calls.txn = txn
+            answer = await txn(*args, **options)
+            await backend.release("x", "me", soon(backend))
+            return answer
+
+        backend._calls.txn = given_up
+        with pytest.raises(holdfast.BackendUnavailable, match="given up"):
+            await backend.acquire(ticket_of(), soon(backend))
+        assert await line(locks) == []
+
+
+async def test_one_that_is_given_up_as_it_takes_the_lock_does_not_have_it(
+    cluster: EtcdCluster,
+) -> None:
+    async with held_by_another(cluster) as scene:
+        backend = scene.backend
+        attempt = await scene.waiting()
+        txn = backend._calls.txn
+
+        async def given_up(*args: Any, **options: Any) -> Any:
+            backend._calls.txn = txn
+            answer = await txn(*args, **options)
+            attempt.owed = True
+            return answer
+
+        backend._calls.txn = given_up
+        assert await backend._asking.take(attempt, soon(backend)) is GONE
+
+
+async def test_what_was_given_up_before_it_arrived_joins_no_line(cluster: EtcdCluster) -> None:
+    async with held_by_another(cluster) as scene:
+        backend, by = scene.backend, soon(scene.backend)
+        left = messages.put_for_ever(backend._naming.left("me"), b"")
+        await backend._calls.txn(messages.then(left), by)
+        attempt = backend._roll.enrol(ticket_of())
+        hold = await backend._roll.lease_to_hold(attempt, by)
+        wait = await backend._leases.shared("queue", backend.claim_window, by)
+        answer = await backend._calls.txn(backend._asking._request(attempt, hold, wait), by)
+        assert not answer.succeeded
+        assert len(await line(scene.locks)) == 1
+        backend._roll.forget(attempt)
+
+
+async def test_what_was_given_up_before_it_arrived_is_told_so(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend: Any = (await locks._session()).backend
+        left = messages.put_for_ever(backend._naming.left("me"), b"")
+        await backend._calls.txn(messages.then(left), soon(backend))
+        with pytest.raises(holdfast.BackendUnavailable, match="given up"):
+            await backend.acquire(ticket_of(), soon(backend))
+        assert await line(locks) == []
+        assert backend._roll.known("x", "me") is None
+
+
+async def test_a_key_that_is_still_there_keeps_its_place(cluster: EtcdCluster) -> None:
+    """From an attempt whose lease is just ending: nobody may have its place by writing over it."""
+    async with held_by_another(cluster) as scene:
+        backend, by = scene.backend, soon(scene.backend)
+        first = backend._roll.enrol(ticket_of())
+        backend._roll.forget(first)
+        entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
+        lease = await backend._leases.own(30.0, by)
+        await backend._leases.shared("queue", backend.claim_window, by)
+        await backend._calls.txn(messages.then(messages.put(first.key, entry, lease.on)), by)
+        attempt = await scene.waiting()
+        assert attempt.key != first.key
+        assert (await line(scene.locks))[1:] == ["old", "me"]
+
+
+async def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> None:
+    async with held_by_another(cluster) as scene:
+        backend = scene.backend
+        roll, txn = backend._roll, backend._calls.txn
+        await backend._leases.shared("queue", backend.claim_window, soon(backend))
+        rang = 0
+
+        async def rings_first(*args: Any, **options: Any) -> Any:
+            nonlocal rang
+            answer = await txn(*args, **options)
+            rang = answer.revision + 1
+            value = b"me\t" + roll.known("x", "me").key
+            roll._rung([Event(False, KeyValue(b"bell", value, rang, rang, 0))])
+            return answer
+
+        backend._calls.txn = rings_first
+        attempt = await scene.waiting()
+        backend._calls.txn = txn
+        assert attempt.token == rang
+        attempt.token = 0  # it was not true
+
+
+async def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
+    async with held_by_another(cluster) as scene:
+        backend = scene.backend
+        await scene.waiting("first")
+        await eventually(lambda: backend._roll._bell.standing)
+        for began, told in ((0, False), (2**60, True)):
+            backend._roll._bell.began = began
+            hinted: list[Any] = []
+            backend._roll.hint = hinted.append
+            attempt = await scene.waiting(f"from {began}")
+            assert (attempt in hinted) is told
+            del backend._roll.hint
+
+
+async def test_leases_that_have_ended_are_made_anew(cluster: EtcdCluster) -> None:
+    async with held_by_another(cluster) as scene:
+        backend, by = scene.backend, soon(scene.backend)
+        for kind, ttl in (("queue", backend.claim_window), ("hold", 60.0)):
+            lease = await backend._leases.shared(kind, ttl, by)
+            await backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), by)
+        txn = backend._calls.txn
+        tries = 0
+
+        async def counted(*args: Any, **options: Any) -> Any:
+            nonlocal tries
+            tries += 1
+            return await txn(*args, **options)
+
+        backend._calls.txn = counted
+        await scene.waiting()
+        backend._calls.txn = txn
+        assert tries <= 4  # both were looked at when one was found to be gone
+        assert (await line(scene.locks))[1:] == ["me"]
+
+
+async def test_a_deadline_counts_from_what_renewed_the_lease(cluster: EtcdCluster) -> None:
+    """Whatever is answered: the lease on which it rests may be older than the question."""
+    async with held_by_another(cluster) as scene:
+        backend, by = scene.backend, soon(scene.backend)
+        attempt = await scene.waiting("first")
+        wait = attempt.lease
+        wait.sent -= wait.lasting / 2  # fresh enough to hang more on it
+        queued = await backend.acquire(ticket_of("second"), by)
+        assert isinstance(queued, Queued)
+        assert queued.since == wait.sent
+        assert backend._roll.known("x", "second").until <= wait.sent + wait.ttl
+        ticket = Ticket(Terms("y", 60.0, Label("here", 1)), "me")
+        granted = await backend.acquire(ticket, by)
+        assert isinstance(granted, Granted)
+        hold = backend._roll.known("y", "me").lease
+        hold.sent -= hold.ttl / FRESH / 2
+        again = await backend.acquire(ticket, by)
+        assert isinstance(again, Granted)
+        assert again.since == hold.sent
+        assert again.token == granted.token
+
+
+async def test_a_lock_that_was_handed_over_unheard_keeps_its_token(cluster: EtcdCluster) -> None:
+    """A second grant would end the first one."""
+    async with held_by_another(cluster) as scene:
+        backend, by = scene.backend, soon(scene.backend)
+        attempt = await scene.waiting()
+        backend._roll._rung = lambda events: None
+        giving: Any = (await scene.others._session()).backend
+        (holder,) = giving._roll._attempts.values()
+        await giving._leaving._drop(holder, by)
+        backend._roll._bell.heard = lambda events: None
+        found = await giving._calls.range(messages.range_of(holder.line.start, holder.line.end), by)
+        await giving._leaving.hand_on(giving._roll.line_of(found.keys), by)
+        (granted,) = (await scene.locks.inspect("x")).holders
+        outcome = await backend._asking.take(attempt, by)
+        assert isinstance(outcome, Renewed)
+        assert outcome.token == granted.token
+        assert [one.token for one in (await scene.locks.inspect("x")).holders] == [granted.token]
+
+
+TOKEN: Any = vars(Attempt)["token"]
+
+
+class RungMeanwhile(Attempt):
+    """Its bell is heard by another thread just after it was looked whether it has a token."""
+
+    __slots__ = ()
+
+    @property
+    def token(self) -> int:
+        seen: int = TOKEN.__get__(self)
+        if not seen:
+            self.held_from(self.changed + 1000, self.changed + 1000)
+        return seen
+
+    @token.setter
+    def token(self, token: int) -> None:
+        TOKEN.__set__(self, token)
+
+
+async def test_the_revision_on_which_it_takes_the_lock_is_older_than_its_look(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would write over the grant of which it has just heard."""
+    async with held_by_another(cluster) as scene:
+        attempt = await scene.waiting()
+        changed = attempt.changed
+        conditions: list[int] = []
+        changed_at = messages.changed_at
+
+        def noted(key: bytes, revision: int) -> bytes:
+            conditions.append(revision)
+            return changed_at(key, revision)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(messages, "changed_at", noted)
+            attempt.__class__ = RungMeanwhile
+            await scene.backend._asking.take(attempt, soon(scene.backend))
+            attempt.__class__ = Attempt
+        assert conditions[:1] == [changed]
+
+
+async def test_what_is_moved_to_another_lease_stays_what_it_is(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend: Any = (await locks._session()).backend
+        granted = await backend.acquire(ticket_of(), soon(backend))
+        assert isinstance(granted, Granted)
+        attempt = backend._roll.known("x", "me")
+        attempt.asked_ttl = 90.0
+        moved = await backend._asking._move(attempt, soon(backend))
+        assert isinstance(moved, Renewed)
+        assert (moved.token, moved.ttl) == (granted.token, 90.0)
+        assert (attempt.lease.asked, attempt.until) == (90, moved.since + 90.0)
+        (holder,) = (await locks.inspect("x")).holders
+        assert holder.token == granted.token
+        # Nothing is made anew that was taken away; and nothing is said to be held that was given up.
+        attempt.owed = True
+        assert await backend._asking._move(attempt, soon(backend)) is GONE
+        attempt.owed = False
+        await backend._calls.call(messages.DELETE, messages.delete_one(attempt.key), soon(backend))
+        assert await backend._asking._move(attempt, soon(backend)) is GONE
+        assert await line(locks) == []

@@ -1,0 +1,172 @@
+"""What a renewal finds: an entry that is there and ours, or not; also where that comes too late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from _async.etcd.scenes import soon
+from holdfast import aio as holdfast
+from holdfast._async.backends.etcd import LOOK_AGAIN
+from holdfast._async.contract import Terms, Ticket
+from holdfast.entries import Claim
+from holdfast.etcd import messages
+from holdfast.model import GONE, Granted, Label, Queued, Waiting
+from servers.etcd import EtcdCluster
+from worlds.aio import eventually
+
+
+async def backend_of(locks: holdfast.Locks) -> Any:
+    return (await locks._session()).backend
+
+
+async def asked(backend: Any, owner: str = "me") -> Any:
+    """An attempt that holds the lock or waits for it."""
+    ticket = Ticket(Terms("x", 60.0, Label("here", 1)), owner)
+    assert isinstance(await backend.acquire(ticket, soon(backend)), Granted | Queued)
+    return backend._roll.known("x", owner)
+
+
+async def renewed(backend: Any, owner: str = "me") -> Any:
+    (outcome,) = await backend.renew([Claim("x", owner, 60.0)], soon(backend))
+    return outcome
+
+
+async def delete(backend: Any, key: bytes) -> None:
+    await backend._calls.call(messages.DELETE, messages.delete_one(key), soon(backend))
+
+
+async def test_what_was_given_up_or_is_not_known_to_be_there_is_not_renewed(
+    cluster: EtcdCluster,
+) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        attempt = await asked(backend)
+        attempt.owed = True
+        kept = attempt.lease.sent = attempt.lease.sent - 20.0
+        assert await renewed(backend) is GONE
+        attempt.owed = False
+        created, attempt.created = attempt.created, 0
+        assert await renewed(backend) is GONE
+        attempt.created = created
+        assert attempt.lease.sent == kept  # nothing was asked for it
+        assert backend._roll.known("x", "me") is attempt  # whoever gave it up tells the store
+        assert await backend.release("x", "me", soon(backend)) is True
+
+
+async def test_an_entry_that_was_made_anew_is_not_ours(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        attempt = await asked(backend)
+        await delete(backend, attempt.key)
+        put = messages.put(attempt.key, attempt.entry(True, 1.0), attempt.lease.on)
+        await backend._calls.txn(messages.then(put), soon(backend))
+        assert await renewed(backend) is GONE
+        assert backend._roll.known("x", "me") is None
+
+
+async def test_one_that_is_gone_and_may_still_arrive_is_refused_then(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        attempt = await asked(backend)
+        attempt.doubt()
+        await delete(backend, attempt.key)
+        assert await renewed(backend) is GONE
+        assert backend._roll.known("x", "me") is None
+        assert "left/me" in cluster.ctl("get", "--prefix", "--keys-only", "/holdfast/")
+
+
+@pytest.mark.parametrize("watched", [False, True])
+async def test_a_waiter_that_is_given_up_while_it_is_renewed_waits_no_more(
+    cluster: EtcdCluster, watched: bool
+) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        await others.lock("x").acquire()
+        backend = await backend_of(locks)
+        attempt = await asked(backend)
+        roll, keep = backend._roll, backend._leases.keep
+        if watched:
+            assert isinstance(await renewed(backend), Waiting)
+            await eventually(lambda: roll.watched(attempt))
+
+        async def given_up(*args: Any) -> bool:
+            attempt.owed = True
+            kept: bool = await keep(*args)
+            return kept
+
+        backend._leases.keep = given_up
+        assert await renewed(backend) is GONE
+        backend._leases.keep = keep
+
+
+async def test_a_waiter_whose_lease_has_ended_is_told_though_its_watches_are_quiet(
+    cluster: EtcdCluster,
+) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        await others.lock("x").acquire()
+        backend = await backend_of(locks)
+        attempt = await asked(backend)
+        assert isinstance(await renewed(backend), Waiting)
+        await eventually(lambda: backend._roll.watched(attempt))
+        request = messages.lease_id(attempt.lease.id)
+        await backend._calls.call(messages.LEASE_REVOKE, request, soon(backend))
+        attempt.lease.sent -= 1.5  # not so fresh any more
+        attempt.lease.answered = attempt.lease.sent
+        assert await renewed(backend) is GONE
+
+
+async def test_a_waiter_looks_now_and_then_though_its_watches_are_quiet(
+    cluster: EtcdCluster,
+) -> None:
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        await others.lock("x").acquire()
+        backend = await backend_of(locks)
+        attempt = await asked(backend)
+        assert isinstance(await renewed(backend), Waiting)
+        await eventually(lambda: backend._roll.watched(attempt))
+        look = backend._calls.range
+        looks: list[bytes] = []
+
+        async def looked(request: bytes, by: float) -> Any:
+            looks.append(request)
+            return await look(request, by)
+
+        backend._calls.range = looked
+        attempt.looked = backend.clock.now() + 60.0
+        assert isinstance(await renewed(backend), Waiting)
+        assert looks == []
+        attempt.looked = backend.clock.now() - LOOK_AGAIN
+        assert isinstance(await renewed(backend), Waiting)
+        assert len(looks) == 1
+
+
+async def test_a_forced_release_leaves_the_next_alone_who_has_the_same_key(
+    cluster: EtcdCluster,
+) -> None:
+    """Between its look and its deletion the lock is given back, and granted again."""
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        first = await asked(backend, "first")
+        look = backend._calls.range
+
+        async def meanwhile(request: bytes, by: float) -> Any:
+            backend._calls.range = look
+            found = await look(request, by)
+            await backend.release("x", "first", by)
+            assert (await asked(backend, "second")).key == first.key
+            return found
+
+        backend._calls.range = meanwhile
+        assert await backend.force_release("x", "a test", soon(backend)) is False
+        assert [one.owner for one in (await locks.inspect("x")).holders] == ["second"]
+
+
+async def test_what_was_refused_is_forgotten(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        await asked(backend)
+        other = Ticket(Terms("x", 60.0, Label("here", 1), 1, 3, "semaphore"), "other")
+        with pytest.raises(holdfast.ConfigError):
+            await backend.acquire(other, soon(backend))
+        assert backend._roll.known("x", "other") is None

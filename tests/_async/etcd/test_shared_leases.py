@@ -1,0 +1,184 @@
+"""What may be put on a lease, what must not, and whose it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from _async.etcd.scenes import soon
+from holdfast import aio as holdfast
+from holdfast._async.backends.etcd_leases import GRAVES, HOLD, LONGEST, OWN, seconds
+from holdfast._async.backends.etcd_leaving import GRAVE_TTL
+from holdfast._async.contract import Terms, Ticket
+from holdfast.entries import Claim
+from holdfast.etcd.failures import Failure
+from holdfast.etcd.messages import LEASE_GRANT, LEASE_KEEP_ALIVE
+from holdfast.model import Label, Renewed
+from servers.etcd import EtcdCluster
+
+
+async def backend_of(locks: holdfast.Locks) -> Any:
+    return (await locks._session()).backend
+
+
+def enrolled(backend: Any, owner: str) -> Any:
+    return backend._roll.enrol(Ticket(Terms("x", 60.0, Label("here", 1)), owner))
+
+
+async def test_one_on_which_something_may_still_be_put_is_not_given_to_another(
+    cluster: EtcdCluster,
+) -> None:
+    """A late request would hang on what is kept alive for somebody else."""
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        leases, by = backend._leases, soon(backend)
+        attempt = enrolled(backend, "me")
+        for doubtful in (False, True):
+            lease = await leases.own(60.0, by)
+            leases.join(attempt, lease)
+            attempt.doubtful = doubtful
+            leases.leave(attempt)
+            assert (await leases.own(60.0, by) is lease) is not doubtful
+
+
+async def test_what_was_given_up_is_put_on_no_lease(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        leases = backend._leases
+        attempt = enrolled(backend, "me")
+        lease = await leases.shared(HOLD, 60.0, soon(backend))
+        assert leases.begin_leaving(attempt) is True
+        assert leases.begin_leaving(attempt) is False  # somebody is about to tell the store
+        leases.join(attempt, lease)
+        assert attempt.lease is None
+        assert attempt not in lease.attempts
+
+
+async def test_one_that_is_over_by_our_clock_is_not_kept_alive(cluster: EtcdCluster) -> None:
+    """Though etcd would: who held something on it was told that it is lost."""
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        lease = await backend._leases.shared(HOLD, 60.0, soon(backend))
+        lease.sent = lease.answered = lease.sent - 60.0
+        assert await backend._leases.keep(lease, soon(backend)) is False
+        assert await backend._leases.shared(HOLD, 60.0, soon(backend)) is not lease
+
+
+async def test_one_whose_grant_was_not_answered_counts_from_the_first_try(
+    cluster: EtcdCluster,
+) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        wire = backend._wire
+        ask = wire.call
+        tries: list[float] = []
+
+        async def lost(method: str, request: bytes, timeout: float) -> bytes:
+            if method == LEASE_GRANT:
+                tries.append(backend.clock.now())
+            answer: bytes = await ask(method, request, timeout)
+            if len(tries) == 1:
+                raise Failure("UNAVAILABLE", "the answer was lost", wire.endpoint)
+            return answer
+
+        wire.call = lost
+        lease = await backend._leases.own(60.0, soon(backend))
+        wire.call = ask
+        assert len(tries) == 2
+        assert lease.sent <= tries[0]
+        remaining = await backend._leases.remaining(lease.id, soon(backend))
+        assert lease.sent + 60.0 - backend.clock.now() <= remaining <= 60.0  # that at the most
+
+
+async def test_another_managers_is_kept_alive_for_it_and_not_taken_away(
+    cluster: EtcdCluster,
+) -> None:
+    async with holdfast.connect(cluster.url) as others:
+        lease = await others.lock("x", ttl=60.0).acquire()
+        async with holdfast.connect(cluster.url) as locks:
+            backend = await backend_of(locks)
+            call = backend._calls.call
+            kept: list[float] = []
+
+            async def called(method: str, *args: Any) -> Any:
+                if method == LEASE_KEEP_ALIVE:
+                    kept.append(backend.clock.now())
+                return await call(method, *args)
+
+            backend._calls.call = called
+            claim = Claim("x", lease.owner, 60.0)
+            (renewed,) = await backend.renew([claim], soon(backend))
+            assert isinstance(renewed, Renewed)
+            assert renewed.token == lease.token
+            assert kept  # nothing was known of it before
+            assert renewed.since is not None
+            assert renewed.since <= kept[0]
+        assert [one.token for one in (await others.inspect("x")).holders] == [lease.token]
+
+
+async def test_what_cannot_be_paid_now_keeps_nobody_from_renewing(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        leases = backend._leases
+        lease = await leases.shared(HOLD, 60.0, soon(backend))
+        pay = leases._pay
+        tried: list[Any] = []
+
+        async def cut(attempt: Any, by: float) -> None:
+            tried.append(attempt)
+            raise holdfast.BackendUnavailable("the way is cut")
+
+        leases._pay = cut
+        attempt = enrolled(backend, "me")
+        leases.begin_leaving(attempt)
+        leases.still_owed(attempt)
+        assert await leases.keep(lease, soon(backend)) is True
+        assert tried == [attempt]
+        leases._pay = pay
+
+
+async def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
+    cluster: EtcdCluster,
+) -> None:
+    """That needs no payment first, which would need the graves."""
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        by = soon(backend)
+        grave = await backend._leases.shared(GRAVES, GRAVE_TTL, by)
+        grave.sent -= GRAVE_TTL / 2
+        owed = [enrolled(backend, owner) for owner in ("me", "you")]
+        for attempt in owed:
+            attempt.doubt()
+            backend._leases.begin_leaving(attempt)
+            backend._leases.still_owed(attempt)
+        await backend._leaving.leave(owed[1], by)
+        assert backend.clock.now() < by  # not given up
+        assert backend._roll.known("x", "you") is None
+        assert await backend._leases.keep(await backend._leases.shared(HOLD, 60.0, by), by)
+        assert backend._roll.known("x", "me") is None
+        assert cluster.ctl(
+            "get", "--prefix", "--keys-only", "/holdfast/holdfast/left/"
+        ).split() == [
+            "/holdfast/holdfast/left/me",
+            "/holdfast/holdfast/left/you",
+        ]
+
+
+async def test_what_is_not_renewed_has_one_of_its_own(cluster: EtcdCluster) -> None:
+    """Which ends by itself, whatever else is kept alive."""
+    async with holdfast.connect(cluster.url) as locks:
+        roll = (await backend_of(locks))._roll
+        hung = []
+        for name, renew in (("x", False), ("y", False), ("z", True)):
+            lease = await locks.lock(name, ttl=60.0, renew=renew).acquire()
+            hung.append(roll.known(name, lease.owner).lease)
+        assert [one.kind for one in hung] == [OWN, OWN, HOLD]
+        assert hung[0] is not hung[1]
+
+
+async def test_a_ttl_is_rounded_up(cluster: EtcdCluster) -> None:
+    assert [seconds(ttl) for ttl in (0.1, 1.0, 1.001, 29.5, 1e12)] == [1, 1, 2, 30, LONGEST]
+    async with holdfast.connect(cluster.url) as locks:
+        lease = await locks.lock("x", ttl=58.3).acquire()
+        assert lease.ttl == 59.0
+        attempt = (await backend_of(locks))._roll.known("x", lease.owner)
+        assert attempt.until == attempt.lease.sent + 59.0

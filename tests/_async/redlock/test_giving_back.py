@@ -1,0 +1,90 @@
+"""A lock is given back to all nodes: what is said of it, and what those are owed that were not told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from _async.redlock.scenes import LOCK
+from holdfast import aio as holdfast
+from servers.proxy import Proxy
+from servers.redlock import RedlockNodes, url_of
+from worlds.aio import eventually
+
+TTL = 600.0
+"""So long that nothing here ends by itself."""
+
+
+def connect(url: str) -> holdfast.Locks:
+    return holdfast.connect(url, max_ttl=TTL, node_timeout=1.5)
+
+
+async def held_by_all(locks: holdfast.Locks, nodes: RedlockNodes) -> holdfast.Lease:
+    lease = await locks.lock("x", ttl=TTL).acquire()
+    await eventually(lambda: all(node("EXISTS", LOCK) for node in nodes.nodes))
+    return lease
+
+
+async def test_one_node_without_the_hold_does_not_decide(nodes: RedlockNodes) -> None:
+    async with connect(nodes.url) as locks:
+        for node in nodes.nodes:  # whichever answers first
+            lease = await held_by_all(locks, nodes)
+            node("DEL", LOCK)
+            assert await lease.release() is True
+            await eventually(lambda: not any(one("EXISTS", LOCK) for one in nodes.nodes))
+
+
+async def test_what_is_not_sure_is_said_and_can_be_tried_again(nodes: RedlockNodes) -> None:
+    """One has freed it, one did not have it, and one does not answer: was it still held?"""
+    async with connect(nodes.url) as locks:
+        lease = await held_by_all(locks, nodes)
+        backend: Any = (await locks._session()).backend
+        nodes.nodes[0]("DEL", LOCK)
+        nodes.nodes[2].pause()
+        try:
+            with pytest.raises(holdfast.BackendUnavailable, match="too few nodes to be sure"):
+                await lease.release()
+        finally:
+            nodes.nodes[2].resume()
+        assert lease.owner in backend._holds  # it is still known on which nodes that was
+        await eventually(lambda: not any(node("EXISTS", LOCK) for node in nodes.nodes))
+
+
+async def test_a_node_that_was_not_told_is_told_when_it_is_back(nodes: RedlockNodes) -> None:
+    """Not heard at all; or known to be out. Nobody has to wait there until the TTL is over."""
+    proxy = Proxy(nodes.nodes[2].port)
+    try:
+        url = url_of([*[node.port for node in nodes.nodes[:2]], proxy.port])
+        async with connect(url) as locks:
+            backend: Any = (await locks._session()).backend
+            board = backend._board
+            for known in (False, True):
+                lease = await held_by_all(locks, nodes)
+                proxy.deaf = True
+                if known:
+                    board.failed(2, "for a test")
+                assert await lease.release() is True
+                assert nodes.nodes[2]("EXISTS", LOCK) == 1
+                proxy.hang_up()  # and so what was sent is gone
+                proxy.deaf = False
+
+                async def freed() -> bool:
+                    async with locks.lock("y", ttl=TTL):  # in blocking code the next one notices
+                        pass
+                    return not nodes.nodes[2]("EXISTS", LOCK) and board.voting() == 3
+
+                await eventually(freed)
+    finally:
+        proxy.close()
+
+
+async def test_one_of_which_nothing_is_known_here_is_given_back_all_the_same(
+    nodes: RedlockNodes,
+) -> None:
+    """As by a manager that has forgotten it: by its owner's id, on every node."""
+    async with connect(nodes.url) as others, connect(nodes.url) as locks:
+        lease = await held_by_all(others, nodes)
+        backend: Any = (await locks._session()).backend
+        assert await backend.release("x", lease.owner, backend.clock.now() + 10.0) is False
+        await eventually(lambda: not any(node("EXISTS", LOCK) for node in nodes.nodes))
