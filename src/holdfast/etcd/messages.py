@@ -189,7 +189,7 @@ _known = b"?"
 """How the header of the last answer began: the cluster and the member, which hardly ever change."""
 
 
-def revision_of(header: bytes) -> int:
+def _revision(header: bytes) -> int:
     global _known
     known = _known
     if header.startswith(known):
@@ -225,22 +225,20 @@ def parse_range(message: bytes) -> Range:
         if field == 2:
             keys.append(_key_value(cast(bytes, value)))
         elif field == 1:
-            revision = revision_of(cast(bytes, value))
+            revision = _revision(cast(bytes, value))
     return Range(revision, keys)
 
 
 def parse_txn(message: bytes, *, brief: bool = False) -> Transaction:
     """`brief`: of one that succeeded, the results do not matter."""
-    if brief:
-        header = said_yes(message)
-        if header:
-            return Transaction(revision_of(header), True, ())
+    if brief and said_yes(message):
+        return Transaction(_revision(message[2 : message[1] + 2]), True, ())
     revision = 0
     succeeded = False
     results: list[Result] = []
     for field, value in fields(message):
         if field == 1:
-            revision = revision_of(cast(bytes, value))
+            revision = _revision(cast(bytes, value))
         elif field == 2:
             succeeded = bool(value)
         elif field == 3:
@@ -248,16 +246,15 @@ def parse_txn(message: bytes, *, brief: bool = False) -> Transaction:
     return Transaction(revision, succeeded, tuple(results))
 
 
-def said_yes(message: bytes) -> bytes:
-    """The header of an answer that says 1 right behind it: it succeeded, or one key was deleted.
+def said_yes(message: bytes) -> bool:
+    """Whether 1 is what an answer says right behind its header: it succeeded, or one key was deleted.
 
-    That can be seen at a glance, and is what mostly comes. Empty: it has to be read.
+    It can be seen at a glance, and is what mostly comes. False: it has to be read.
     """
-    if message[:1] == _HEADER:
-        end = message[1] + 2
-        if end < 130 and message[end : end + 2] == _YES:
-            return message[2:end]
-    return b""
+    if message[:1] != _HEADER:
+        return False
+    size = message[1]
+    return size < 128 and message[size + 2 : size + 4] == _YES
 
 
 def _result(message: bytes) -> Result:
@@ -309,7 +306,7 @@ def parse_watched(message: bytes) -> Watched:
     get = parts.get
     return Watched(
         cast(int, get(2, 0)),
-        revision_of(cast(bytes, get(1, b""))),
+        _revision(cast(bytes, get(1, b""))),
         bool(get(3)),
         bool(get(4)),
         cast(int, get(5, 0)),

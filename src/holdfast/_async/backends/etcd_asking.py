@@ -55,19 +55,17 @@ class Asking:
                     roll.listen()
             self._leases.join(attempt, hold)
             try:
-                request = self._request(attempt, hold, wait)
-                said = await self._calls.call(messages.TXN, request, by, attempt.doubt)
+                answer = await self._calls.txn(
+                    self._request(attempt, hold, wait), by, attempt.doubt, brief=True
+                )
             except Failure:  # one of the leases has ended
                 for lease in filter(None, (hold, wait)):
                     await self._leases.keep(lease, by)
                 continue
             if attempt.owed:
                 raise self._given_up(attempt)
-            header = messages.said_yes(said)
-            if header:
-                return roll.granted(attempt, hold, messages.revision_of(header))
-            answer = messages.parse_txn(said)
             if answer.succeeded:
+                attempt.created = answer.revision
                 return roll.granted(attempt, hold, answer.revision)
             roll.want(line)
             inner = answer.results[0]

@@ -178,8 +178,6 @@ class Roll:
         token = self.base + revision
         now = attempt.answered = self.clock.now()
         with self._mutex:
-            if not attempt.created:
-                attempt.created = revision
             attempt.held_from(token, revision)
             if not attempt.owed:
                 if attempt.lease is not lease:

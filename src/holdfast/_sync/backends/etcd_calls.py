@@ -50,7 +50,13 @@ class Calls:
         *,
         brief: bool = False,
     ) -> Transaction:
+        kept = list(self.unproven.items()) if self.unproven else None
         answer = self.call(messages.TXN, request, by, doubt)
+        if kept:
+            term = messages.parse_term(answer)
+            for prove, of in kept:
+                if self.unproven.pop(prove, None) is not None and of == term:
+                    prove()
         return messages.parse_txn(answer, brief=brief)
 
     def range(self, request: bytes, by: float) -> Range:
@@ -60,7 +66,6 @@ class Calls:
         self, method: str, request: bytes, by: float, doubt: Callable[[], None] | None = None
     ) -> bytes:
         """Raises `Failure` for what is wrong with a lease, and else what the user is to be told."""
-        kept = list(self.unproven.items()) if self.unproven and method == messages.TXN else None
         logins = self._logins
         left = by - self._clock.now()
         patience = left / self._share
@@ -68,22 +73,13 @@ class Calls:
             patience = self._patience(left)
         try:
             # At once, and mostly that is all.
-            answer = self.wire.call(method, request, patience)
+            return self.wire.call(method, request, patience)
         except Failure as failure:
-            answer = self._again(failure, method, request, by, doubt, logins)
+            return self._again(failure, method, request, by, doubt, logins)
         except BaseException:
             if doubt is not None:
                 doubt()
             raise
-        if kept is not None:
-            self._prove(kept, answer)
-        return answer
-
-    def _prove(self, kept: list[tuple[Callable[[], None], int]], answer: bytes) -> None:
-        term = messages.parse_term(answer)
-        for prove, of in kept:
-            if self.unproven.pop(prove, None) is not None and of == term:
-                prove()
 
     def _patience(self, left: float) -> float:
         """How long one member may take, so that there is time left for the others."""

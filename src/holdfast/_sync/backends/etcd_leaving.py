@@ -101,7 +101,7 @@ class Leaving:
         """Nobody but us writes to this key; and if a try of this ends without an answer, nor do we."""
         request = attempt.slot.deletion
         answer = self._calls.call(messages.DELETE, request, by, attempt.burn)
-        there = bool(messages.said_yes(answer)) or messages.parse_deleted(answer) > 0
+        there = messages.said_yes(answer) or messages.parse_deleted(answer) > 0
         return there or (attempt.burned and self._clock.now() < attempt.until)
 
     def _bury(self, attempt: Attempt, by: float) -> tuple[bool, list[Standing]]:
