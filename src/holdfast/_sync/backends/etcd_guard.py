@@ -33,9 +33,9 @@ class Guard:
         """They will be looked at."""
         self._pause = SOON
 
-    def add(self, attempt: Attempt, now: float) -> None:
+    def add(self, attempt: Attempt) -> None:
         """It is held. From any thread."""
-        self._new[attempt] = now
+        now = self._new[attempt] = self._clock.now()
         if not self._armed:
             self._armed = True
             self._alarm.at(now + self._pause, self._ring)

@@ -79,9 +79,14 @@ class Lease:
         self.keeping = Mutex()
         self.attempts: dict[Attempt, None] = {}
 
+    @property
+    def lasting(self) -> float:
+        """Seconds after it was kept alive for which more is put on it without doing that again."""
+        return self.ttl / STALE
+
     def fresh(self, now: float) -> bool:
-        """More may be put on it without keeping it alive again."""
-        return not self.dead and now < self.sent + self.ttl / STALE
+        """More may be put on it as it is."""
+        return not self.dead and now < self.sent + self.lasting
 
     def kept(self, sent: float, ttl: float) -> None:
         """It was kept alive, by a leader that still led afterwards."""
@@ -134,7 +139,7 @@ class Leases:
             return lease
         key = kind, seconds(ttl)
         lease = self._shared.get(key)
-        if lease is not None and self.keep(lease, by, lease.ttl / STALE, proof=False):
+        if lease is not None and self.keep(lease, by, lease.lasting, proof=False):
             return lease
         self._calls.take_turn(self._granting, by)
         try:

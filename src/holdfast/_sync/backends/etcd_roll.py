@@ -178,14 +178,14 @@ class Roll:
     def granted(self, attempt: Attempt, lease: Lease, revision: int) -> Granted:
         """A write of ours made it the holder."""
         token = self.base + revision
-        now = attempt.answered = self.clock.now()
+        attempt.answered = self.clock.now()
         with self._mutex:
             attempt.held_from(token, revision)
             if not attempt.owed:
                 if attempt.lease is not lease:
                     self.leases.join(attempt, lease)
                 attempt.until = lease.sent + lease.ttl
-        self.guard.add(attempt, now)
+        self.guard.add(attempt)
         return Granted(token, lease.ttl, False, lease.sent)
 
     def recognise(self, attempt: Attempt, standing: Standing) -> None:
@@ -196,7 +196,7 @@ class Roll:
             return  # we know better
         if standing.place.granted and not attempt.token:
             attempt.held_from(standing.token(self.base), kv.changed)
-            self.guard.add(attempt, self.clock.now())
+            self.guard.add(attempt)
         attempt.changed = kv.changed
         if attempt.lease is None or attempt.lease.id != kv.lease:
             self._hang(attempt, standing)
@@ -264,7 +264,7 @@ class Roll:
             return
         attempt.behind = behind
         attempt.held_from(self.base + revision, revision)
-        self.guard.add(attempt, self.clock.now())
+        self.guard.add(attempt)
         if attempt.ticket is not None:
             attempt.ticket.tell(Granted(attempt.token, attempt.ticket.ttl, handed=True))
 

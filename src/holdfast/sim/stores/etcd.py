@@ -152,7 +152,7 @@ class PutRenews(EtcdPlan):
         self.isolate(world, 4.0)
 
     def changes(self) -> list[tuple[Any, str, Any]]:
-        from ..._async.backends import etcd_leases
+        from ..._async.backends.etcd_leases import Lease
         from ..._async.backends.etcd_roll import Roll
 
         granted = Roll.granted
@@ -160,7 +160,7 @@ class PutRenews(EtcdPlan):
         def too_much(roll: Any, attempt: Any, lease: Any, revision: int) -> Any:
             return granted(roll, attempt, lease, revision)._replace(since=0.0)
 
-        return [(Roll, "granted", too_much), (etcd_leases, "STALE", 1)]
+        return [(Roll, "granted", too_much), (Lease, "lasting", property(lambda lease: lease.ttl))]
 
 
 class BlindGrant(EtcdPlan):
