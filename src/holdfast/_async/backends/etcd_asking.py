@@ -101,6 +101,8 @@ class Asking:
         does not wait any more.
         """
         (still_waits, _), attempt.line.tail = attempt.line.tail, NO_TAIL
+        if not still_waits:
+            return None  # another thread was quicker
         lease = await self._leases.shared(QUEUE, self._roll.claim(attempt), by)
         self._roll.listen()
         self._leases.join(attempt, lease)

@@ -36,7 +36,7 @@ class Calls:
         self._logins = 0
         self._members = len(address.endpoints)
         self._share = self._members + 2 if self._members > 1 else 1
-        """One member may take so large a part of a call's time: there are others to ask, then."""
+        """Into so many parts the time of a call is divided; one member may take one of them."""
         self.unproven: dict[Callable[[], None], int] = {}
         """What to call once a transaction that was sent later is answered in the same term."""
 
