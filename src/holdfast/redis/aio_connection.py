@@ -300,7 +300,13 @@ class Connection(asyncio.BufferedProtocol):
     def _look(self) -> None:
         self._timer = None
         self._timer_due = inf
+        if not self._pending:
+            return
         now = self._now()
+        first = min([by for _, by in self._pending])
+        if first > now:  # mostly: what it was set for has been answered since
+            self._arm(first)
+            return
         self._stand_in(now)
         due = None
         for reply, by in self._pending:
@@ -309,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
                     reply.settle_soon(None, self._user.late())
             elif due is None or by < due:
                 due = by
-        if self._pending and self._pending[0][1] <= now:
+        if self._pending[0][1] <= now:
             # Its turn has not come, and all that is behind it waits too. Not for long.
             last_chance = self._pending[0][1] + PATIENCE
             if now >= last_chance:
