@@ -46,7 +46,8 @@ def test_who_gives_up_at_the_moment_of_the_grant_leaves_nothing(nodes: RedlockNo
 
         backend._rounds._keep = overtaken
         assert held.release() is True
-        assert backend.renew([Claim("x", ticket.owner, TTL)], by) == [GONE]
+        (outcome,) = backend.renew([Claim("x", ticket.owner, TTL)], by)
+        assert outcome is GONE
         eventually(lambda: [node("EXISTS", "holdfast:{x}") for node in nodes.nodes] == [0] * 3)
 
 

@@ -11,6 +11,8 @@ import pytest
 from _async.redlock.scenes import LOCK, MAX_TTL, connect
 from holdfast import aio as holdfast
 from holdfast._async.backends.redlock_nodes import Nodes
+from holdfast.entries import Claim
+from holdfast.model import UNKNOWN
 from holdfast.redis.protocol import pack
 from holdfast.redlock.standing import read_known, read_marker, run_id_of
 from servers.proxy import Proxy
@@ -181,6 +183,28 @@ async def test_a_node_that_was_not_there_counts_as_one_without_a_hold(nodes: Red
         nodes.nodes[1]("DEL", "holdfast:{x}")
         with pytest.raises(holdfast.LeaseLost):
             await lease.renew()
+
+
+async def test_what_too_few_nodes_can_say_is_not_known(nodes: RedlockNodes) -> None:
+    """It is not lost for that: its own deadline says when it is."""
+    async with connect(nodes) as locks:
+        lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+        backend: Any = (await locks._session()).backend
+        backend._fan.catch_up()
+        board = backend._board
+        votes = [seat.vote for seat in board.seats]
+        claim = Claim("x", lease.owner, MAX_TTL)
+        for seat in board.seats[1:]:
+            seat.vote = b""
+        board.changed()
+        by = backend.clock.now() + 10.0
+        (outcome,) = await backend.renew([claim], by)
+        assert outcome is UNKNOWN
+        for seat, vote in zip(board.seats, votes, strict=True):
+            seat.vote = vote
+        board.changed()
+        await lease.renew()
+        assert await lease.release() is True
 
 
 async def test_a_round_that_fails_leaves_nothing_on_those_that_granted(nodes: RedlockNodes) -> None:

@@ -115,6 +115,22 @@ async def test_one_at_a_time_tries_for_a_waiter(nodes: RedlockNodes) -> None:
         assert Noted.granted_then[-1] is True
 
 
+async def test_a_node_that_cannot_be_told_that_nobody_waits_is_told_later(
+    nodes: RedlockNodes,
+) -> None:
+    async with connect(nodes, node_timeout=5.0) as locks, locks.lock("x", ttl=MAX_TTL):
+        backend: Any = (await locks._session()).backend
+        waiter = await queued(backend, "x")
+        post, by = backend._fan.post, backend.clock.now() + 20.0
+        waiter.strays = {1: True}
+        backend._fan.post = lambda *args: [1]
+        backend._take_off(waiter, by)
+        backend._fan.post = post
+        assert len(backend._owed._owed[1]) == 1
+        await eventually(lambda: not backend._owed._owed[1])
+        await backend.release("x", waiter.ticket.owner, by)
+
+
 async def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
     async with connect(nodes, node_timeout=5.0) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = (await locks._session()).backend

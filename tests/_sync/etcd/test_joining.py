@@ -127,6 +127,22 @@ def test_what_was_given_up_before_it_arrived_is_refused(cluster: EtcdCluster) ->
         assert len(scene.line()) == 2
 
 
+def test_of_two_who_would_join_so_at_once_one_looks_at_the_line(cluster: EtcdCluster) -> None:
+    """The other one, in another thread, knows of nobody who waits: the line may be of another kind."""
+    with handed_on(cluster) as scene:
+        backend = scene.backend
+        by = backend.clock.now() + 10.0
+        before = scene.line()
+        first, second = (
+            backend._roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), owner))
+            for owner in ("me", "you")
+        )
+        assert isinstance(backend._asking._join(first, by), Queued)
+        assert backend._asking._join(second, by) is None
+        assert scene.line() == (*before, "me")
+        backend.release("x", "me", by)
+
+
 def test_a_key_that_is_still_there_is_left_alone(cluster: EtcdCluster) -> None:
     """From an attempt whose lease is just ending."""
     with handed_on(cluster) as scene:
@@ -176,6 +192,37 @@ def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
         assert isinstance(backend.acquire(ticket, by), Queued)
         assert backend.wait(ticket, by) is None
         assert backend.clock.now() < by
+
+
+def test_one_that_is_given_up_before_it_is_answered_is_told(cluster: EtcdCluster) -> None:
+    with handed_on(cluster) as scene:
+        backend = scene.backend
+        by = backend.clock.now() + 10.0
+        txn = backend._calls.txn
+
+        def given_up(*args: Any, **options: Any) -> Any:
+            backend._calls.txn = txn
+            answer = txn(*args, **options)
+            backend.release("x", "me", by)
+            return answer
+
+        backend._calls.txn = given_up
+        with pytest.raises(holdfast.BackendUnavailable, match="given up"):
+            backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
+        assert scene.looks == 0
+        assert len(scene.line()) == 2
+
+
+def test_its_time_counts_from_what_renewed_its_lease(cluster: EtcdCluster) -> None:
+    with handed_on(cluster) as scene:
+        backend = scene.backend
+        by = backend.clock.now() + 10.0
+        lease = backend._leases.shared("queue", backend.claim_window, by)
+        lease.sent -= lease.lasting / 2  # fresh enough to hang more on it
+        queued = backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
+        assert scene.looks == 0
+        assert queued.since == lease.sent
+        assert backend._roll.known("x", "me").until == lease.sent + lease.ttl
 
 
 def test_a_lease_that_has_ended_is_made_anew(cluster: EtcdCluster) -> None:

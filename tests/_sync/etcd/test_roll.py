@@ -168,9 +168,10 @@ def test_what_an_older_look_says_is_not_believed(cluster: EtcdCluster) -> None:
         # And what a newer one says, is.
         attempt.token = 0
         granted = old.entry.granted(1.0)
-        newer = old._replace(kv=old.kv._replace(changed=revision + 1), entry=granted)
+        newer = old._replace(kv=old.kv._replace(changed=revision + 1, lease=77), entry=granted)
         roll.recognise(attempt, newer)
         assert (attempt.changed, attempt.token) == (revision + 1, revision + 1)
+        assert attempt.lease.id == 77
         assert attempt in roll.guard._new
         attempt.token = 0
         lease.release()

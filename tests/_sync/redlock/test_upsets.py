@@ -13,6 +13,8 @@ import pytest
 import holdfast
 from _sync.redlock.scenes import LOCK, MAX_TTL, connect
 from holdfast._sync.backends.redlock_nodes import Nodes
+from holdfast.entries import Claim
+from holdfast.model import UNKNOWN
 from holdfast.redis.protocol import pack
 from holdfast.redlock.standing import read_known, read_marker, run_id_of
 from servers.proxy import Proxy
@@ -175,6 +177,28 @@ def test_a_node_that_was_not_there_counts_as_one_without_a_hold(nodes: RedlockNo
         nodes.nodes[1]("DEL", "holdfast:{x}")
         with pytest.raises(holdfast.LeaseLost):
             lease.renew()
+
+
+def test_what_too_few_nodes_can_say_is_not_known(nodes: RedlockNodes) -> None:
+    """It is not lost for that: its own deadline says when it is."""
+    with connect(nodes) as locks:
+        lease = locks.lock("x", ttl=MAX_TTL).acquire()
+        backend: Any = locks._session().backend
+        backend._fan.catch_up()
+        board = backend._board
+        votes = [seat.vote for seat in board.seats]
+        claim = Claim("x", lease.owner, MAX_TTL)
+        for seat in board.seats[1:]:
+            seat.vote = b""
+        board.changed()
+        by = backend.clock.now() + 10.0
+        (outcome,) = backend.renew([claim], by)
+        assert outcome is UNKNOWN
+        for seat, vote in zip(board.seats, votes, strict=True):
+            seat.vote = vote
+        board.changed()
+        lease.renew()
+        assert lease.release() is True
 
 
 def test_a_round_that_fails_leaves_nothing_on_those_that_granted(nodes: RedlockNodes) -> None:

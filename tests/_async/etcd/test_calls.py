@@ -1,0 +1,98 @@
+"""Asking the cluster: what proves what, how long one member may take, and what is left in doubt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from _async.etcd.scenes import soon
+from holdfast import aio as holdfast
+from holdfast._async.backends.etcd_calls import SHORTEST_TRY, Calls
+from holdfast.clock import system_clock
+from holdfast.etcd import messages
+from holdfast.etcd.address import Address
+from holdfast.etcd.aio import Wire
+from holdfast.etcd.failures import Failure
+from servers.etcd import EtcdCluster
+
+
+async def calls_of(locks: holdfast.Locks) -> Any:
+    return (await locks._session()).backend._calls  # type: ignore[attr-defined]
+
+
+async def test_a_keep_alive_is_not_proved_by_what_was_sent_before_it(cluster: EtcdCluster) -> None:
+    """Its leader may have been deposed in between."""
+    async with holdfast.connect(cluster.url) as locks:
+        calls = await calls_of(locks)
+        by = (await locks._session()).by()
+        call = calls.call
+        proved: list[str] = []
+
+        def prove() -> None:
+            proved.append("kept alive")
+
+        async def meanwhile(*args: Any) -> Any:
+            answer = await call(*args)
+            calls.unproven[prove] = messages.parse_term(answer)
+            return answer
+
+        calls.call = meanwhile
+        await calls.txn(messages.then(messages.read(b"x")), by)
+        calls.call = call
+        assert proved == []
+        await calls.txn(messages.then(messages.read(b"x")), by)
+        assert proved == ["kept alive"]
+        assert calls.unproven == {}
+
+
+async def test_a_member_that_hangs_leaves_time_for_the_others() -> None:
+    for members, left, most in (
+        (1, 9.0, 9.0),
+        (3, 10.0, 2.0),
+        (3, 1.0, SHORTEST_TRY),
+        (3, 0.2, 0.2),
+    ):
+        address = Address(tuple(f"m{number}:1" for number in range(members)), "", "", None)
+        wire: Any = None
+        assert Calls(wire, address, system_clock())._patience(left) == most
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+async def test_a_call_that_is_broken_off_is_in_doubt(cluster: EtcdCluster, tries: int) -> None:
+    """At its first try, or at another: in both cases it may have been carried out."""
+    async with holdfast.connect(cluster.url) as locks:
+        calls = await calls_of(locks)
+        by = soon((await locks._session()).backend)
+        ask = calls.wire.call
+        asked: list[str] = []
+        doubts: list[int] = []
+
+        class BrokenOff(BaseException):
+            """As a cancellation, or an interrupt, does."""
+
+        async def broken_off(method: str, request: bytes, timeout: float) -> bytes:
+            asked.append(method)
+            if len(asked) < tries:
+                raise Failure("UNAVAILABLE", "etcdserver: no leader", calls.wire.endpoint)
+            doubts.clear()
+            raise BrokenOff
+
+        calls.wire.call = broken_off
+        with pytest.raises(BrokenOff):
+            await calls.call(messages.TXN, b"", by, lambda: doubts.append(1))
+        calls.wire.call = ask
+        assert len(asked) == tries
+        assert doubts == [1]
+
+
+async def test_of_several_who_turn_from_a_member_one_is_heard() -> None:
+    address = Address(("a:1", "b:1", "c:1"), "", "", None)
+    wire = Wire(address)
+    for _ in range(3):
+        wire.turn_from("a:1")
+    assert wire.endpoint == "b:1"
+    wire.turn_from("b:1")
+    wire.turn_from("c:1")
+    assert wire.endpoint == "a:1"
+    await wire.close()
