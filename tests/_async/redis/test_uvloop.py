@@ -80,7 +80,7 @@ def test_a_lock_goes_round_is_waited_for_and_lost(
             assert (await stays.result()).token > lease.token
 
             async def robbed() -> None:
-                async with first.lock("y", ttl=1.5):
+                async with first.lock("y", ttl=2.0):
                     redis("DEL", "holdfast:{y}")
                     await asyncio.sleep(LIMIT)
 
