@@ -1,4 +1,4 @@
-"""Watches that etcd ends, in whichever way, are asked for again; and whoever watches looks for itself."""
+"""Watches that etcd ends, in whichever way, are asked for again; and whoever watches looks anew."""
 
 from __future__ import annotations
 
