@@ -324,3 +324,18 @@ async def test_what_is_moved_to_another_lease_stays_what_it_is(cluster: EtcdClus
         await backend._calls.call(messages.DELETE, messages.delete_one(attempt.key), soon(backend))
         assert await backend._asking._move(attempt, soon(backend)) is GONE
         assert await line(locks) == []
+
+
+async def test_a_renewal_for_less_shortens_nothing(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend: Any = (await locks._session()).backend
+        assert isinstance(await backend.acquire(ticket_of(), soon(backend)), Granted)
+        attempt = backend._roll.known("x", "me")
+        held, until = backend._asking.held, attempt.until
+        assert isinstance(await held(attempt, 5.0, soon(backend)), Renewed)
+        assert (attempt.lease.asked, attempt.until) == (60, until)
+        attempt.until = backend.clock.now()  # until less is left than is asked for
+        assert isinstance(await held(attempt, 5.0, soon(backend)), Renewed)
+        assert attempt.lease.asked == 5
+        assert isinstance(await held(attempt, 90.0, soon(backend)), Renewed)
+        assert (attempt.lease.asked, attempt.until) == (90, attempt.lease.sent + 90.0)
