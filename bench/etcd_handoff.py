@@ -13,7 +13,7 @@ from typing import Any
 
 import holdfast
 
-from .etcd_peers import PEERS
+from .etcd_peers import PEERS, turn
 from .etcd_server import Raw, server
 from .measure import Child, Row, Setting, compare, jain, ratio, say
 
@@ -88,10 +88,10 @@ def _raw(port: int) -> Callable[[], None]:
 def _holdfast(port: int) -> Callable[[], None]:
     lock = holdfast.connect(f"etcd://127.0.0.1:{port}").lock("bench")
 
-    def turn() -> None:
+    def pair() -> None:
         lock.acquire().release()
 
-    return turn
+    return pair
 
 
 def _serve(turns: Callable[[float], int]) -> None:
@@ -101,12 +101,12 @@ def _serve(turns: Callable[[float], int]) -> None:
         say(turns(float(line)))
 
 
-def _blocking(turn: Callable[[], None]) -> Callable[[float], int]:
+def _blocking(pair: Callable[[], None]) -> Callable[[float], int]:
     def turns(seconds: float) -> int:
         end = time.monotonic() + seconds
         count = 0
         while count == 0 or time.monotonic() < end:
-            turn()
+            pair()
             count += 1
         return count
 
@@ -115,13 +115,13 @@ def _blocking(turn: Callable[[], None]) -> Callable[[float], int]:
 
 def _asyncio(kind: str, port: int) -> Callable[[float], int]:
     runner = asyncio.Runner()
-    turn = runner.run(PEERS[kind](port, b"bench-" + kind.encode()))
+    take = runner.run(PEERS[kind](port, b"bench-" + kind.encode()))
 
     async def turns(seconds: float) -> int:
         end = time.monotonic() + seconds
         count = 0
         while count == 0 or time.monotonic() < end:
-            await turn()
+            await turn(take)
             count += 1
         return count
 

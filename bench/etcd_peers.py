@@ -8,39 +8,48 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-Turn = Callable[[], Awaitable[object]]
+Give = Callable[[], Awaitable[object]]
+Take = Callable[[], Awaitable[Give]]
 
 CLIENT_PY, AETCD = "etcd-client-py", "aetcd"
 
 
-async def client_py(port: int, name: bytes) -> Turn:
+async def client_py(port: int, name: bytes) -> Take:
     """The server's own Lock call, from a client in Rust."""
     import etcd_client  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     client: Any = etcd_client.Client([f"http://127.0.0.1:{port}"])
     option = etcd_client.EtcdLockOption(lock_name=name, timeout=60.0, ttl=600)
 
-    async def turn() -> None:
-        async with client.with_lock(option):
-            pass
+    async def take() -> Give:
+        locked = client.with_lock(option)
+        await locked.__aenter__()
+        return lambda: locked.__aexit__(None, None, None)
 
-    return turn
+    return take
 
 
-async def aetcd(port: int, name: bytes) -> Turn:
+async def aetcd(port: int, name: bytes) -> Take:
     """A key that is put if it is not there, and a watch of its deletion."""
     import aetcd  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     lock = aetcd.Client(host="127.0.0.1", port=port).lock(name, ttl=600)
 
-    async def turn() -> None:
+    async def take() -> Give:
         assert await lock.acquire(timeout=None)
-        await lock.release()
+        give: Give = lock.release
+        return give
 
-    return turn
+    return take
 
 
-PEERS: dict[str, Callable[[int, bytes], Coroutine[Any, Any, Turn]]] = {
+PEERS: dict[str, Callable[[int, bytes], Coroutine[Any, Any, Take]]] = {
     CLIENT_PY: client_py,
     AETCD: aetcd,
 }
+
+
+async def turn(take: Take) -> None:
+    """Taken, and given back at once."""
+    give = await take()
+    await give()

@@ -13,7 +13,7 @@ from statistics import median
 import holdfast
 import holdfast.aio
 
-from .etcd_peers import PEERS, Turn
+from .etcd_peers import PEERS, Take, turn
 from .etcd_server import Raw, server
 from .measure import Row, Samples, Setting, compare, duration, interleave, ratio
 
@@ -37,8 +37,8 @@ def figure(setting: Setting) -> list[Row]:
                 AIO: lambda number: runner.run(_aio(aio_locks, number)),
             }
             for name, make in PEERS.items():
-                turn = runner.run(make(port, f"bench-{name}".encode()))
-                batches[name] = partial(_in_loop, runner, turn)
+                take = runner.run(make(port, f"bench-{name}".encode()))
+                batches[name] = partial(_in_loop, runner, take)
             fresh = interleave(batches, rounds, 25)
             for _ in range(100 if setting.quick else CYCLES):
                 lock.acquire().release()
@@ -70,18 +70,18 @@ def _shown(samples: Samples, kind: str) -> tuple[str, str]:
     return duration(median(samples[kind])), f"{RAW} {duration(median(samples[RAW]))}"
 
 
-def _times(turn: Callable[[], object]) -> Callable[[int], object]:
+def _times(pair: Callable[[], object]) -> Callable[[int], object]:
     def batch(number: int) -> None:
         for _ in range(number):
-            turn()
+            pair()
 
     return batch
 
 
-def _in_loop(runner: asyncio.Runner, turn: Turn, number: int) -> None:
+def _in_loop(runner: asyncio.Runner, take: Take, number: int) -> None:
     async def turns() -> None:
         for _ in range(number):
-            await turn()
+            await turn(take)
 
     runner.run(turns())
 

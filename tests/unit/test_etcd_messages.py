@@ -39,6 +39,36 @@ def test_fields_of_other_kinds_are_passed_over() -> None:
     assert list(codec.fields(message)) == [(3, 9)]
 
 
+HEADER = (
+    codec.number(1, 2**63 - 9) + codec.number(2, 77) + codec.number(3, 300) + codec.number(4, 2)
+)
+
+
+@pytest.mark.parametrize(
+    ("rest", "yes"),
+    [
+        (codec.number(2, 1), True),
+        (codec.number(2, 1) + codec.data(3, codec.data(2, b"")), True),
+        (b"", False),
+        (codec.number(2, 2), False),
+        (codec.number(2, 129), False),
+        (codec.data(3, codec.number(2, 1)), False),
+        (codec.data(2, b""), False),
+    ],
+)
+def test_a_yes_is_seen_at_a_glance(rest: bytes, yes: bool) -> None:
+    message = codec.data(1, HEADER) + rest
+    assert messages.said_yes(message) is yes
+    # A header as there is none, and none at all: those are read.
+    assert not messages.said_yes(codec.data(1, HEADER + codec.data(9, b"x" * 200)) + rest)
+    assert not messages.said_yes(rest)
+    if yes:
+        for brief in (True, False):
+            answer = messages.parse_txn(message, brief=brief)
+            assert (answer.revision, answer.succeeded) == (300, True)
+        assert messages.parse_deleted(message) == 1
+
+
 def test_the_end_of_a_prefix() -> None:
     assert messages.after(b"/a/") == b"/a0"
 

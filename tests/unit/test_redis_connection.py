@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import ssl
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -10,8 +12,10 @@ import pytest
 import holdfast
 from holdfast.clock import BootClock
 from holdfast.redis.address import Address
-from holdfast.redis.connection import Connection
+from holdfast.redis.connection import TICK, Connection
 from holdfast.redis.protocol import check_greeting
+from servers.redis import certificate
+from worlds.threads import pause
 
 
 def test_a_connection_that_was_never_used_is_looked_at_without_waiting() -> None:
@@ -53,6 +57,38 @@ def test_an_answer_that_is_none_ends_the_connection() -> None:
         finally:
             server.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_much_is_sent_at_once_also_where_it_is_not_read_at_once(
+    secure: bool, tmp_path: Path
+) -> None:
+    clock = BootClock()
+    cert, key = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    trusted = ssl.create_default_context(cafile=cert)
+    command = b"x" * 20_000_000  # more than any buffer on the way takes
+
+    def answer() -> None:
+        peer, _ = server.accept()
+        with context.wrap_socket(peer, server_side=True) if secure else peer as line:
+            pause(3 * TICK)
+            left = len(command)
+            while left > 0:
+                left -= len(line.recv(65536))
+            line.sendall(b"%1\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n+OK\r\n")
+            line.recv(65536)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = Thread(target=answer, daemon=True)
+        thread.start()
+        port = server.getsockname()[1]
+        address = Address("127.0.0.1", port, "", 0, "", "", trusted if secure else None)
+        connection = Connection(address, clock, clock.now() + 30.0)
+        assert connection.call(command, clock.now() + 30.0, clock.now()) == b"OK"
+        connection.close()
+        thread.join()
 
 
 @pytest.mark.parametrize("version", [b"6.0.16", b"5.0.14", b"6.1.240"])

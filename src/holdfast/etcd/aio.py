@@ -36,7 +36,8 @@ class Wire:
         self._address = address
         self._grpc = require_grpc()
         self._channels: dict[str, Any] = {}
-        self._methods: dict[str, Any] = {}
+        self._methods: dict[str, tuple[Any, str]] = {}
+        """How each is asked for, and at which member."""
         self._turn = 0
         self._token: tuple[tuple[str, str], ...] = (LEADER,)
         self.closed = False
@@ -57,19 +58,25 @@ class Wire:
 
     async def call(self, method: str, request: bytes, timeout: float) -> bytes:
         """One try, at one member. Raises `Failure`; then it may have been carried out or not."""
-        endpoint = self.endpoint
+        asked = self._methods.get(method)
+        ask, endpoint = asked if asked is not None else self._method(method)
+        # Who logs in does so as nobody: with a token that is not known it would be refused.
+        metadata = self._token if method is not AUTHENTICATE else (LEADER,)
         try:
-            ask = self._methods.get(method)
-            if ask is None:
-                ask = self._methods[method] = self._channel(endpoint).unary_unary(method)
-            # Who logs in does so as nobody: with a token that is not known it would be refused.
-            metadata = self._token if method is not AUTHENTICATE else (LEADER,)
             answer: bytes = await ask(request, timeout=timeout, metadata=metadata)
             return answer
         except self._grpc.RpcError as error:
             raise Failure(error.code().name, error.details() or "", endpoint) from None
         except (self._grpc.aio.UsageError, ValueError) as error:
             raise Failure("CANCELLED", f"closed: {error}", endpoint) from None
+
+    def _method(self, method: str) -> tuple[Any, str]:
+        endpoint = self.endpoint
+        asked = self._methods[method] = (
+            self._channel(endpoint).unary_unary(method).__call__,
+            endpoint,
+        )
+        return asked
 
     def watch(self, heard: Callable[[bytes], None], ended: Callable[[Failure], None]) -> Stream:
         """A stream of messages, until it ends or is closed; nothing is called after `close`."""

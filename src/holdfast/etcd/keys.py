@@ -36,16 +36,22 @@ class Entry(NamedTuple):
     label: Label
 
     def encode(self) -> bytes:
-        host, pid, text = self.label
-        # The host's name before the text, which may have spaces.
-        return (
-            f"{self.state} {self.owner} {self.weight} {self.ttl:g} {self.since:.3f} {self.token} "
-            f"{pid} {host.replace(' ', '_')} {text}"
-        ).encode()
+        state, owner, weight, ttl, since, token, label = self
+        return in_value(state, owner, weight, ttl, f"{since:.3f}", token, label)
 
     def granted(self, wall: float, token: int = 0) -> Entry:
         since = self.since if self.state == GRANTED else wall
         return self._replace(state=GRANTED, since=since, token=token)
+
+
+def in_value(
+    state: str, owner: str, weight: int, ttl: float, since: str, token: int, label: Label
+) -> bytes:
+    host, pid, text = label
+    # The host's name before the text, which may have spaces.
+    return (
+        f"{state} {owner} {weight} {ttl:g} {since} {token} {pid} {host.replace(' ', '_')} {text}"
+    ).encode()
 
 
 def decode(value: bytes) -> Entry | None:

@@ -183,6 +183,8 @@ def _key_value(message: bytes) -> KeyValue:
     )
 
 
+_HEADER, _YES = data(1, b"")[:1], number(2, 1)
+
 _known = b"?"
 """How the header of the last answer began: the cluster and the member, which hardly ever change."""
 
@@ -229,6 +231,8 @@ def parse_range(message: bytes) -> Range:
 
 def parse_txn(message: bytes, *, brief: bool = False) -> Transaction:
     """`brief`: of one that succeeded, the results do not matter."""
+    if brief and said_yes(message):
+        return Transaction(_revision(message[2 : message[1] + 2]), True, ())
     revision = 0
     succeeded = False
     results: list[Result] = []
@@ -238,10 +242,19 @@ def parse_txn(message: bytes, *, brief: bool = False) -> Transaction:
         elif field == 2:
             succeeded = bool(value)
         elif field == 3:
-            if brief and succeeded:
-                break
             results.append(_result(cast(bytes, value)))
     return Transaction(revision, succeeded, tuple(results))
+
+
+def said_yes(message: bytes) -> bool:
+    """Whether 1 is what an answer says right behind its header: it succeeded, or one key was deleted.
+
+    It can be seen at a glance, and is what mostly comes. False: it has to be read.
+    """
+    if message[:1] != _HEADER:
+        return False
+    size = message[1]
+    return size < 128 and message[size + 2 : size + 4] == _YES
 
 
 def _result(message: bytes) -> Result:

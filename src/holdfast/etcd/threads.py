@@ -20,7 +20,8 @@ class Wire:
         self._address = address
         self._grpc = require_grpc()
         self._channels: dict[str, Any] = {}
-        self._methods: dict[str, Any] = {}
+        self._methods: dict[str, tuple[Any, str]] = {}
+        """How each is asked for, and at which member."""
         self._mutex = Lock()
         self._turn = 0
         self._token: tuple[tuple[str, str], ...] = (LEADER,)
@@ -43,22 +44,25 @@ class Wire:
 
     def call(self, method: str, request: bytes, timeout: float) -> bytes:
         """One try, at one member. Raises `Failure`; then it may have been carried out or not."""
-        methods = self._methods
-        endpoint = self.endpoint
+        asked = self._methods.get(method)
+        ask, endpoint = asked if asked is not None else self._method(method)
+        # Who logs in does so as nobody: with a token that is not known it would be refused.
+        metadata = self._token if method is not AUTHENTICATE else (LEADER,)
         try:
-            ask = methods.get(method)
-            if ask is None:
-                ask = self._channel(endpoint).unary_unary(method)
-                if methods is self._methods and endpoint == self.endpoint:
-                    methods[method] = ask
-            # Who logs in does so as nobody: with a token that is not known it would be refused.
-            metadata = self._token if method is not AUTHENTICATE else (LEADER,)
             answer: bytes = ask(request, timeout=timeout, metadata=metadata)
             return answer
         except self._grpc.RpcError as error:
             raise Failure(error.code().name, error.details() or "", endpoint) from None
         except ValueError as error:  # the channel was closed under us
             raise Failure("CANCELLED", f"closed: {error}", endpoint) from None
+
+    def _method(self, method: str) -> tuple[Any, str]:
+        methods = self._methods
+        endpoint = self.endpoint
+        asked = self._channel(endpoint).unary_unary(method).__call__, endpoint
+        if methods is self._methods and endpoint == self.endpoint:
+            methods[method] = asked
+        return asked
 
     def watch(self, heard: Callable[[bytes], None], ended: Callable[[Failure], None]) -> Stream:
         """A stream of messages, until it ends or is closed; nothing is called after `close`."""

@@ -56,7 +56,7 @@ def address_of(target: Target, settings: dict[str, Any]) -> Address:
         path = _sendable("the path", slash + unquote(path), target.scheme)
         return Address("", 0, path, database(settings["db"]), user, password, None)
     host, port = _host(place, target.scheme)
-    db = database(path if path else settings["db"])
+    db = database_of(path, settings)
     return Address(host, port, "", db, user, password, tls_of(target.scheme == "rediss", settings))
 
 
@@ -120,6 +120,17 @@ def _is_name(host: str) -> bool:
         return bool(host.encode("idna"))
     except UnicodeError:
         return False
+
+
+def database_of(path: str, settings: dict[str, Any]) -> int:
+    """From the end of the URL, or from the option."""
+    option = database(settings["db"])
+    if not path:
+        return option
+    db = database(path)
+    if option not in (0, db):
+        raise ConfigError(f"the URL names the database {db}, and the option db another: {option}")
+    return db
 
 
 def database(value: object) -> int:

@@ -315,13 +315,13 @@ class Wire:
     async def _subscribe(self, connection: Connection, by: float) -> None:
         if connection.channel != NO_CHANNEL:
             return
-        self._listens = True
         reply = await connection.send(pack(b"SUBSCRIBE", self._channel_name), by)
         if isinstance(reply, Exception):
             raise BackendUnavailable(
                 f"the server at {self._address} does not let us listen on channels: {reply}; a user "
                 f"with an access list needs &{self._channel_name.rpartition(b':')[0].decode()}:*"
             )
+        self._listens = True
         connection.listens_on(self._channel)
 
     # Called by the connection.

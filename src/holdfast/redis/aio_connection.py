@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..clock import Clock
 from ..model import Granted, quick_new
@@ -219,9 +219,9 @@ class Connection(asyncio.BufferedProtocol):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._write = transport.write
+        # Not asked whether it is one: other event loops have transports of their own.
+        self._transport = cast(asyncio.Transport, transport)
+        self._write = self._transport.write
         if (
             transport.get_extra_info("sslcontext") is None
         ):  # there, what is read is not what was sent

@@ -68,7 +68,9 @@ def lock_state(name: str, answer: Sequence[Any]) -> LockState:
             since = b"%d" % (1000 * (now - max(0, patience - ms)))
         who, kind, capacity = _participant(owner, 0, since, rest, ms)
         waiters.append(who)
-    highest = max((holder.token for holder in holders), default=0) or int(counter or 0)
+    highest = max((holder.token for holder in holders), default=0)
+    if not highest and counter and counter.isdigit():  # anybody could have written it
+        highest = int(counter)
     return LockState(name, tuple(holders), tuple(waiters), highest, kind, capacity)
 
 

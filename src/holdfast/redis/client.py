@@ -93,12 +93,17 @@ def _address(settings: Mapping[str, Any], kind: Any, expects: str) -> Address:
         int(settings.get("port") or DEFAULT_PORT),
         str(settings.get("path") or ""),
         database(settings.get("db") or 0),
-        str(settings.get("username") or ""),
-        str(settings.get("password") or ""),
+        _text(settings.get("username")),
+        _text(settings.get("password")),
         _tls(settings) if secure else None,
         expects,
         _login(settings.get("credential_provider")),
     )
+
+
+def _text(value: Any) -> str:
+    """redis-py takes users and passwords as bytes, too."""
+    return value.decode() if isinstance(value, bytes) else str(value or "")
 
 
 def _login(provider: Any) -> Callable[[], tuple[str, str]] | None:
@@ -114,7 +119,7 @@ def _login(provider: Any) -> Callable[[], tuple[str, str]] | None:
             raise BackendUnavailable(
                 f"the credential provider of the client ({name}) failed: {type(error).__name__}"
             ) from error
-        return (given[0], given[1]) if len(given) > 1 else ("", given[0])
+        return (_text(given[0]), _text(given[1])) if len(given) > 1 else ("", _text(given[0]))
 
     return login
 

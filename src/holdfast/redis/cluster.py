@@ -50,6 +50,11 @@ class ClusterNaming(Naming):
         super().__init__(namespace, form)
         if isinstance(form, str) and "{" in form and not form.endswith("{*}"):
             raise ConfigError("in a cluster, key has its braces at the end: key='lock:{*}'")
+        if form is None and namespace.endswith((":token", ":never", ":audit")):
+            raise ConfigError(
+                "in a cluster, a namespace may not end in :token, :never or :audit: its locks would "
+                "have keys of the namespace before that, which counts its tokens there"
+            )
 
     def of(self, name: str) -> LockKeys:
         lock, queue, _, _ = super().of(name)

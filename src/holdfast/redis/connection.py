@@ -234,9 +234,12 @@ class Connection:
         # By way of names: to call what is kept in a slot as if it were a method is slower.
         send, receive = self._send, self._receive
         try:
-            sent = send(command)
+            try:
+                sent = send(command)
+            except (BlockingIOError, TimeoutError):
+                sent = 0
             if sent != len(command):
-                self._send_rest(command, sent)
+                self._send_rest(command, sent, by)
             try:
                 return receive(size)
             except (BlockingIOError, TimeoutError):
@@ -255,9 +258,14 @@ class Connection:
         check_greeting([self.next(by) for _ in commands], self.address)
         return self.next(by)
 
-    def _send_rest(self, data: bytes, sent: int) -> None:
+    def _send_rest(self, data: bytes, sent: int, by: float) -> None:
+        """A slow line, or a server that stands still, takes longer than a tick for much at once."""
         while sent < len(data):
-            sent += self._send(data[sent:])
+            try:
+                sent += self._send(data[sent:])
+            except (BlockingIOError, TimeoutError):
+                if self._now() >= by:
+                    raise
 
     def batch(self, commands: Sequence[bytes], by: float, now: float) -> list[Any]:
         first = self.call(b"".join(commands), by, now)

@@ -38,7 +38,12 @@ class Script(NamedTuple):
 
     def command(self, keys: int, parts: int) -> bytes:
         """How a call of it begins, with so many keys and so many parts (keys and arguments)."""
-        return b"*%d\r\n" % (parts + 3) + self.call + bulk(b"%d" % keys)
+        return _beginning(self.call, keys, parts)
+
+
+@cache
+def _beginning(call: bytes, keys: int, parts: int) -> bytes:
+    return b"*%d\r\n" % (parts + 3) + call + bulk(b"%d" % keys)
 
 
 @cache

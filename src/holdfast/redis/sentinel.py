@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ConfigError
 from ..urls import Target
-from .address import TLS_OPTIONS, Address, database, hosts_of, tls_of, unquote
+from .address import TLS_OPTIONS, Address, database_of, hosts_of, tls_of, unquote
 from .protocol import refusal
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def watched_of(target: Target, settings: dict[str, Any]) -> Watched:
     return Watched(
         tuple(Address(host, port, "", 0, name, word, to_them, "sentinel") for host, port in hosts),
         service,
-        Address("", 0, "", database(db or settings["db"]), user, password, tls, "primary"),
+        Address("", 0, "", database_of(db, settings), user, password, tls, "primary"),
     )
 
 

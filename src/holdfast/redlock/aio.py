@@ -6,7 +6,7 @@ The twin is `threads`: the same names and meanings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Sequence
+from collections.abc import Awaitable, Container, Sequence
 from math import inf
 from typing import Any
 
@@ -109,10 +109,10 @@ class Fan:
                     connection.send(command if behind else instead[index] or command, by, asking)
         return untold
 
-    async def reach(self, index: int, by: float) -> list[Any]:
+    def reach(self, index: int, by: float) -> Awaitable[list[Any]]:
         """The answers of one node to the first commands, on a connection that lasts."""
         self.check()
-        return await self._links[index].reach(by)
+        return self._links[index].reach(by)
 
     async def call(self, index: int, command: bytes, by: float, run_id: bytes = b"") -> Any:
         """One node's answer, on the connection on which it was last reached; or raises.
@@ -128,12 +128,12 @@ class Fan:
             raise BackendUnavailable(str(reply))
         return reply
 
-    async def batch(self, index: int, commands: Sequence[bytes], by: float) -> list[Any]:
+    def batch(self, index: int, commands: Sequence[bytes], by: float) -> Awaitable[list[Any]]:
         """One node's answers to many, errors that it answered among them."""
         connection = self._links[index].connection
         if connection is None:
             raise self._links[index].broken()
-        return await all_of(connection.send_all(commands, by))
+        return all_of(connection.send_all(commands, by))
 
     def run_id(self, index: int) -> bytes:
         return self._links[index].run_id

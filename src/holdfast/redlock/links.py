@@ -35,6 +35,7 @@ class Link:
         self.fan = fan
         self._index = index
         self._address = address
+        self._name = str(address)
         self.connection: NodeConnection | None = None
         self._opening: NodeConnection | None = None
         self.run_id = b""
@@ -102,10 +103,10 @@ class Link:
             self.fan.board.failed(self._index, "its connection broke")
 
     def broken(self) -> Lost:
-        return Lost(f"the connection to {self._address} broke")
+        return Lost(f"the connection to {self._name} broke")
 
     def late(self) -> Late:
-        return Late(f"{self._address} did not answer in time")
+        return Late(f"{self._name} did not answer in time")
 
 
 class Asking(Reply):
@@ -355,4 +356,4 @@ async def all_of(replies: list[Reply]) -> list[Any]:
     """Of one connection, which answers in order: to wait for the last is to be woken once."""
     if replies:
         await replies[-1]
-    return [await reply for reply in replies]
+    return [reply.result() for reply in replies]

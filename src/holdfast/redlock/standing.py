@@ -100,10 +100,11 @@ class Seat:
     def is_out(self, reason: str, until: float | None = None) -> None:
         if self.vote or not self.out:
             self.since = self.board.clock.now()
-        self.vote = b""
         self.out = reason
         self.until = until
-        self.board.changed()
+        if self.vote:
+            self.vote = b""
+            self.board.changed()
 
     def __str__(self) -> str:
         if not self.out:
@@ -194,7 +195,6 @@ def run_id_of(info: object) -> bytes:
     if isinstance(info, str):
         info = info.encode()
     if isinstance(info, bytes):
-        for line in info.splitlines():
-            if line.startswith(b"run_id:"):
-                return line.removeprefix(b"run_id:").strip()
+        _, _, rest = info.partition(b"\nrun_id:")
+        return rest.partition(b"\n")[0].strip()
     return b""

@@ -13,9 +13,12 @@ local holders, waiters = {}, {}
 if v and string.sub(v, 1, 5) == 'hf0\031\031' then
   local ends = call('ZRANGEBYSCORE', base .. ':e', now + 1, '+inf', 'WITHSCORES')
   for i = 1, #ends, 2 do
-    holders[#holders + 1] = ends[i]
-    holders[#holders + 1] = call('HGET', base .. ':h', ends[i])
-    holders[#holders + 1] = ends[i + 1] - now
+    local text = call('HGET', base .. ':h', ends[i])
+    if text then -- else somebody has deleted that, and it is held no more
+      holders[#holders + 1] = ends[i]
+      holders[#holders + 1] = text
+      holders[#holders + 1] = ends[i + 1] - now
+    end
   end
 end
 for _, owner in ipairs(call('LRANGE', KEYS[2], 0, -1)) do

@@ -8,7 +8,9 @@
 -- Made from Q, so that all of them are in one slot of a cluster:
 --   ...:q:OWNER  a waiter, with the time that it lives without a heartbeat as its TTL; or "x", the
 --                tombstone of an owner that left before its request arrived
---   ...:h, ...:e the holders of a lock with a capacity above 1: what they are, and when each one ends
+--   ...:h, ...:e the holders of a lock with a capacity above 1: what they are, and when each one ends. In :h
+--                there is also "", the weight in use; for each slot of a semaphore that is in use, US slot;
+--                and US, the slot that was given back last
 --
 -- What K says is the truth. It holds one of
 --   hf1 US owner US token US since US request     a plain lock (weight 1 of 1, "lock"), nobody waits for it
@@ -100,10 +102,18 @@ local function cover()
   end
 end
 
+local function slot(token, permits) return fmt('%.0f', math.fmod(token, permits)) end
+
 local function drop(owner)
   local text = call('HGET', H, owner)
-  local weight = text and read_holder(text).weight or 0
+  local holder = text and read_holder(text)
+  local weight = holder and holder.weight or 0
   call('HDEL', H, owner)
+  if holder and holder.kind == 'semaphore' then
+    local free = slot(match(text, '^%d+'), holder.capacity)
+    call('HDEL', H, '\031' .. free)
+    call('HSET', H, '\031', free)
+  end
   call('ZREM', E, owner)
   call('HINCRBY', H, '', -weight)
   usage = usage - weight
@@ -128,22 +138,37 @@ local function room(request)
   return (not v or shared()) and usage + request.weight <= request.capacity
 end
 
--- Of a semaphore's holders no two have the same slot, which is the remainder of the token.
+-- Of a semaphore's holders no two have the same slot, which is the remainder of the token. There may be
+-- thousands of them, so not by a look at each: the next few slots, then the one given back last, then the rest.
 local function into_slot(token, permits)
-  local taken, found = {}, token
-  for _, text in ipairs(call('HVALS', H)) do
-    local other = match(text, '^(%d+)\031')
-    if other then taken[math.fmod(tonumber(other), permits)] = true end
+  local first, count = 0, math.min(8, permits)
+  while count > 0 do
+    local fields = {}
+    for i = 1, count do fields[i] = '\031' .. slot(token + first + i - 1, permits) end
+    local taken = call('HMGET', H, unpack(fields))
+    for i = 1, count do
+      if not taken[i] then return token + first + i - 1 end
+    end
+    if first == 0 then
+      local free = call('HGET', H, '\031')
+      if free and call('HEXISTS', H, '\031' .. free) == 0 then
+        return token + math.fmod(free - math.fmod(token, permits) + permits, permits)
+      end
+    end
+    first = first + count
+    count = math.min(128, permits - first)
   end
-  while taken[math.fmod(found, permits)] do found = found + 1 end
-  if found ~= token then call('SET', C, fmt('%.0f', found)) end
-  return found
+  return token
 end
 
 -- The one place where somebody becomes a holder.
 local function take(owner, request, ms)
   local token = mint()
-  if request.kind == 'semaphore' and v then token = into_slot(token, request.capacity) end
+  if request.kind == 'semaphore' and v then
+    local found = into_slot(token, request.capacity)
+    if found ~= token then call('SET', C, fmt('%.0f', found)) end
+    token = found
+  end
   local since = token ~= micros() and fmt('%.0f', micros()) or ''
   local text = fmt('%.0f', token) .. '\031' .. since .. '\031' .. request.request
   if request.capacity == 1 then
@@ -151,6 +176,7 @@ local function take(owner, request, ms)
     call('SET', K, v, 'PX', ms)
   else
     call('HSET', H, owner, text)
+    if request.kind == 'semaphore' then call('HSET', H, '\031' .. slot(token, request.capacity), '') end
     call('HINCRBY', H, '', request.weight)
     call('ZADD', E, millis() + ms + 1, owner)
     usage = usage + request.weight
@@ -174,7 +200,7 @@ local function extend(owner, ms)
     local text = call('HGET', H, owner)
     if text then
       local ends = millis() + ms + 1
-      if ends > tonumber(call('ZSCORE', E, owner)) then
+      if ends > tonumber(call('ZSCORE', E, owner) or 0) then -- 0: somebody has deleted that
         call('PEXPIREAT', K, ends) -- first, see redis_beat.lua; `cover` makes it right
         call('ZADD', E, ends, owner)
         cover()

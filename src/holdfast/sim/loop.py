@@ -14,6 +14,8 @@ import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
+from functools import partial
+from itertools import count
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -56,6 +58,11 @@ class SimClock:
         now = self._base + (self._loop.now - self._since) * self._rate
         return WALL + now + self.stepped
 
+    def millis(self) -> int:
+        """The wall clock's, whole ones."""
+        now = self._base + (self._loop.now - self._since) * self._rate
+        return int((WALL + now + self.stepped) * 1000)
+
     def step(self, by: float) -> None:
         self.stepped += by
         self.set_back += max(0.0, -by)
@@ -78,21 +85,20 @@ class Process:
         self.loop = loop
         self.name = name
         self.clock = SimClock(loop, rate)
-        self.ready: deque[Handle] = deque()
+        self.ready: deque[Handle | Call] = deque()
         self.paused = False
         self.dead = False
         self.steps = 0
         self.stop_at = -1
         """After so many callbacks the loop's `on_stop` is called."""
-        self.buried: list[Handle] = []
-        self.context = Context()
-        self.context.run(PROCESS.set, self)
+        self.buried: list[Handle | Call] = []
+        context = Context()
+        context.run(PROCESS.set, self)
+        self.run: Callable[..., Any] = context.run
+        """Calls something as this process."""
 
     def spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        return asyncio.Task(work, loop=self.loop, context=self.context.copy())
-
-    def soon(self, *call: Any) -> None:
-        self.loop.enqueue(handle_for(call, self.context, self))
+        return asyncio.Task(work, loop=self.loop, context=self.run(copy_context))
 
     def pause(self) -> None:
         self.paused = True
@@ -114,32 +120,27 @@ class Process:
 PROCESS: ContextVar[Process] = ContextVar("process")
 
 
+Call = tuple[Any, ...]
+"""A callback to come, and its arguments: called as its process, and never cancelled."""
+
+
 class Handle:
-    """A callback to come. The name and `cancel` are asyncio's."""
+    """The same, in a context of its own, as asyncio asks for it. The name and `cancel` are asyncio's.
 
-    __slots__ = ("_call", "_cancelled", "_context", "process")
+    Made by `_new`, not by a constructor: in Python that is a detour, and there is one for each step.
+    """
 
-    _call: tuple[Any, ...]
-    """The callback, and its arguments."""
-    _context: Context
-    _cancelled: bool
-    process: Process
+    __slots__ = ("call", "context")
+
+    call: Call | None
+    """None: it was cancelled."""
+    context: Context
 
     def cancel(self) -> None:
-        self._cancelled = True
+        self.call = None
 
     def cancelled(self) -> bool:
-        return self._cancelled
-
-
-def handle_for(call: tuple[Any, ...], context: Context, process: Process) -> Handle:
-    """Not its constructor: in Python that is called by a detour, and there is one for each step."""
-    handle: Handle = _new(Handle)
-    handle._call = call
-    handle._context = context
-    handle._cancelled = False
-    handle.process = process
-    return handle
+        return self.call is None
 
 
 _new: Callable[..., Any] = object.__new__
@@ -163,14 +164,16 @@ _Base: Any = asyncio.AbstractEventLoop  # most of it is not needed here
 class VirtualLoop(_Base):  # type: ignore[misc]
     def __init__(self, seed: int) -> None:
         self.now = 0.0
+        self.create_future: Callable[[], asyncio.Future[Any]] = partial(asyncio.Future, loop=self)
         self.random = Random(seed)
         self.network: Network | None = None
         self.runnable: dict[Process, None] = {}
         """Those that could go on; a dict, because its order is the same in each run."""
         self.steps = 0
         self.unhandled: list[Exception] = []
-        self._timers: list[tuple[float, int, Handle]] = []
-        self._sequence = 0
+        self.timers: list[tuple[float, int, Process, Handle | Call]] = []
+        """When, and a number: what was scheduled earlier for the same moment comes first."""
+        self.number = count(1).__next__
         self._running = self._closed = False
         self.on_stop: Callable[[Process], None] = lambda process: None
 
@@ -179,8 +182,8 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     def time(self) -> float:
         return self.now
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = bool
+    """Which is False: called for each future, so it had better not be written in Python."""
 
     def is_running(self) -> bool:
         return self._running
@@ -190,10 +193,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
 
     def close(self) -> None:
         self._closed = True
-        self._timers.clear()
-
-    def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+        self.timers.clear()
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         return asyncio.Task(coro, loop=self, **options)
@@ -206,7 +206,8 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         if context is None:
             context = copy_context()
         process = context[PROCESS]
-        handle = handle_for(call, context, process)
+        handle = _new(Handle)
+        handle.call, handle.context = call, context
         if process.dead:
             process.buried.append(handle)
             return handle
@@ -218,16 +219,24 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     call_soon_threadsafe = call_soon
 
     def call_later(self, delay: float, *call: Any, context: Context | None = None) -> Any:
-        return self.call_at(self.now + delay, *call, context=context)
+        if self._closed:
+            return Never()
+        if context is None:
+            context = copy_context()
+        handle = _new(Handle)
+        handle.call, handle.context = call, context
+        # `call_at`, in short
+        _push(self.timers, (self.now + delay, self.number(), context[PROCESS], handle))
+        return handle
 
     def call_at(self, when: float, *call: Any, context: Context | None = None) -> Any:
         if self._closed:
             return Never()
         if context is None:
             context = copy_context()
-        handle = handle_for(call, context, context[PROCESS])
-        self._sequence = sequence = self._sequence + 1
-        _push(self._timers, (when, sequence, handle))
+        handle = _new(Handle)
+        handle.call, handle.context = call, context
+        _push(self.timers, (when, self.number(), context[PROCESS], handle))
         return handle
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -236,61 +245,58 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))]
 
-    async def create_connection(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
+    def create_connection(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
         assert self.network is not None
-        return await self.network.connect(PROCESS.get(), protocol_factory, f"{args[0]}:{args[1]}")
+        return self.network.connect(PROCESS.get(), protocol_factory, f"{args[0]}:{args[1]}")
 
     # Ours.
 
-    def enqueue(self, handle: Handle) -> None:
-        process = handle.process
+    def enqueue(self, process: Process, what: Handle | Call) -> None:
         if process.dead:
-            process.buried.append(handle)
+            process.buried.append(what)
             return
-        process.ready.append(handle)
+        process.ready.append(what)
         if not process.paused:
             self.runnable[process] = None
 
     def after(self, delay: float, process: Process, *call: Any) -> None:
         """Call it in so many seconds, as that process."""
-        self._sequence = sequence = self._sequence + 1
-        handle = handle_for(call, process.context, process)
-        _push(self._timers, (self.now + delay, sequence, handle))
+        _push(self.timers, (self.now + delay, self.number(), process, call))
 
     def at(self, when: float, process: Process, *call: Any) -> None:
         """Call it then: behind what was scheduled earlier for the same moment."""
-        self._sequence = sequence = self._sequence + 1
-        handle = handle_for(call, process.context, process)
-        _push(self._timers, (when, sequence, handle))
+        _push(self.timers, (when, self.number(), process, call))
 
     def run(self, main: asyncio.Task[Any], whose: Process, most_steps: int, until: float) -> None:
         """Until this task of that process has ended."""
         asyncio._set_running_loop(self)
         self._running = True
-        timers, runnable, random = self._timers, self.runnable, self.random.random
+        timers, runnable, random = self.timers, self.runnable, self.random.random
         enqueue, done = self.enqueue, main.done
         steps, now = 0, self.now  # which nobody else sets
+        process: Process
+        what: Any
         # Behind all others: so there is always one to look at.
-        process, handle = whose, handle_for((done,), whose.context, whose)
-        _push(timers, (inf, 0, handle))
+        _push(timers, (inf, 0, whose, (done,)))
         try:
             for steps in range(1, most_steps + 2):  # noqa: B007 (counts them for `finally`)
                 while True:
                     if timers[0][0] <= now:
-                        enqueue(_pop(timers)[2])
+                        _, _, process, what = _pop(timers)
+                        enqueue(process, what)
                     elif runnable:
                         if len(runnable) == 1:
                             (process,) = runnable
                         else:
                             process = list(runnable)[int(random() * len(runnable))]
                         ready = process.ready
-                        handle = ready.popleft()
+                        what = ready.popleft()
                         if not ready:
                             del runnable[process]
-                        if not handle._cancelled:
+                        if type(what) is tuple or what.call is not None:
                             break
                     else:
-                        now, _, handle = _pop(timers)
+                        now, _, process, what = _pop(timers)
                         if now > until:
                             raise Stuck(
                                 "nothing is left that could happen"
@@ -298,15 +304,17 @@ class VirtualLoop(_Base):  # type: ignore[misc]
                                 else f"it took longer than {until:g} s"
                             )
                         self.now = now
-                        if handle._cancelled:
+                        if type(what) is not tuple and what.call is None:
                             continue
-                        process = handle.process
                         if not process.paused and not process.dead and timers[0][0] > now:
                             break
-                        enqueue(handle)  # whose turn it is has still to be drawn
+                        enqueue(process, what)  # whose turn it is has still to be drawn
                 self.now = now = now + STEP
                 try:
-                    handle._context.run(*handle._call)
+                    if type(what) is tuple:
+                        process.run(*what)
+                    else:
+                        what.context.run(*what.call)
                 except Exception as error:
                     self.unhandled.append(error)
                 process.steps += 1

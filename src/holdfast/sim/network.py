@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from heapq import heappush as _push
 from typing import Any, Protocol
 
 from .loop import Process, VirtualLoop
@@ -77,7 +78,8 @@ class Link(asyncio.Transport):
     def __init__(self, network: Network, client: Process, server: Server, protocol: Any) -> None:
         super().__init__()
         self._network = network
-        self._loop = network.loop
+        self._loop = loop = network.loop
+        self._timers, self._number = loop.timers, loop.number
         self.client = client
         self.server = server
         self.protocol = protocol
@@ -162,7 +164,8 @@ class Link(asyncio.Transport):
         if at < self._there:
             at = self._there  # not before what was sent before it
         self._there = at
-        loop.at(at, self.server.process, self._arrive, data)
+        # `loop.at`, in short: this is what happens most
+        _push(self._timers, (at, self._number(), self.server.process, (self._arrive, data)))
 
     def _send_back(self, data: bytes, delay: float) -> None:
         network, loop = self._network, self._loop
@@ -173,7 +176,7 @@ class Link(asyncio.Transport):
         if at < self._back:
             at = self._back
         self._back = at
-        loop.at(at, self.client, self._deliver, data)
+        _push(self._timers, (at, self._number(), self.client, (self._deliver, data)))
 
     def _hold(self, there: bool, data: bytes) -> None:
         self._held[there].append(data)

@@ -10,15 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Status(bytes):
-    """A simple string, such as OK."""
-
-
 class Refusal(Exception):
     """An error that the server answers."""
 
 
-OK = Status(b"OK")
+OK = True
+"""The simple string of that name; we use no other. So Lua can tell it from a value."""
 WRONG = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 Value = Any

@@ -17,9 +17,13 @@ def get(data: Data, key: bytes) -> Any:
 
 def set_(data: Data, key: bytes, value: bytes, *options: bytes) -> Any:
     end = None
-    if len(options) == 2 and options[0] == b"PX":  # by far the most common
+    if not options:
         data.values[key] = value
+        data.ends.pop(key, None)
+        return OK
+    if len(options) == 2 and options[0] == b"PX":  # by far the most common
         data.ends[key] = data.now + integer(options[1])
+        data.values[key] = value
         return OK
     keep = only_new = only_old = give_old = False
     words = iter(options)
@@ -52,10 +56,13 @@ def set_(data: Data, key: bytes, value: bytes, *options: bytes) -> Any:
 
 
 def mget(data: Data, *keys: bytes) -> list[Any]:
+    values, ends = data.values, data.ends
     found: list[Any] = []
     for key in keys:
-        value = data.values.get(key) if data.has(key) else None
-        found.append(value if type(value) is bytes else None)
+        value = values.get(key)
+        if (key in ends and not data.has(key)) or type(value) is not bytes:
+            value = None
+        found.append(value)
     return found
 
 
@@ -76,7 +83,12 @@ def setrange(data: Data, key: bytes, offset: bytes, text: bytes) -> int:
 
 
 def del_(data: Data, *keys: bytes) -> int:
-    return sum(data.has(key) and data.drop(key) for key in keys)
+    gone = 0
+    for key in keys:
+        if data.has(key):
+            data.drop(key)
+            gone += 1
+    return gone
 
 
 def exists(data: Data, *keys: bytes) -> int:
@@ -89,11 +101,15 @@ def incrby(data: Data, key: bytes, by: bytes) -> int:
     return value
 
 
+def incr(data: Data, key: bytes) -> int:
+    return incrby(data, key, b"1")
+
+
 def pttl(data: Data, key: bytes) -> int:
-    if not data.has(key):
-        return -2
     end = data.ends.get(key)
-    return -1 if end is None else end - data.now
+    if end is not None and end > data.now:
+        return end - data.now
+    return -1 if data.has(key) else -2
 
 
 def pexpire(data: Data, key: bytes, ms: bytes) -> int:
@@ -140,7 +156,7 @@ COMMANDS: dict[bytes, Callable[..., Any]] = {
     b"DEL": del_,
     b"EXISTS": exists,
     b"INCRBY": incrby,
-    b"INCR": lambda data, key: incrby(data, key, b"1"),
+    b"INCR": incr,
     b"PTTL": pttl,
     b"PEXPIRE": pexpire,
     b"PEXPIREAT": pexpireat,

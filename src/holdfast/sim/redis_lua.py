@@ -14,11 +14,12 @@ from typing import Any, Protocol
 
 from ..errors import ConfigError
 from .redis_commands import COMMANDS
-from .redis_data import OK, Data, Refusal
+from .redis_data import Data, Refusal
 
 _PREAMBLE = b"""
 local commands, lists, other = ...
 local format, type, select = string.format, type, select
+local ok = { ok = 'OK' }
 -- Redis formats numbers so, too; one that is too large for that loses its digits.
 local function text(v)
   if type(v) ~= 'number' then return v end
@@ -46,6 +47,7 @@ redis = {
       answer = command(key, texts(select('#', ...), ...))
     end
     if answer == nil then return false end
+    if answer == true then return ok end
     return answer
   end,
   error_reply = function(text)
@@ -87,8 +89,6 @@ end
 
 LISTS = (b"MGET", b"TIME", b"HMGET", b"HGETALL", b"HVALS", b"LRANGE", b"PUBSUB", b"ZRANGE")
 """Commands that answer a list, as far as scripts use them."""
-STATUSES = (b"SET", b"LTRIM")
-"""Those that may answer OK."""
 
 
 class Server(Protocol):
@@ -117,14 +117,11 @@ class Lua:
         # Lua lets go of what it was given whenever it likes: not of what belongs to a run, then.
         self._data = Data(lambda: 0)
         table = self._runtime.table_from
-        self._ok = table({b"ok": b"OK"})
         # The data goes with the command: to be handed through Lua it would be wrapped each time.
         commands = {name: partial(command, self._data) for name, command in COMMANDS.items()}
         for name in LISTS:
             if name in commands:
                 commands[name] = partial(_listed, commands[name])
-        for name in STATUSES:
-            commands[name] = partial(self._stated, commands[name])
         lists = table(dict.fromkeys(LISTS, True))
         self._wrap = self._runtime.execute(_PREAMBLE, table(commands), lists, self._other)
 
@@ -146,10 +143,8 @@ class Lua:
         except self._error as error:
             text = error.args[0] if error.args else b""
             raise Refusal(text.decode() if isinstance(text, bytes) else str(text)) from None
-
-    def _stated(self, command: Callable[..., Any], *words: bytes) -> Any:
-        value = command(*words)
-        return self._ok if value is OK else value
+        finally:
+            self._server = None  # with which it would keep all of its run
 
     def _other(self, name: bytes, *words: bytes) -> Any:
         """A command that needs more than the data."""

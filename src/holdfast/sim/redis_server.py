@@ -11,7 +11,7 @@ from typing import Any
 from .loop import Process
 from .network import Link
 from .redis_commands import COMMANDS
-from .redis_data import OK, Data, Refusal, Status
+from .redis_data import OK, Data, Refusal
 from .redis_lua import lua
 
 YES = (b":0\r\n", b":1\r\n")
@@ -33,10 +33,12 @@ def _reader_type() -> Any:
 class Session:
     """A client's connection, as the server knows it."""
 
-    __slots__ = ("channels", "reader")
+    __slots__ = ("channels", "feed", "gets")
 
     def __init__(self) -> None:
-        self.reader = _reader_type()(notEnoughData=...)
+        reader = _reader_type()(notEnoughData=...)
+        self.feed = reader.feed
+        self.gets = reader.gets
         self.channels: set[bytes] = set()
 
 
@@ -49,8 +51,8 @@ class RedisNode:
         self.incarnation = 0
         self.run_id = b""
         self.links: dict[Link, None] = {}
-        self.data = Data(self._millis)
-        self.snapshot = Data(self._millis)
+        self.data = Data(process.clock.millis)
+        self.snapshot = Data(process.clock.millis)
         self._lua = lua()
         self._altered = altered or {}
         """Texts to run instead of others, for variants that are known to be bad."""
@@ -61,9 +63,6 @@ class RedisNode:
         self.incarnation += 1
         self.run_id = b"%040x" % self.process.loop.random.getrandbits(160)
         self._scripts = {}
-
-    def _millis(self) -> int:
-        return int(self.process.clock.wall() * 1000)
 
     # Its life.
 
@@ -79,7 +78,7 @@ class RedisNode:
     def restart(self, memory: str) -> None:
         """With `all` of its data, what was last saved (`snapshot`), or `nothing`."""
         if memory != "all":
-            fresh = Data(self._millis)
+            fresh = Data(self.process.clock.millis)
             if memory == "snapshot":
                 fresh.copy_from(self.snapshot)
             self.data = fresh
@@ -96,21 +95,21 @@ class RedisNode:
         self.links.pop(link, None)
 
     def received(self, link: Link, data: bytes) -> None:
-        session = link.state
-        session.reader.feed(data)
-        gets = session.reader.gets
+        session, answering = link.state, self._answer
+        session.feed(data)
+        gets = session.gets
         self.data.tick()  # once: no time passes meanwhile
-        answers: list[bytes] = []
+        answer = b""
         while (words := gets()) is not ...:
-            answers.append(self._answer(words, session))
-        if answers:
-            link.answer(answers[0] if len(answers) == 1 else b"".join(answers))
+            answer += answering(words, session)
+        if answer:
+            link.answer(answer)
 
     def replayed(self, data: bytes) -> None:
         session = Session()
-        session.reader.feed(data)
+        session.feed(data)
         self.data.tick()
-        while (words := session.reader.gets()) is not ...:
+        while (words := session.gets()) is not ...:
             if words[0] == b"EVALSHA":
                 self._answer(words, session)
 
@@ -201,8 +200,8 @@ def _packed(value: Any) -> bytes:
         return b"*%d\r\n" % len(value) + b"".join([_packed(item) for item in value])
     if value is None:
         return b"_\r\n"
-    if kind is Status:
-        return b"+%b\r\n" % value
+    if value is OK:
+        return b"+OK\r\n"
     if kind is float:
         return b":%d\r\n" % int(value)
     raise TypeError(kind)

@@ -11,23 +11,25 @@ from typing import NamedTuple
 from .calm import CalmWorld
 from .world import Maker, Result, World
 
-COLLECT_EVERY = 10
-"""Runs after which what they left is swept up. More of it would not fit into the processor's caches."""
+SWEEP_ALL = 100
+"""Runs after which older things are looked at, too: some that are killed die only at the second try."""
 
 
 def simulate(make: Maker, seed: int) -> Result:
     """One run. Nothing is tidied up in it: the last lines of what was killed must not run there."""
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     gc.disable()
-    try:
-        plan = make(seed)
-        return (CalmWorld if plan.calm else World)(plan, seed).run()
-    finally:
-        if seed % COLLECT_EVERY == 0:
-            logging.disable()
-            gc.collect()
-            logging.disable(logging.NOTSET)
-        sys.unraisablehook = hook
+    plan = make(seed)
+    return (CalmWorld if plan.calm else World)(plan, seed).run()
+
+
+def sweep_up(seed: int) -> None:
+    """What this run has left; its result has to be forgotten by then. The next one uses the same memory
+    again, while that is still in the processor's caches. Looking only at what is new is quick."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    logging.disable()
+    gc.collect(0 if seed % SWEEP_ALL else 2)
+    logging.disable(logging.NOTSET)
+    sys.unraisablehook = hook
 
 
 class Sums(NamedTuple):
@@ -59,5 +61,7 @@ def some(make: Maker, seeds: range) -> Sums:
         result = simulate(make, seed)
         failed = ((seed, result.violations[0]),) if result.violations else ()
         sums = sums.plus(Sums(result.grants, result.stale_refused, result.steps, failed))
+        del result
+        sweep_up(seed)
     gc.unfreeze()
     return sums

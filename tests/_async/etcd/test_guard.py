@@ -9,7 +9,9 @@ import pytest
 from holdfast._async.backends import etcd_guard
 from holdfast._async.backends.etcd_attempt import Attempt
 from holdfast._async.backends.etcd_guard import Guard
+from holdfast._async.contract import Terms
 from holdfast.clock import system_clock
+from holdfast.model import Label
 from worlds.aio import eventually
 
 
@@ -24,7 +26,7 @@ class Clock:
 
 
 def attempt_of(line: Any, changed: int) -> Any:
-    attempt = Attempt("x", "me", line, "lock", 1)
+    attempt = Attempt(Terms("x", 30.0, Label("here", 1)), "me", line)
     attempt.changed = changed
     return attempt
 

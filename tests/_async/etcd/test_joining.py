@@ -125,6 +125,22 @@ async def test_what_was_given_up_before_it_arrived_is_refused(cluster: EtcdClust
         assert len(await scene.line()) == 2
 
 
+async def test_of_two_who_would_join_so_at_once_one_looks_at_the_line(cluster: EtcdCluster) -> None:
+    """The other one, in another thread, knows of nobody who waits: the line may be of another kind."""
+    async with handed_on(cluster) as scene:
+        backend = scene.backend
+        by = backend.clock.now() + 10.0
+        before = await scene.line()
+        first, second = (
+            backend._roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), owner))
+            for owner in ("me", "you")
+        )
+        assert isinstance(await backend._asking._join(first, by), Queued)
+        assert await backend._asking._join(second, by) is None
+        assert await scene.line() == (*before, "me")
+        await backend.release("x", "me", by)
+
+
 async def test_a_key_that_is_still_there_is_left_alone(cluster: EtcdCluster) -> None:
     """From an attempt whose lease is just ending."""
     async with handed_on(cluster) as scene:

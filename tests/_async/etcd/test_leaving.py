@@ -95,7 +95,7 @@ async def test_the_next_who_has_its_key_is_left_alone(cluster: EtcdCluster) -> N
         assert second.key == attempt.key
         for wanted in (False, True):
             if wanted:
-                backend._roll.want("x")
+                backend._roll.want(attempt.line)
             freed, _ = await backend._leaving._out(attempt, False, soon(backend))
             assert freed is False
             assert await holders(locks) == ["second"]

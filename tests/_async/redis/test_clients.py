@@ -84,6 +84,7 @@ async def test_users_and_passwords_are_taken_along_and_never_shown() -> None:
         for client in (
             Client(port=server.port, password="s3cret"),
             Client.from_url(f"redis://:s3cret@127.0.0.1:{server.port}/1"),
+            Client(port=server.port, username=b"default", password=b"s3cret"),
             Client(port=server.port, credential_provider=provider),
         ):
             shown = await used(client)

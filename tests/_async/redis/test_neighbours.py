@@ -87,6 +87,27 @@ async def test_waiters_whose_queue_was_deleted_are_served(server: RedisServer) -
             assert await (await done.result()).release() is True
 
 
+async def test_a_lock_of_which_a_part_was_deleted_is_looked_at_like_any_other(
+    server: RedisServer,
+) -> None:
+    async with holdfast.connect(server.url) as locks:
+        permits = [await locks.semaphore("pool", permits=2).acquire() for _ in range(2)]
+        server("DEL", "holdfast:{pool}:e")
+        for permit in permits:
+            await permit.renew()
+        assert len((await locks.inspect("pool")).holders) == 2
+        assert await locks.semaphore("pool", permits=2).try_acquire() is None
+        await locks.lock("x").acquire()
+        server("DEL", "holdfast:{pool}:h")
+        assert (await locks.inspect("pool")).holders == ()
+        assert [state.name for state in await locks.list()] == ["x"]
+        for counter in server("KEYS", "holdfast:token:*"):
+            server("SET", counter, "nonsense")
+        assert (await locks.inspect("pool")).token == 0
+        with pytest.raises(holdfast.LeaseLost):
+            await permits[0].renew()
+
+
 async def test_the_name_of_the_lock_key_can_be_chosen(server: RedisServer) -> None:
     async with holdfast.connect(server.url, key="lock:*") as locks:
         server("SET", "lock:theirs", "x", "PX", 60_000)
@@ -171,6 +192,8 @@ async def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch)
         "redis://u:s3cret\udcff@host",
         "redis://u:s3cret%00@host",
         "redis+unix:///path/with%00zero",
+        "redis://host/1?db=2",
+        "redis+sentinel://host/name/1?db=2",
     ],
 )
 async def test_a_bad_url_is_refused_without_showing_a_secret(url: str) -> None:

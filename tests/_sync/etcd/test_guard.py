@@ -11,7 +11,9 @@ import pytest
 from holdfast._sync.backends import etcd_guard
 from holdfast._sync.backends.etcd_attempt import Attempt
 from holdfast._sync.backends.etcd_guard import Guard
+from holdfast._sync.contract import Terms
 from holdfast.clock import system_clock
+from holdfast.model import Label
 from worlds.threads import eventually
 
 
@@ -26,7 +28,7 @@ class Clock:
 
 
 def attempt_of(line: Any, changed: int) -> Any:
-    attempt = Attempt("x", "me", line, "lock", 1)
+    attempt = Attempt(Terms("x", 30.0, Label("here", 1)), "me", line)
     attempt.changed = changed
     return attempt
 

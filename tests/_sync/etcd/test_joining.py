@@ -127,6 +127,22 @@ def test_what_was_given_up_before_it_arrived_is_refused(cluster: EtcdCluster) ->
         assert len(scene.line()) == 2
 
 
+def test_of_two_who_would_join_so_at_once_one_looks_at_the_line(cluster: EtcdCluster) -> None:
+    """The other one, in another thread, knows of nobody who waits: the line may be of another kind."""
+    with handed_on(cluster) as scene:
+        backend = scene.backend
+        by = backend.clock.now() + 10.0
+        before = scene.line()
+        first, second = (
+            backend._roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), owner))
+            for owner in ("me", "you")
+        )
+        assert isinstance(backend._asking._join(first, by), Queued)
+        assert backend._asking._join(second, by) is None
+        assert scene.line() == (*before, "me")
+        backend.release("x", "me", by)
+
+
 def test_a_key_that_is_still_there_is_left_alone(cluster: EtcdCluster) -> None:
     """From an attempt whose lease is just ending."""
     with handed_on(cluster) as scene:

@@ -97,7 +97,7 @@ def test_the_next_who_has_its_key_is_left_alone(cluster: EtcdCluster) -> None:
         assert second.key == attempt.key
         for wanted in (False, True):
             if wanted:
-                backend._roll.want("x")
+                backend._roll.want(attempt.line)
             freed, _ = backend._leaving._out(attempt, False, soon(backend))
             assert freed is False
             assert holders(locks) == ["second"]

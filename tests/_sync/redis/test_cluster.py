@@ -308,6 +308,12 @@ def test_what_is_named_must_be_a_cluster() -> None:
             pass
 
 
+def test_no_lock_has_the_key_of_a_counter() -> None:
+    for part in ("token", "never", "audit"):
+        with pytest.raises(holdfast.ConfigError, match=f":{part}"):
+            holdfast.connect("redis+cluster://host", namespace=f"shop:{part}")
+
+
 @pytest.mark.parametrize(
     "url",
     [

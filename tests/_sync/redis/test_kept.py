@@ -132,3 +132,23 @@ def test_who_gives_up_leaves_no_trace_in_the_queue(server: RedisServer, fair: bo
         assert len(server("KEYS", "holdfast:*:q:*")) == 1
         held.release()
         first.result().release()
+
+
+def test_many_holders_of_a_semaphore_have_slots_of_their_own_and_leave_nothing(
+    server: RedisServer,
+) -> None:
+    many = 300
+    with holdfast.connect(server.url) as locks:
+        pool = locks.semaphore("pool", permits=many, ttl=60.0)
+        permits = [pool.acquire() for _ in range(many)]
+        for step in (1, many // 2, 7, 3, 2):  # one after the other, and many at once
+            assert {permit.slot for permit in permits} == set(range(many))
+            assert pool.try_acquire() is None
+            for number in range(0, many, step if step > 1 else many):
+                assert permits[number].release() is True
+            permits = [permit if permit.held else pool.acquire() for permit in permits]
+        assert len(locks.inspect("pool").holders) == many
+        for permit in permits:
+            permit.release()
+        left = [key for key in server("KEYS", "*") if b":token:" not in key]
+        assert left == []

@@ -89,6 +89,27 @@ def test_waiters_whose_queue_was_deleted_are_served(server: RedisServer) -> None
             assert done.result().release() is True
 
 
+def test_a_lock_of_which_a_part_was_deleted_is_looked_at_like_any_other(
+    server: RedisServer,
+) -> None:
+    with holdfast.connect(server.url) as locks:
+        permits = [locks.semaphore("pool", permits=2).acquire() for _ in range(2)]
+        server("DEL", "holdfast:{pool}:e")
+        for permit in permits:
+            permit.renew()
+        assert len(locks.inspect("pool").holders) == 2
+        assert locks.semaphore("pool", permits=2).try_acquire() is None
+        locks.lock("x").acquire()
+        server("DEL", "holdfast:{pool}:h")
+        assert locks.inspect("pool").holders == ()
+        assert [state.name for state in locks.list()] == ["x"]
+        for counter in server("KEYS", "holdfast:token:*"):
+            server("SET", counter, "nonsense")
+        assert locks.inspect("pool").token == 0
+        with pytest.raises(holdfast.LeaseLost):
+            permits[0].renew()
+
+
 def test_the_name_of_the_lock_key_can_be_chosen(server: RedisServer) -> None:
     with holdfast.connect(server.url, key="lock:*") as locks:
         server("SET", "lock:theirs", "x", "PX", 60_000)
@@ -173,6 +194,8 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
         "redis://u:s3cret\udcff@host",
         "redis://u:s3cret%00@host",
         "redis+unix:///path/with%00zero",
+        "redis://host/1?db=2",
+        "redis+sentinel://host/name/1?db=2",
     ],
 )
 def test_a_bad_url_is_refused_without_showing_a_secret(url: str) -> None:

@@ -368,6 +368,17 @@ def test_a_server_that_is_gone_is_said_to_be_and_used_when_it_is_back(
         assert locks.lock("x").try_acquire() is not None
 
 
+def test_a_user_who_may_not_listen_cannot_wait_but_try(server: RedisServer) -> None:
+    server("ACL", "SETUSER", "app", "on", ">word", "resetchannels", "~holdfast:*", *NEEDED)
+    with holdfast.connect(f"redis://app:word@127.0.0.1:{server.port}/0") as locks:
+        lease = locks.lock("x").acquire()
+        with pytest.raises(holdfast.BackendUnavailable, match="needs &holdfast:"):
+            locks.lock("x").acquire(timeout=20.0)
+        server("CLIENT", "KILL", "USER", "app")
+        assert locks.lock("x").try_acquire() is None
+        assert lease.release() is True
+
+
 def test_nobody_is_let_in_without_the_password_and_it_is_never_shown() -> None:
     server = RedisServer()
     try:

@@ -140,11 +140,10 @@ class EtcdBackend:
             raise
 
     async def acquire(self, ticket: Ticket, by: float) -> Granted | Queued | Busy:
-        self._check_open()
-        attempt = self._roll.known(ticket.name, ticket.owner)
-        if attempt is None:
-            attempt = self._roll.enrol(ticket)
-        elif not attempt.matches(ticket):
+        if self._wire.closed:
+            raise self._closed()
+        attempt = self._roll.enrol(ticket)
+        if attempt.ticket is not ticket and not attempt.matches(ticket):
             raise self._roll.used(ticket.name, ticket.owner)
         answer = None
         if not attempt.created:
@@ -154,12 +153,15 @@ class EtcdBackend:
                 if not attempt.may_be_there:
                     self._roll.forget(attempt)
                 raise
+            if type(answer) is Granted:
+                return answer
             if isinstance(answer, Busy):
                 await self._over(attempt, by)
         return answer or await self._as_before(attempt, ticket, by)
 
     async def renew(self, claims: Sequence[Claim], by: float) -> Sequence[Outcome]:
-        self._check_open()
+        if self._wire.closed:
+            raise self._closed()
         outcomes: Outcomes = [UNKNOWN] * len(claims)
         held: Members = []
         waiting: Members = []
@@ -186,7 +188,8 @@ class EtcdBackend:
         return outcomes
 
     async def release(self, name: str, owner: str, by: float) -> bool:
-        self._check_open()
+        if self._wire.closed:
+            raise self._closed()
         attempt = self._roll.known(name, owner) or await self._roll.find(name, owner, by)
         return attempt is not None and await self._leaving.leave(attempt, by)
 
@@ -349,6 +352,5 @@ class EtcdBackend:
             states.append(LockState(name, tuple(holders), tuple(waiters), token, kind, capacity))
         return states
 
-    def _check_open(self) -> None:
-        if self._wire.closed:
-            raise BackendUnavailable(f"this connection to {self._address} is closed")
+    def _closed(self) -> BackendUnavailable:
+        return BackendUnavailable(f"this connection to {self._address} is closed")

@@ -1,85 +1,21 @@
-"""One attempt at a lock as this manager knows it, and the parts of requests that its line needs."""
+"""One attempt at a lock as this manager knows it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
-from ...etcd.keys import GRANTED, WAITING, Entry, Naming, Standing
-from ...etcd.messages import absent, after, otherwise, read
-from ...model import Label
+from ...etcd.keys import GRANTED, WAITING, Standing, in_value
+from ..contract import Terms
+from .etcd_line import Line, Slot
 
 if TYPE_CHECKING:
     from ..contract import Ticket
     from .etcd_leases import Lease
     from .etcd_watch import Watch
 
-ALL_READ = 1000
-"""Up to this capacity a look at the line reads no more than could ever be admitted."""
-
-
-NOT_RUNG: tuple[int, list[bytes]] = 0, []
-
-
-class Line:
-    """The line of one lock, as one kind of it asks."""
-
-    __slots__ = (
-        "_looked_for",
-        "alone",
-        "burned",
-        "capacity",
-        "end",
-        "kind",
-        "look",
-        "mine",
-        "same_kind",
-        "slots",
-        "start",
-        "tail",
-        "watch",
-    )
-
-    def __init__(self, naming: Naming, name: str, kind: str, capacity: int, session: str) -> None:
-        self.start = naming.line(name)
-        self.end = after(self.start)
-        self.kind = naming.of_kind(self.start, kind, capacity)
-        self.capacity = capacity
-        self.alone = absent(self.start, self.end)
-        """If: nobody is in line."""
-        self.same_kind = absent(self.start, self.kind) + absent(after(self.kind), self.end)
-        """If: nobody is there who asks for another kind or capacity."""
-        self.look = read(self.start, self.end, self.enough)
-        self.mine = self.kind + f"{session}.".encode()
-        """What the keys of this manager in this line start with; a number follows."""
-        self._looked_for = b"", b""
-        self.slots: set[int] = set()
-        """Which of our keys are in use."""
-        self.burned: set[int] = set()
-        """And which must not be used any more."""
-        self.watch: Watch | None = None
-        """Of those keys, once any of them is worth watching."""
-        self.tail: tuple[bytes, float] = b"", 0.0
-        """If: the last whom we knew to wait, when we gave the lock to another, still waits. And until
-        when that is worth asking."""
-
-    @property
-    def enough(self) -> int:
-        """Entries to read to know who may be admitted; 0 for all."""
-        return self.capacity + 1 if self.capacity < ALL_READ else 0
-
-    def look_for(self, key: bytes) -> bytes:
-        """Otherwise: look at the line, and at this key of ours. It is mostly the same one."""
-        if self._looked_for[0] != key:
-            self._looked_for = key, otherwise(self.look, read(key))
-        return self._looked_for[1]
-
-    def take_slot(self) -> int:
-        slot = 0
-        while slot in self.slots or slot in self.burned:
-            slot += 1
-        self.slots.add(slot)
-        return slot
+NOT_RUNG: tuple[int, Sequence[bytes]] = 0, ()
 
 
 class Attempt:
@@ -89,43 +25,33 @@ class Attempt:
         "behind",
         "blocker",
         "burned",
-        "capacity",
         "changed",
         "created",
         "doubtful",
-        "key",
-        "kind",
-        "label",
         "lease",
         "leaving",
         "line",
         "looked",
-        "name",
         "owed",
         "owner",
-        "renew",
         "rung",
         "since",
         "slot",
+        "terms",
         "ticket",
         "token",
         "until",
-        "weight",
     )
 
-    def __init__(self, name: str, owner: str, line: Line, kind: str, capacity: int) -> None:
-        self.name = name
+    slot: Slot
+    """Where its key is. Set at once by whoever makes an attempt."""
+
+    def __init__(self, terms: Terms, owner: str, line: Line, ticket: Ticket | None = None) -> None:
+        self.terms = terms
         self.owner = owner
         self.line = line
-        self.kind = kind
-        self.capacity = capacity
-        self.weight = 1
-        self.label = Label("", 0)
-        self.asked_ttl = 1.0
-        self.renew = True
-        self.ticket: Ticket | None = None
-        self.key = b""
-        self.slot = -1
+        self.ticket = ticket
+        self.asked_ttl = terms.ttl
         self.created = 0
         """The revision that created its key; 0 until that is known."""
         self.changed = 0
@@ -145,7 +71,7 @@ class Attempt:
         """It was given up, and the store has not been told."""
         self.leaving = False
         """Somebody is just about to tell it."""
-        self.behind: list[bytes] = []
+        self.behind: Sequence[bytes] = ()
         """Who stood behind it when it was granted the lock, as the bell said."""
         self.rung = NOT_RUNG
         """At which revision the bell rang for it, and who stood behind, until that is made use of."""
@@ -153,6 +79,22 @@ class Attempt:
         """Of what it waits for."""
         self.looked = 0.0
         """When the line was last looked at for it."""
+
+    @property
+    def name(self) -> str:
+        return self.terms.name
+
+    @property
+    def kind(self) -> str:
+        return self.terms.kind
+
+    @property
+    def capacity(self) -> int:
+        return self.terms.capacity
+
+    @property
+    def key(self) -> bytes:
+        return self.slot.key
 
     @property
     def shape(self) -> str:
@@ -179,53 +121,32 @@ class Attempt:
     def entry(self, granted: bool, wall: float, token: int = 0) -> bytes:
         if granted == (self.token == 0):
             self.since = wall
-        return Entry(
-            GRANTED if granted else WAITING,
-            self.owner,
-            self.weight,
-            self.asked_ttl,
-            self.since or wall,
-            token,
-            self.label,
-        ).encode()
+        since = f"{self.since or wall:.3f}"
+        return self.entry_of(self.owner, GRANTED if granted else WAITING, since, token)
+
+    def entry_of(self, owner: str, state: str, since: str, token: int = 0) -> bytes:
+        terms = self.terms
+        return in_value(state, owner, terms.weight, self.asked_ttl, since, token, terms.label)
 
     def is_at(self, standing: Standing) -> bool:
         """Whether this entry in line is the one of this attempt."""
         return standing.kv.key == self.key and standing.entry.owner == self.owner
 
     def matches(self, ticket: Ticket) -> bool:
-        asked = ticket.weight, ticket.capacity, ticket.kind
-        return (self.weight, self.capacity, self.kind) == asked
-
-    @classmethod
-    def of(cls, ticket: Ticket, line: Line) -> Attempt:
-        """A new one, with a key that is not in use."""
-        attempt = cls(ticket.name, ticket.owner, line, ticket.kind, ticket.capacity)
-        attempt.weight = ticket.weight
-        attempt.label = ticket.label
-        attempt.asked_ttl = ticket.ttl
-        attempt.renew = ticket.renew
-        attempt.ticket = ticket
-        attempt.take_key()
-        return attempt
-
-    def take_key(self) -> None:
-        slot = self.line.take_slot()
-        self.line.slots.discard(self.slot)
-        self.slot = slot
-        self.key = self.line.mine + b"%d" % slot
+        mine, asked = self.terms, ticket.terms
+        return mine is asked or (
+            (mine.weight, mine.capacity, mine.kind) == (asked.weight, asked.capacity, asked.kind)
+        )
 
     @classmethod
     def found(cls, standing: Standing, line: Line, token_base: int) -> Attempt:
         """One that another manager made."""
-        entry = standing.entry
-        attempt = cls(standing.name, entry.owner, line, standing.kind, standing.capacity)
-        attempt.weight = entry.weight
-        attempt.label = entry.label
-        attempt.asked_ttl = entry.ttl
+        kv, entry, name, kind, capacity = standing
+        terms = Terms(name, entry.ttl, entry.label, entry.weight, capacity, kind)
+        attempt = cls(terms, entry.owner, line)
+        attempt.slot = Slot(kv.key, line.look)
         attempt.since = entry.since
-        attempt.key = standing.kv.key
-        attempt.created = standing.kv.created
-        attempt.changed = standing.kv.changed
+        attempt.created = kv.created
+        attempt.changed = kv.changed
         attempt.token = standing.token(token_base)
         return attempt

@@ -7,16 +7,19 @@ from __future__ import annotations
 from ...errors import BackendUnavailable, ConfigError
 from ...etcd import messages
 from ...etcd.failures import Failure
-from ...etcd.keys import Standing
+from ...etcd.keys import GRANTED, WAITING, Standing
 from ...etcd.messages import Transaction
 from ...ledger import kind_in_words
 from ...lineup import admitted, blocker, fits_behind
-from ...model import GONE, Busy, Granted, Outcome, Queued, Renewed
+from ...model import GONE, OWNER_ID, Busy, Granted, Outcome, Queued, Renewed
 from .etcd_attempt import Attempt
 from .etcd_leases import QUEUE, Lease, seconds
 from .etcd_leaving import Leaving
+from .etcd_line import NO_TAIL, Form, Prepared
 from .etcd_roll import Roll
 
+OWNER, SINCE = b"\0" * OWNER_ID, b"\1" * len("1700000000.000")
+"""The places of these in a prepared request. No name and no entry has control characters."""
 FIRST_LOOK = 0.3
 """Seconds after which the first waiter looks whether the holder is still there."""
 
@@ -34,17 +37,24 @@ class Asking:
 
         None: an earlier try of this request was carried out, and its answer was lost.
         """
-        roll = self._roll
-        if queue and self._clock.now() < attempt.line.tail[1]:
+        roll, line = self._roll, attempt.line
+        now = self._clock.now
+        if queue and line.tail is not NO_TAIL and now() < line.tail[1]:
             queued = self._join(attempt, by)
             if queued is not None:
                 return queued
         join = queue
         while True:
-            hold = roll.lease_to_hold(attempt, by)
-            wait = self._lease_to_wait(attempt, by) if join else None
-            if wait is not None:
-                roll.listen()
+            form: Form | None = attempt.terms.prepared.form
+            if form is not None and form.hold.fresh(now()):
+                hold = form.hold  # the shared one, as before
+            else:
+                hold = roll.lease_to_hold(attempt, by)
+            wait = None
+            if join and (line.wanted or self._leases.queues):
+                wait = self._lease_to_wait(attempt, by)
+                if wait is not None:
+                    roll.listen()
             self._leases.join(attempt, hold)
             try:
                 answer = self._calls.txn(
@@ -59,14 +69,14 @@ class Asking:
             if answer.succeeded:
                 attempt.created = answer.revision
                 return roll.granted(attempt, hold, answer.revision)
-            roll.want(attempt.name)
+            roll.want(line)
             inner = answer.results[0]
             if isinstance(inner, Transaction) and inner.succeeded and wait is not None:
                 attempt.created = attempt.changed = answer.revision
                 self._leases.join(attempt, wait)
                 roll.answer_bell(attempt)
-                line = roll.line_of(messages.held_keys(inner.results))
-                return self._in_line(attempt, wait, queue, line, by)
+                places = roll.line_of(messages.held_keys(inner.results))
+                return self._in_line(attempt, wait, queue, places, by)
             others = roll.line_of(messages.held_keys(answer.results))
             for one in others:
                 if attempt.is_at(one):
@@ -76,7 +86,10 @@ class Asking:
             if any(one.kv.key == attempt.key for one in others):
                 roll.another_key(attempt)
             elif not queue and not fits_behind(
-                [one.place for one in others], attempt.weight, attempt.capacity, attempt.shape
+                [one.place for one in others],
+                attempt.terms.weight,
+                attempt.capacity,
+                attempt.shape,
             ):
                 return Busy(longest(others))
             elif join and wait is None:
@@ -89,7 +102,9 @@ class Asking:
         Of the right kind, too, as the other is: nobody joins a line of another kind. None: that one
         does not wait any more.
         """
-        (still_waits, _), attempt.line.tail = attempt.line.tail, (b"", 0.0)
+        (still_waits, _), attempt.line.tail = attempt.line.tail, NO_TAIL
+        if not still_waits:
+            return None  # another thread was quicker
         lease = self._leases.shared(QUEUE, self._roll.claim(attempt), by)
         self._roll.listen()
         self._leases.join(attempt, lease)
@@ -106,7 +121,7 @@ class Asking:
         if not answer.succeeded:
             return None
         attempt.created = attempt.changed = answer.revision
-        self._roll.want(attempt.name)
+        self._roll.want(attempt.line)
         self._roll.answer_bell(attempt)
         if self._roll.missed(attempt):
             self._roll.hint(attempt)
@@ -115,23 +130,44 @@ class Asking:
 
     def _lease_to_wait(self, attempt: Attempt, by: float) -> Lease | None:
         """None: there is none just now, and perhaps none is needed."""
-        if self._roll.is_wanted(attempt.name):
+        if attempt.line.wanted:
             return self._leases.shared(QUEUE, self._roll.claim(attempt), by)
         return self._leases.alive(QUEUE, self._roll.claim(attempt))
 
     def _request(self, attempt: Attempt, hold: Lease, wait: Lease | None) -> bytes:
-        line, key = attempt.line, attempt.key
-        wall = self._clock.wall()
-        not_left = messages.absent(self._roll.naming.left(attempt.owner))
-        take = messages.put(key, attempt.entry(True, wall), hold.on)
-        look = line.look_for(key)
+        """Only who asks, and when, differs from one attempt to the next: the rest is made once."""
+        wall = attempt.since = self._clock.wall()
+        owner, since = attempt.owner.encode(), b"%.3f" % wall
+        if len(owner) != OWNER_ID or len(since) != len(SINCE) or not owner.isalnum():
+            return self._written(attempt, attempt.owner, since.decode(), hold, wait)
+        prepared: Prepared = attempt.terms.prepared
+        form = prepared.form
+        if (
+            form is None
+            or form.slot is not attempt.slot
+            or form.hold is not hold
+            or form.wait is not wait
+        ):
+            request = self._written(attempt, OWNER.decode(), SINCE.decode(), hold, wait)
+            form = Form(attempt.slot, hold, wait, request.split(OWNER))
+            if attempt.terms.renew:  # else the lease is for this attempt alone
+                prepared.form = form
+        return owner.join(form.parts).replace(SINCE, since)
+
+    def _written(
+        self, attempt: Attempt, owner: str, since: str, hold: Lease, wait: Lease | None
+    ) -> bytes:
+        line, slot = attempt.line, attempt.slot
+        not_left = messages.absent(self._roll.naming.left(owner))
+        take = messages.put(slot.key, attempt.entry_of(owner, GRANTED, since), hold.on)
+        look = slot.look
         if wait is not None:
-            join = messages.put(key, attempt.entry(False, wall), wait.on)
+            join = messages.put(slot.key, attempt.entry_of(owner, WAITING, since), wait.on)
             look = messages.otherwise(
                 messages.nested(
                     not_left,
                     line.same_kind,
-                    messages.absent(key),
+                    messages.absent(slot.key),
                     messages.then(join, line.look),
                     look,
                 )

@@ -37,6 +37,8 @@ class Calls:
         self._logging_in = Mutex()
         self._logins = 0
         self._members = len(address.endpoints)
+        self._share = self._members + 2 if self._members > 1 else 1
+        """Into so many parts the time of a call is divided; one member may take one of them."""
         self.unproven: dict[Callable[[], None], int] = {}
         """What to call once a transaction that was sent later is answered in the same term."""
 
@@ -64,12 +66,14 @@ class Calls:
         self, method: str, request: bytes, by: float, doubt: Callable[[], None] | None = None
     ) -> bytes:
         """Raises `Failure` for what is wrong with a lease, and else what the user is to be told."""
-        now = self._clock.now()
-        left = by - now
         logins = self._logins
+        left = by - self._clock.now()
+        patience = left / self._share
+        if patience < SHORTEST_TRY:
+            patience = self._patience(left)
         try:
             # At once, and mostly that is all.
-            return self.wire.call(method, request, self._patience(left))
+            return self.wire.call(method, request, patience)
         except Failure as failure:
             return self._again(failure, method, request, by, doubt, logins)
         except BaseException:
@@ -79,9 +83,7 @@ class Calls:
 
     def _patience(self, left: float) -> float:
         """How long one member may take, so that there is time left for the others."""
-        if self._members == 1:
-            return max(left, 0.001)
-        return max(left / (self._members + 2), min(left, SHORTEST_TRY), 0.001)
+        return max(left / self._share, min(left, SHORTEST_TRY), 0.001)
 
     def _again(
         self,

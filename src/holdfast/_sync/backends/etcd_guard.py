@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from ..._runtime.threads import Alarm
 from ...clock import Clock
-from .etcd_attempt import Attempt, Line
+from .etcd_attempt import Attempt
+from .etcd_line import Line
 
 SOON = 0.1
 """Seconds between the looks at who holds a lock by now; who has had it for half of that is watched."""

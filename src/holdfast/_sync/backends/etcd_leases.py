@@ -84,6 +84,10 @@ class Lease:
         """Seconds after it was kept alive for which more is put on it without doing that again."""
         return self.ttl / STALE
 
+    def fresh(self, now: float) -> bool:
+        """More may be put on it as it is."""
+        return not self.dead and now < self.sent + self.lasting
+
     def kept(self, sent: float, ttl: float) -> None:
         """It was kept alive, by a leader that still led afterwards."""
         if sent > self.sent:
@@ -117,15 +121,16 @@ class Leases:
         self._idle: dict[int, list[Lease]] = {}
         self._all: dict[int, Lease] = {}
         self._owed: dict[Attempt, None] = {}
+        self.queues = False
+        """Somebody here has had to wait: there may be a lease for that."""
         self._granting = Mutex()
-        self._mutex = RLock()
+        self.mutex = RLock()
+        """Guards what is known of attempts, which `Roll` has part of: both mostly change together."""
 
     def alive(self, kind: str, ttl: float) -> Lease | None:
         """The shared lease of that TTL, if it is there and fresh: nothing is asked."""
         lease = self._shared.get((kind, seconds(ttl)))
-        if lease is None or lease.dead:
-            return None
-        return lease if self._clock.now() < lease.sent + lease.lasting else None
+        return lease if lease is not None and lease.fresh(self._clock.now()) else None
 
     def shared(self, kind: str, ttl: float, by: float) -> Lease:
         """A lease for anything of that TTL, with most of its time ahead."""
@@ -141,6 +146,7 @@ class Leases:
             lease = self.alive(kind, ttl)  # somebody else may have made one
             if lease is None:
                 lease = self._shared[key] = self._grant(kind, key[1], by)
+                self.queues = self.queues or kind == QUEUE
             return lease
         finally:
             self._granting.release()
@@ -149,7 +155,7 @@ class Leases:
         """A lease for one attempt alone, with all of its time ahead."""
         key = seconds(ttl)
         while True:
-            with self._mutex:
+            with self.mutex:
                 idle = self._idle.get(key)
                 lease = idle.pop() if idle else None
             if lease is None:
@@ -159,9 +165,10 @@ class Leases:
 
     def leave(self, attempt: Attempt) -> None:
         """Nothing of this attempt is on its lease any more."""
-        lease = attempt.lease
-        with self._mutex:
-            self._owed.pop(attempt, None)
+        with self.mutex:
+            if self._owed:
+                self._owed.pop(attempt, None)
+            lease, attempt.lease = attempt.lease, None
             if lease is None:
                 return
             lease.attempts.pop(attempt, None)
@@ -169,34 +176,34 @@ class Leases:
                 idle = self._idle.setdefault(lease.asked, [])
                 if len(idle) < IDLE_OWN:
                     idle.append(lease)
-        attempt.lease = None
 
     def begin_leaving(self, attempt: Attempt) -> bool:
         """It is given up. True if nobody else is about to tell the store."""
-        with self._mutex:
+        with self.mutex:
             attempt.owed = True
             first = not attempt.leaving
             attempt.leaving = True
-            if first:
+            if first and self._owed:
                 self._owed.pop(attempt, None)
             return first
 
     def still_owed(self, attempt: Attempt) -> None:
         """The store could not be told: it will be, before what it hangs on is kept alive again."""
-        with self._mutex:
+        with self.mutex:
             attempt.leaving = False
             self._owed[attempt] = None
 
     def join(self, attempt: Attempt, lease: Lease) -> None:
-        with self._mutex:
+        with self.mutex:
             if attempt.lease is not lease and not attempt.owed:
-                self.leave(attempt)
+                if attempt.lease is not None:
+                    self.leave(attempt)
                 lease.attempts[attempt] = None
                 attempt.lease = lease
 
     def named(self, lease_id: int, ttl: float) -> Lease:
         """The lease on which an entry hangs; another manager's, if we are asked to renew for it."""
-        with self._mutex:
+        with self.mutex:
             lease = self._all.get(lease_id)
             if lease is None:
                 whole = seconds(ttl)
@@ -253,7 +260,7 @@ class Leases:
         """End what would go on living with the lease, though nobody holds it any more."""
         if lease.kind == GRAVES:
             return  # which is what paying needs
-        with self._mutex:
+        with self.mutex:
             due = [*self._owed, *lease.attempts]
         for attempt in due:
             if attempt in self._owed or self._give_up(attempt):
@@ -264,14 +271,14 @@ class Leases:
 
     def extend(self, attempt: Attempt, until: float) -> bool:
         """It lasts until then; False if it was given up meanwhile, and nobody has it any more."""
-        with self._mutex:
+        with self.mutex:
             if not attempt.owed:
                 attempt.until = until
             return not attempt.owed
 
     def _give_up(self, attempt: Attempt) -> bool:
         """One that nobody has renewed in time. Either this or `extend` has the last word."""
-        with self._mutex:
+        with self.mutex:
             over = not attempt.owed and attempt.until <= self._clock.now()
             attempt.owed = attempt.owed or over
             return over
@@ -294,7 +301,7 @@ class Leases:
             # An earlier try of ours was carried out. Its TTL counts from when that was sent.
             given = ttl
         lease = Lease(lease_id, kind, ttl, given, sent)
-        with self._mutex:
+        with self.mutex:
             for dead in [other for other in self._all.values() if other.dead]:
                 del self._all[dead.id]
             self._all[lease_id] = lease
@@ -309,7 +316,7 @@ class Leases:
 
     def revoke_all(self, by: float) -> None:
         """At the end: nothing of ours stays behind, and nothing that is still under way can land."""
-        with self._mutex:
+        with self.mutex:
             leases = [lease for lease in self._all.values() if lease.kind != FOREIGN]
             self._all.clear()
             self._shared.clear()

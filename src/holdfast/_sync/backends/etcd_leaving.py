@@ -56,7 +56,7 @@ class Leaving:
             # Only now may another attempt have its key.
             self._roll.forget(attempt)
         if line:
-            self._roll.want(attempt.name)
+            self._roll.want(attempt.line)
             self.hand_on(line, by)
         return freed
 
@@ -64,7 +64,7 @@ class Leaving:
         """Whether it was held, and who is in line now and may have to be told."""
         if attempt.doubtful or not attempt.created:
             return self._bury(attempt, by)
-        if self._roll.is_wanted(attempt.name):
+        if attempt.line.wanted:
             return self._hand_over(attempt, by)
         if first and attempt.token and self._clock.now() < attempt.answered + SHORTLY:
             return self._drop(attempt, by), []
@@ -99,9 +99,9 @@ class Leaving:
 
     def _drop(self, attempt: Attempt, by: float) -> bool:
         """Nobody but us writes to this key; and if a try of this ends without an answer, nor do we."""
-        request = messages.delete_one(attempt.key)
+        request = attempt.slot.deletion
         answer = self._calls.call(messages.DELETE, request, by, attempt.burn)
-        there = messages.parse_deleted(answer) > 0
+        there = messages.said_yes(answer) or messages.parse_deleted(answer) > 0
         return there or (attempt.burned and self._clock.now() < attempt.until)
 
     def _bury(self, attempt: Attempt, by: float) -> tuple[bool, list[Standing]]:
@@ -119,7 +119,7 @@ class Leaving:
         line = attempt.line
         # Of those whom the bell named the first counts here; the others are told to it as they are.
         others = self._roll.line_of(map(behind, attempt.behind[:1]))
-        follow = attempt.behind[1:]
+        follow = list(attempt.behind[1:])
         if not others:
             most = SEEN_AHEAD if attempt.capacity == 1 else line.enough and line.enough + 1
             request = messages.range_of(line.start, line.end, most, stale=True)
@@ -129,7 +129,7 @@ class Leaving:
         heir = _heir(others)
         if heir is None:
             if not others:
-                self._roll.unwant(attempt.name)
+                self._roll.unwant(line)
             return self._go(attempt, by)
         follow = follow or _behind(others, heir)
         held = attempt.token > 0

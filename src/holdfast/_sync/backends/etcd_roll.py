@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from ...clock import Clock
@@ -16,10 +15,11 @@ from ...etcd.keys import Naming, Standing, rung
 from ...etcd.messages import Event, KeyValue
 from ...lineup import ALL
 from ...model import Granted
-from .etcd_attempt import NOT_RUNG, Attempt, Line
+from .etcd_attempt import NOT_RUNG, Attempt
 from .etcd_calls import Calls
 from .etcd_guard import Guard
 from .etcd_leases import HOLD, Lease, Leases
+from .etcd_line import Line, Prepared, Slot
 from .etcd_watch import Watch, Watches
 
 if TYPE_CHECKING:
@@ -55,36 +55,41 @@ class Roll:
         self.look: Callable[[Iterable[str]], None] | None = None
         self.guard = Guard(clock, self.watch_own)
         self._session = os.urandom(8).hex()
-        self._mutex = RLock()
+        self._mutex = leases.mutex
         self._attempts: dict[tuple[str, str], Attempt] = {}
-        self._by_key: dict[bytes, Attempt] = {}
         self._sweep_at = SWEEP
         self._lines: dict[tuple[str, str, int], Line] = {}
+        self._slots: dict[bytes, Slot] = {}
+        """By their keys: those of all these lines."""
         self._bell: Watch | None = None
-        self._wanted: dict[str, int] = {}
-        """Locks that others were seen to wait for: who gives one back looks at its line first. And
-        how often it may find nobody there before that is not done any more."""
 
     def known(self, name: str, owner: str) -> Attempt | None:
         return self._attempts.get((name, owner))
 
     def enrol(self, ticket: Ticket) -> Attempt:
-        """A new attempt, with a key that is not in use, before anything is sent for it."""
+        """The attempt of this ticket; a new one has a key that is not in use."""
+        terms = ticket.terms
+        known = terms.name, ticket.owner
         with self._mutex:
+            attempt = self._attempts.get(known)
+            if attempt is not None:
+                return attempt
             if len(self._attempts) >= self._sweep_at:
                 self._sweep()
-            line = self._line(ticket.name, ticket.kind, ticket.capacity)
-            attempt = Attempt.of(ticket, line)
-            self._attempts[ticket.name, ticket.owner] = attempt
-            self._by_key[attempt.key] = attempt
+            prepared: Prepared | None = terms.prepared
+            if prepared is None or prepared.line.dropped:
+                line = self._line(terms.name, terms.kind, terms.capacity)
+                prepared = terms.prepared = Prepared(line)
+            attempt = Attempt(terms, ticket.owner, prepared.line, ticket)
+            attempt.slot = prepared.line.take(attempt)
+            self._attempts[known] = attempt
             return attempt
 
     def another_key(self, attempt: Attempt) -> None:
         """The one it has is still there from an attempt whose lease is just ending."""
         with self._mutex:
-            del self._by_key[attempt.key]
-            attempt.take_key()
-            self._by_key[attempt.key] = attempt
+            slot, attempt.slot = attempt.slot, attempt.line.take(attempt)
+            attempt.line.give(slot, burned=False)
 
     def find(self, name: str, owner: str, by: float) -> Attempt | None:
         """An attempt that another manager made, and that we are asked about all the same."""
@@ -103,22 +108,21 @@ class Roll:
 
     def forget(self, attempt: Attempt) -> None:
         """Nothing of it is on the store any more."""
-        self._unblock(attempt)
+        if attempt.blocker is not None:
+            self._unblock(attempt)
         self.guard.drop(attempt)
-        self.leases.leave(attempt)
+        known = attempt.terms.name, attempt.owner
         with self._mutex:
-            if self._attempts.get((attempt.name, attempt.owner)) is not attempt:
+            self.leases.leave(attempt)
+            if self._attempts.get(known) is not attempt:
                 return  # it was before, and its key may be another's by now
-            del self._attempts[attempt.name, attempt.owner]
-            if self._by_key.get(attempt.key) is attempt:
-                del self._by_key[attempt.key]
-            line = attempt.line
-            line.slots.discard(attempt.slot)
-            if attempt.burned:
-                line.burned.add(attempt.slot)
-            if line.watch is not None and not line.slots:
-                self.watches.drop(line.watch)
-                line.watch = None
+            del self._attempts[known]
+            line, slot = attempt.line, attempt.slot
+            if slot.attempt is attempt:  # and not another manager's
+                line.give(slot, attempt.burned)
+                if line.watch is not None and not line.used:
+                    self.watches.drop(line.watch)
+                    line.watch = None
 
     def _sweep(self) -> None:
         """Leases that ran out without anybody's doing are not released, and so not forgotten."""
@@ -135,35 +139,30 @@ class Roll:
         line = self._lines.get((name, kind, capacity))
         if line is None:
             if len(self._lines) >= LINES:
-                self._lines = {
-                    key: one
-                    for key, one in self._lines.items()
-                    if one.slots or one.burned or one.watch is not None
-                }
-            line = Line(self.naming, name, kind, capacity, self._session)
+                self._drop_idle()
+            line = Line(self.naming, name, kind, capacity, self._session, self._slots)
             self._lines[name, kind, capacity] = line
         return line
+
+    def _drop_idle(self) -> None:
+        for key, line in list(self._lines.items()):
+            if line.idle:
+                line.dropped = True
+                del self._lines[key]
+                for slot in line.slots:
+                    del self._slots[slot.key]
 
     def line_of(self, keys: Iterable[KeyValue]) -> list[Standing]:
         return [one for one in map(self.naming.standing, keys) if one is not None]
 
-    def want(self, name: str) -> None:
+    def want(self, line: Line) -> None:
         with self._mutex:
-            self._wanted[name] = CREDIT
-            if len(self._wanted) > LINES:
-                del self._wanted[next(iter(self._wanted))]
+            line.wanted = CREDIT
 
-    def unwant(self, name: str) -> None:
+    def unwant(self, line: Line) -> None:
         """Nobody was there this time."""
         with self._mutex:
-            left = self._wanted.get(name, 1) - 1
-            if left:
-                self._wanted[name] = left
-            else:
-                self._wanted.pop(name, None)
-
-    def is_wanted(self, name: str) -> bool:
-        return name in self._wanted
+            line.wanted = max(line.wanted - 1, 0)
 
     # What an attempt hangs on, and what is known of it.
 
@@ -172,18 +171,22 @@ class Roll:
         return min(self.claim_window, attempt.asked_ttl)
 
     def lease_to_hold(self, attempt: Attempt, by: float) -> Lease:
-        if attempt.renew:
+        if attempt.terms.renew:
             return self.leases.shared(HOLD, attempt.asked_ttl, by)
         return self.leases.own(attempt.asked_ttl, by)
 
     def granted(self, attempt: Attempt, lease: Lease, revision: int) -> Granted:
         """A write of ours made it the holder."""
-        attempt.held_from(self.base + revision, revision)
+        token = self.base + revision
         attempt.answered = self.clock.now()
-        self.leases.join(attempt, lease)
-        self.leases.extend(attempt, lease.sent + lease.ttl)
+        with self._mutex:
+            attempt.held_from(token, revision)
+            if not attempt.owed:
+                if attempt.lease is not lease:
+                    self.leases.join(attempt, lease)
+                attempt.until = lease.sent + lease.ttl
         self.guard.add(attempt)
-        return Granted(attempt.token, lease.ttl, since=lease.sent)
+        return Granted(token, lease.ttl, False, lease.sent)
 
     def recognise(self, attempt: Attempt, standing: Standing) -> None:
         """Take over what the store says of it."""
@@ -244,7 +247,7 @@ class Roll:
             if event.deleted:
                 continue
             owner, key, behind = rung(event.key.value)
-            attempt = self._by_key.get(key)
+            attempt = self._at(key)
             if attempt is not None and attempt.owner == owner:
                 attempt.rung = event.key.changed, behind
                 if attempt.created:
@@ -268,7 +271,7 @@ class Roll:
     def watch_own(self, line: Line, revision: int) -> None:
         """Watch our keys in this line from that revision on: a holder is told if one is taken away."""
         with self._mutex:
-            if line.watch is None and line.slots:
+            if line.watch is None and line.used:
                 line.watch = self.watches.add(
                     line.mine,
                     messages.after(line.mine),
@@ -280,20 +283,25 @@ class Roll:
 
     def _look_at(self, line: Line) -> None:
         with self._mutex:
-            ours = [self._by_key.get(line.mine + b"%d" % slot) for slot in line.slots]
+            ours = [slot.attempt for slot in line.slots]
         owners = [attempt.owner for attempt in ours if attempt is not None and attempt.token]
         if self.look is not None:
             self.look(owners)
 
     def _taken_away(self, events: Sequence[Event]) -> None:
         for event in events:
-            attempt = self._by_key.get(event.key.key)
+            attempt = self._at(event.key.key)
             if attempt is None or attempt.owed or not 0 < attempt.created < event.key.changed:
                 continue  # an earlier attempt's, or given back
             if not attempt.token:
                 self.hint(attempt)
             elif self.look is not None:
                 self.look([attempt.owner])
+
+    def _at(self, key: bytes) -> Attempt | None:
+        """Which attempt of ours has that key now."""
+        slot = self._slots.get(key)
+        return slot.attempt if slot is not None else None
 
     def hint(self, attempt: Attempt) -> None:
         """Let a waiter ask how things stand."""
