@@ -11,7 +11,7 @@ import pytest
 from _async.etcd.scenes import soon
 from holdfast import aio as holdfast
 from holdfast._async.backends.etcd_attempt import Attempt
-from holdfast._async.backends.etcd_leases import FRESH
+from holdfast._async.backends.etcd_leases import FRESH, HOLD, OWN, QUEUE
 from holdfast._async.contract import Terms, Ticket
 from holdfast.etcd import messages
 from holdfast.etcd.keys import WAITING, Entry
@@ -97,7 +97,7 @@ async def test_what_was_given_up_before_it_arrived_joins_no_line(cluster: EtcdCl
         await backend._calls.txn(messages.then(left), by)
         attempt = backend._roll.enrol(ticket_of())
         hold = await backend._roll.lease_to_hold(attempt, by)
-        wait = await backend._leases.shared("queue", backend.claim_window, by)
+        wait = await backend._leases.shared(QUEUE, backend.claim_window, by)
         answer = await backend._calls.txn(backend._asking._request(attempt, hold, wait), by)
         assert not answer.succeeded
         assert len(await line(scene.locks)) == 1
@@ -115,6 +115,40 @@ async def test_what_was_given_up_before_it_arrived_is_told_so(cluster: EtcdClust
         assert backend._roll.known("x", "me") is None
 
 
+async def test_who_asks_for_another_kind_joins_no_line(cluster: EtcdCluster) -> None:
+    """Though it has all that it needs to wait."""
+    async with held_by_another(cluster) as scene:
+        backend, by = scene.backend, soon(scene.backend)
+        await backend._leases.shared(QUEUE, backend.claim_window, by)
+        other = Ticket(Terms("x", 60.0, Label("here", 1), 1, 3, "semaphore"), "me")
+        with pytest.raises(holdfast.ConfigError, match="is in use as"):
+            await backend.acquire(other, by)
+        assert len(await line(scene.locks)) == 1
+
+
+async def test_an_owner_that_another_manager_uses_is_refused(cluster: EtcdCluster) -> None:
+    async with held_by_another(cluster) as scene:
+        (owner,) = await line(scene.locks)
+        with pytest.raises(holdfast.ConfigError, match="owner id"):
+            await scene.backend.acquire(ticket_of(owner), soon(scene.backend))
+
+
+async def test_what_was_handed_over_does_not_stay_on_the_lease_of_those_who_wait(
+    cluster: EtcdCluster,
+) -> None:
+    """Also where that is as long as the one that was asked for."""
+    async with held_by_another(cluster) as scene:
+        backend, by = scene.backend, soon(scene.backend)
+        ttl = backend.claim_window
+        ticket = Ticket(Terms("x", ttl, Label("here", 1), renew=False), "me")
+        assert isinstance(await backend.acquire(ticket, by), Queued)
+        attempt = backend._roll.known("x", "me")
+        assert attempt.lease.kind == QUEUE
+        attempt.held_from(7, attempt.changed)  # as the bell says
+        assert isinstance(await backend._asking.held(attempt, ttl, by), Renewed)
+        assert attempt.lease.kind == OWN
+
+
 async def test_a_key_that_is_still_there_keeps_its_place(cluster: EtcdCluster) -> None:
     """From an attempt whose lease is just ending: nobody may have its place by writing over it."""
     async with held_by_another(cluster) as scene:
@@ -123,7 +157,7 @@ async def test_a_key_that_is_still_there_keeps_its_place(cluster: EtcdCluster) -
         backend._roll.forget(first)
         entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
         lease = await backend._leases.own(30.0, by)
-        await backend._leases.shared("queue", backend.claim_window, by)
+        await backend._leases.shared(QUEUE, backend.claim_window, by)
         await backend._calls.txn(messages.then(messages.put(first.key, entry, lease.on)), by)
         attempt = await scene.waiting()
         assert attempt.key != first.key
@@ -134,7 +168,7 @@ async def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluste
     async with held_by_another(cluster) as scene:
         backend = scene.backend
         roll, txn = backend._roll, backend._calls.txn
-        await backend._leases.shared("queue", backend.claim_window, soon(backend))
+        await backend._leases.shared(QUEUE, backend.claim_window, soon(backend))
         rang = 0
 
         async def rings_first(*args: Any, **options: Any) -> Any:
@@ -169,7 +203,7 @@ async def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
 async def test_leases_that_have_ended_are_made_anew(cluster: EtcdCluster) -> None:
     async with held_by_another(cluster) as scene:
         backend, by = scene.backend, soon(scene.backend)
-        for kind, ttl in (("queue", backend.claim_window), ("hold", 60.0)):
+        for kind, ttl in ((QUEUE, backend.claim_window), (HOLD, 60.0)):
             lease = await backend._leases.shared(kind, ttl, by)
             await backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), by)
         txn = backend._calls.txn
@@ -290,3 +324,18 @@ async def test_what_is_moved_to_another_lease_stays_what_it_is(cluster: EtcdClus
         await backend._calls.call(messages.DELETE, messages.delete_one(attempt.key), soon(backend))
         assert await backend._asking._move(attempt, soon(backend)) is GONE
         assert await line(locks) == []
+
+
+async def test_a_renewal_for_less_shortens_nothing(cluster: EtcdCluster) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend: Any = (await locks._session()).backend
+        assert isinstance(await backend.acquire(ticket_of(), soon(backend)), Granted)
+        attempt = backend._roll.known("x", "me")
+        held, until = backend._asking.held, attempt.until
+        assert isinstance(await held(attempt, 5.0, soon(backend)), Renewed)
+        assert (attempt.lease.asked, attempt.until) == (60, until)
+        attempt.until = backend.clock.now()  # until less is left than is asked for
+        assert isinstance(await held(attempt, 5.0, soon(backend)), Renewed)
+        assert attempt.lease.asked == 5
+        assert isinstance(await held(attempt, 90.0, soon(backend)), Renewed)
+        assert (attempt.lease.asked, attempt.until) == (90, attempt.lease.sent + 90.0)

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+
+# unasync: aio-only
+from functools import partial
+
+# unasync: end
 from typing import Any
 
 import pytest
@@ -183,6 +188,32 @@ async def test_a_node_that_was_not_there_counts_as_one_without_a_hold(nodes: Red
         nodes.nodes[1]("DEL", "holdfast:{x}")
         with pytest.raises(holdfast.LeaseLost):
             await lease.renew()
+
+
+# unasync: aio-only
+def all_in(begins: dict[int, int], nodes: RedlockNodes) -> bool:
+    return len(begins) == len(nodes.nodes)
+
+
+# unasync: end
+async def test_an_answer_that_was_not_waited_for_counts_when_it_is_renewed(
+    nodes: RedlockNodes,
+) -> None:
+    """Two of three were enough for the grant. If one of them forgets it, the third has it, too."""
+    async with connect(nodes, node_timeout=5.0) as locks:
+        for node in nodes.nodes:
+            lease = await locks.lock("x", ttl=MAX_TTL).acquire()
+            await eventually(lambda: all(one("EXISTS", LOCK) for one in nodes.nodes))
+            for one in nodes.nodes:
+                one("PING")  # so what it answered before is on its way
+            # unasync: aio-only
+            backend: Any = (await locks._session()).backend
+            begins = backend._holds[lease.owner].begins
+            await eventually(partial(all_in, begins, nodes))
+            # unasync: end
+            node("DEL", LOCK)
+            await lease.renew()
+            assert await lease.release() is True
 
 
 async def test_what_too_few_nodes_can_say_is_not_known(nodes: RedlockNodes) -> None:

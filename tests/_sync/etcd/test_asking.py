@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from _sync.etcd.scenes import soon
 from holdfast._sync.backends.etcd_attempt import Attempt
-from holdfast._sync.backends.etcd_leases import FRESH
+from holdfast._sync.backends.etcd_leases import FRESH, HOLD, OWN, QUEUE
 from holdfast._sync.contract import Terms, Ticket
 from holdfast.etcd import messages
 from holdfast.etcd.keys import WAITING, Entry
@@ -99,7 +99,7 @@ def test_what_was_given_up_before_it_arrived_joins_no_line(cluster: EtcdCluster)
         backend._calls.txn(messages.then(left), by)
         attempt = backend._roll.enrol(ticket_of())
         hold = backend._roll.lease_to_hold(attempt, by)
-        wait = backend._leases.shared("queue", backend.claim_window, by)
+        wait = backend._leases.shared(QUEUE, backend.claim_window, by)
         answer = backend._calls.txn(backend._asking._request(attempt, hold, wait), by)
         assert not answer.succeeded
         assert len(line(scene.locks)) == 1
@@ -117,6 +117,40 @@ def test_what_was_given_up_before_it_arrived_is_told_so(cluster: EtcdCluster) ->
         assert backend._roll.known("x", "me") is None
 
 
+def test_who_asks_for_another_kind_joins_no_line(cluster: EtcdCluster) -> None:
+    """Though it has all that it needs to wait."""
+    with held_by_another(cluster) as scene:
+        backend, by = scene.backend, soon(scene.backend)
+        backend._leases.shared(QUEUE, backend.claim_window, by)
+        other = Ticket(Terms("x", 60.0, Label("here", 1), 1, 3, "semaphore"), "me")
+        with pytest.raises(holdfast.ConfigError, match="is in use as"):
+            backend.acquire(other, by)
+        assert len(line(scene.locks)) == 1
+
+
+def test_an_owner_that_another_manager_uses_is_refused(cluster: EtcdCluster) -> None:
+    with held_by_another(cluster) as scene:
+        (owner,) = line(scene.locks)
+        with pytest.raises(holdfast.ConfigError, match="owner id"):
+            scene.backend.acquire(ticket_of(owner), soon(scene.backend))
+
+
+def test_what_was_handed_over_does_not_stay_on_the_lease_of_those_who_wait(
+    cluster: EtcdCluster,
+) -> None:
+    """Also where that is as long as the one that was asked for."""
+    with held_by_another(cluster) as scene:
+        backend, by = scene.backend, soon(scene.backend)
+        ttl = backend.claim_window
+        ticket = Ticket(Terms("x", ttl, Label("here", 1), renew=False), "me")
+        assert isinstance(backend.acquire(ticket, by), Queued)
+        attempt = backend._roll.known("x", "me")
+        assert attempt.lease.kind == QUEUE
+        attempt.held_from(7, attempt.changed)  # as the bell says
+        assert isinstance(backend._asking.held(attempt, ttl, by), Renewed)
+        assert attempt.lease.kind == OWN
+
+
 def test_a_key_that_is_still_there_keeps_its_place(cluster: EtcdCluster) -> None:
     """From an attempt whose lease is just ending: nobody may have its place by writing over it."""
     with held_by_another(cluster) as scene:
@@ -125,7 +159,7 @@ def test_a_key_that_is_still_there_keeps_its_place(cluster: EtcdCluster) -> None
         backend._roll.forget(first)
         entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
         lease = backend._leases.own(30.0, by)
-        backend._leases.shared("queue", backend.claim_window, by)
+        backend._leases.shared(QUEUE, backend.claim_window, by)
         backend._calls.txn(messages.then(messages.put(first.key, entry, lease.on)), by)
         attempt = scene.waiting()
         assert attempt.key != first.key
@@ -136,7 +170,7 @@ def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> 
     with held_by_another(cluster) as scene:
         backend = scene.backend
         roll, txn = backend._roll, backend._calls.txn
-        backend._leases.shared("queue", backend.claim_window, soon(backend))
+        backend._leases.shared(QUEUE, backend.claim_window, soon(backend))
         rang = 0
 
         def rings_first(*args: Any, **options: Any) -> Any:
@@ -171,7 +205,7 @@ def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
 def test_leases_that_have_ended_are_made_anew(cluster: EtcdCluster) -> None:
     with held_by_another(cluster) as scene:
         backend, by = scene.backend, soon(scene.backend)
-        for kind, ttl in (("queue", backend.claim_window), ("hold", 60.0)):
+        for kind, ttl in ((QUEUE, backend.claim_window), (HOLD, 60.0)):
             lease = backend._leases.shared(kind, ttl, by)
             backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), by)
         txn = backend._calls.txn
@@ -292,3 +326,18 @@ def test_what_is_moved_to_another_lease_stays_what_it_is(cluster: EtcdCluster) -
         backend._calls.call(messages.DELETE, messages.delete_one(attempt.key), soon(backend))
         assert backend._asking._move(attempt, soon(backend)) is GONE
         assert line(locks) == []
+
+
+def test_a_renewal_for_less_shortens_nothing(cluster: EtcdCluster) -> None:
+    with holdfast.connect(cluster.url) as locks:
+        backend: Any = locks._session().backend
+        assert isinstance(backend.acquire(ticket_of(), soon(backend)), Granted)
+        attempt = backend._roll.known("x", "me")
+        held, until = backend._asking.held, attempt.until
+        assert isinstance(held(attempt, 5.0, soon(backend)), Renewed)
+        assert (attempt.lease.asked, attempt.until) == (60, until)
+        attempt.until = backend.clock.now()  # until less is left than is asked for
+        assert isinstance(held(attempt, 5.0, soon(backend)), Renewed)
+        assert attempt.lease.asked == 5
+        assert isinstance(held(attempt, 90.0, soon(backend)), Renewed)
+        assert (attempt.lease.asked, attempt.until) == (90, attempt.lease.sent + 90.0)

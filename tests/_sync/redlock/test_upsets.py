@@ -179,6 +179,21 @@ def test_a_node_that_was_not_there_counts_as_one_without_a_hold(nodes: RedlockNo
             lease.renew()
 
 
+def test_an_answer_that_was_not_waited_for_counts_when_it_is_renewed(
+    nodes: RedlockNodes,
+) -> None:
+    """Two of three were enough for the grant. If one of them forgets it, the third has it, too."""
+    with connect(nodes, node_timeout=5.0) as locks:
+        for node in nodes.nodes:
+            lease = locks.lock("x", ttl=MAX_TTL).acquire()
+            eventually(lambda: all(one("EXISTS", LOCK) for one in nodes.nodes))
+            for one in nodes.nodes:
+                one("PING")  # so what it answered before is on its way
+            node("DEL", LOCK)
+            lease.renew()
+            assert lease.release() is True
+
+
 def test_what_too_few_nodes_can_say_is_not_known(nodes: RedlockNodes) -> None:
     """It is not lost for that: its own deadline says when it is."""
     with connect(nodes) as locks:
