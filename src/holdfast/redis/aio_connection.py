@@ -19,6 +19,7 @@ from ..clock import Clock
 from ..model import Granted, quick_new
 from .protocol import LONG, NO_CHANNEL, NOTHING, PING, Late, Lost, handed, wake_up
 from .reply import Reply
+from .sockets import prepare
 
 if TYPE_CHECKING:
     from .._async.contract import Ticket
@@ -222,10 +223,13 @@ class Connection(asyncio.BufferedProtocol):
         # Not asked whether it is one: other event loops have transports of their own.
         self._transport = cast(asyncio.Transport, transport)
         self._write = self._transport.write
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family != socket.AF_UNIX:
+            prepare(sock)
         if (
             transport.get_extra_info("sslcontext") is None
         ):  # there, what is read is not what was sent
-            self._socket = transport.get_extra_info("socket")
+            self._socket = sock
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view  # TLS reads into slices of it: those of the buffer itself would be copies

@@ -29,6 +29,7 @@ from .protocol import (
     wake_up,
     woken,
 )
+from .sockets import prepare
 
 if TYPE_CHECKING:
     from .._sync.contract import Ticket
@@ -141,7 +142,7 @@ class Connection:
                     raise
                 return sock
             sock = self._first_to_answer(by)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            prepare(sock)
             if address.tls is not None:
                 try:
                     sock.settimeout(max(0.001, by - self._now()))

@@ -15,6 +15,7 @@ from ..clock import Clock
 from ..errors import BackendUnavailable
 from ..redis.address import Address
 from ..redis.protocol import NOTHING, Late, Lost
+from ..redis.sockets import prepare
 from .standing import Board, why
 
 Heard = Callable[[int, Any], bool]
@@ -175,7 +176,7 @@ def _connected(address: Address, timeout: float) -> socket.socket:
     try:
         sock = socket.create_connection((address.host, address.port), timeout)
         try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            prepare(sock)
             if address.tls is not None:
                 sock = address.tls.wrap_socket(sock, server_hostname=address.host)
             sock.setblocking(False)

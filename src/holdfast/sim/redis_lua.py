@@ -50,6 +50,11 @@ redis = {
     if answer == true then return ok end
     return answer
   end,
+  pcall = function(...)
+    local done, answer = pcall(redis.call, ...)
+    if done then return answer end
+    return { err = tostring(answer) }
+  end,
   error_reply = function(text)
     -- One without a space has no code of its own.
     return { err = string.find(text, ' ', 1, true) and text or 'ERR ' .. text }

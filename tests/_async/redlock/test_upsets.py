@@ -17,7 +17,7 @@ from _async.redlock.scenes import LOCK, MAX_TTL, connect
 from holdfast import aio as holdfast
 from holdfast._async.backends.redlock_nodes import Nodes
 from holdfast.entries import Claim
-from holdfast.model import UNKNOWN
+from holdfast.model import UNKNOWN, Gone, Renewed
 from holdfast.redis.protocol import pack
 from holdfast.redlock.standing import read_known, read_marker, run_id_of
 from servers.proxy import Proxy
@@ -363,3 +363,17 @@ async def test_a_release_on_another_connection_than_an_unanswered_request_leaves
         assert await lease.release() is True
         grave = f"{LOCK}:x:{lease.owner}"
         await eventually(lambda: [node("EXISTS", grave) for node in nodes.nodes] == [0, 0, 1])
+
+
+async def test_something_else_in_place_of_one_lock_is_no_loss_of_the_others(
+    nodes: RedlockNodes,
+) -> None:
+    async with connect(nodes) as locks:
+        leases = [await locks.lock(name, ttl=MAX_TTL).acquire() for name in ("a", "b", "c")]
+        backend = (await locks._session()).backend
+        for node in nodes.nodes:
+            node("DEL", "holdfast:{b}")
+            node("LPUSH", "holdfast:{b}", "theirs")
+        claims = [Claim(lease.name, lease.owner, MAX_TTL) for lease in leases]
+        outcomes = await backend.renew(claims, backend.clock.now() + 5.0)
+        assert [type(outcome) for outcome in outcomes] == [Renewed, Gone, Renewed]

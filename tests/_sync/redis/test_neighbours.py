@@ -9,6 +9,8 @@ import sys
 import pytest
 
 import holdfast
+from holdfast.entries import Claim
+from holdfast.model import Renewed, Unknown
 from servers.redis import RedisServer
 from stores import redis_server
 from worlds.threads import Job, eventually
@@ -57,6 +59,25 @@ def test_theirs_holds_us_off_until_it_ends(server: RedisServer) -> None:
         assert server("EVAL", COMPARE_AND_DELETE, 1, "holdfast:{x}", "theirs") == 1
         # Their release wakes nobody; the heartbeat notices.
         assert waiter.result().held
+
+
+def test_something_else_in_place_of_one_lock_is_no_loss_of_the_others(
+    server: RedisServer,
+) -> None:
+    with holdfast.connect(server.url) as locks:
+        leases = [locks.lock(name, ttl=20.0).acquire() for name in ("a", "b", "c")]
+        backend = locks._session().backend
+        claims = [Claim(lease.name, lease.owner, 20.0) for lease in leases]
+        server("DEL", "holdfast:{b}")
+        server("LPUSH", "holdfast:{b}", "theirs")
+
+        def renewed(some: list[Claim]) -> list[type]:
+            outcomes = backend.renew(some, backend.clock.now() + 5.0)
+            return [type(outcome) for outcome in outcomes]
+
+        assert renewed(claims) == [Renewed, Unknown, Renewed]
+        with pytest.raises(holdfast.BackendUnavailable, match="WRONGTYPE"):
+            renewed([claims[1]])
 
 
 def test_a_lock_that_they_deleted_is_lost_and_not_re_created(server: RedisServer) -> None:

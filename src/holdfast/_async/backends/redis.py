@@ -179,8 +179,14 @@ class RedisBackend:
                     outcomes[i] = Renewed(token, claims[i].ttl)
         others = [i for i in rest if outcomes[i] is UNKNOWN]
         if others:
-            beats = [self._commands.beat(claims[i]) for i in others]
-            for i, reply in zip(others, await self._calls.many(beats, by), strict=True):
+            replies = await self._calls.many([self._commands.beat(claims[i]) for i in others], by)
+            if len(others) == len(claims) and all(
+                isinstance(reply, Exception) for reply in replies
+            ):
+                raise self._calls.refused(replies[0])
+            for i, reply in zip(others, replies, strict=True):
+                if isinstance(reply, Exception):
+                    continue  # somebody has put something else there, which is no other's loss
                 outcomes[i] = self._outcome(claims[i], reply)
                 if outcomes[i] is GONE and claims[i].owner in self._doubtful:
                     await self.release(claims[i].name, claims[i].owner, by)
@@ -313,8 +319,6 @@ class RedisBackend:
         return lambda: self._wire.call(command, by)
 
     def _outcome(self, claim: Claim, reply: Any) -> Outcome:
-        if isinstance(reply, Exception):
-            raise self._calls.refused(reply)
         if type(reply) is int:
             if reply > 0:
                 return Renewed(reply, claim.ttl)

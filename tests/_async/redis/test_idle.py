@@ -1,0 +1,38 @@
+"""Connections on which nothing is said for a while."""
+
+from __future__ import annotations
+
+import subprocess
+
+from holdfast import aio as holdfast
+from servers.redis import RedisServer
+from servers.redlock import redlock_nodes
+from stores import redis_server
+from worlds.aio import eventually
+
+
+def probed(server: RedisServer) -> bool:
+    """Whether the system probes all connections to it."""
+    command = ["ss", "--tcp", "--numeric", "--options", "--no-header", "state", "established"]
+    shown = subprocess.run(
+        [*command, "dst", f"127.0.0.1:{server.port}"], capture_output=True, text=True, check=True
+    )
+    lines = shown.stdout.splitlines()
+    return bool(lines) and all("timer:(keepalive," in line for line in lines)
+
+
+async def test_idle_connections_are_probed() -> None:
+    """Else a router on the way may forget them without a word."""
+    server = redis_server()
+    async with holdfast.connect(server.url) as locks:
+        async with locks.lock("idle"):
+            pass
+        await eventually(lambda: probed(server))
+
+
+async def test_idle_connections_to_nodes_are_probed() -> None:
+    with redlock_nodes(3) as nodes:
+        async with holdfast.connect(nodes.url, max_ttl=20.0) as locks:
+            async with locks.lock("idle", ttl=20.0):
+                pass
+            await eventually(lambda: all(probed(node) for node in nodes.nodes))
