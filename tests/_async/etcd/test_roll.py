@@ -56,6 +56,20 @@ async def test_a_line_in_which_a_key_is_in_use_or_burned_is_remembered(
         assert roll.enrol(ticket_of("b", "y")).key != burned.key
 
 
+async def test_a_line_that_was_dropped_gives_out_no_more_keys(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be another of the same lock by then, which gives out the same."""
+    monkeypatch.setattr(etcd_roll, "LINES", 1)
+    async with holdfast.connect(cluster.url) as locks:
+        roll = (await backend_of(locks))._roll
+        ticket = ticket_of("a")
+        roll.forget(roll.enrol(ticket))
+        roll.forget(roll.enrol(ticket_of("a", "y")))
+        keys = {roll.enrol(ticket_of("b")).key, roll.enrol(Ticket(ticket.terms, "c")).key}
+        assert len(keys) == 2
+
+
 async def test_a_bell_is_for_one_attempt_and_counts_once(cluster: EtcdCluster) -> None:
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
@@ -139,7 +153,9 @@ async def test_another_managers_is_given_back_by_us(cluster: EtcdCluster) -> Non
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x", ttl=60.0).acquire()
         backend = await backend_of(locks)
+        attempt = await backend._roll.find("x", lease.owner, soon(backend))
         assert await backend.release("x", lease.owner, soon(backend)) is True
+        assert attempt.line.used == 0  # no key of ours was in use
         assert backend._roll.known("x", lease.owner) is None
         assert await backend.release("x", lease.owner, soon(backend)) is False
         assert not (await locks.inspect("x")).held

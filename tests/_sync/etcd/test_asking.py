@@ -18,7 +18,7 @@ from holdfast._sync.contract import Terms, Ticket
 from holdfast.etcd import messages
 from holdfast.etcd.keys import WAITING, Entry
 from holdfast.etcd.messages import Event, KeyValue
-from holdfast.model import GONE, Granted, Label, Queued, Renewed
+from holdfast.model import GONE, Granted, Label, Queued, Renewed, new_owner
 from servers.etcd import EtcdCluster
 from worlds.threads import eventually
 
@@ -341,3 +341,26 @@ def test_a_renewal_for_less_shortens_nothing(cluster: EtcdCluster) -> None:
         assert attempt.lease.asked == 5
         assert isinstance(held(attempt, 90.0, soon(backend)), Renewed)
         assert (attempt.lease.asked, attempt.until) == (90, attempt.lease.sent + 90.0)
+
+
+def test_what_a_locks_attempts_have_in_common_is_not_their_key_nor_their_lease(
+    cluster: EtcdCluster,
+) -> None:
+    """The request is made once for all of them; but not where it would be another one."""
+    with holdfast.connect(cluster.url) as locks:
+        backend: Any = locks._session().backend
+        by = soon(backend)
+        backend._leases.shared(QUEUE, backend.claim_window, by)
+        terms = Terms("x", 60.0, Label("here", 1))
+        first, second, third = (Ticket(terms, new_owner()) for _ in range(3))
+        assert isinstance(backend.acquire(first, by), Granted)
+        hold = backend._roll.known("x", first.owner).lease
+        assert backend.release("x", first.owner, by) is True
+        hold.dead = True  # by our clock: nobody keeps it alive any more
+        assert isinstance(backend.acquire(second, by), Granted)
+        attempt = backend._roll.known("x", second.owner)
+        assert attempt.lease is not hold
+        (found,) = backend._calls.range(messages.range_of(attempt.key), by).keys
+        assert found.lease == attempt.lease.id
+        assert isinstance(backend.acquire(third, by), Queued)
+        assert line(locks) == [second.owner, third.owner]

@@ -58,6 +58,20 @@ def test_a_line_in_which_a_key_is_in_use_or_burned_is_remembered(
         assert roll.enrol(ticket_of("b", "y")).key != burned.key
 
 
+def test_a_line_that_was_dropped_gives_out_no_more_keys(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be another of the same lock by then, which gives out the same."""
+    monkeypatch.setattr(etcd_roll, "LINES", 1)
+    with holdfast.connect(cluster.url) as locks:
+        roll = backend_of(locks)._roll
+        ticket = ticket_of("a")
+        roll.forget(roll.enrol(ticket))
+        roll.forget(roll.enrol(ticket_of("a", "y")))
+        keys = {roll.enrol(ticket_of("b")).key, roll.enrol(Ticket(ticket.terms, "c")).key}
+        assert len(keys) == 2
+
+
 def test_a_bell_is_for_one_attempt_and_counts_once(cluster: EtcdCluster) -> None:
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
@@ -141,7 +155,9 @@ def test_another_managers_is_given_back_by_us(cluster: EtcdCluster) -> None:
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x", ttl=60.0).acquire()
         backend = backend_of(locks)
+        attempt = backend._roll.find("x", lease.owner, soon(backend))
         assert backend.release("x", lease.owner, soon(backend)) is True
+        assert attempt.line.used == 0  # no key of ours was in use
         assert backend._roll.known("x", lease.owner) is None
         assert backend.release("x", lease.owner, soon(backend)) is False
         assert not locks.inspect("x").held
