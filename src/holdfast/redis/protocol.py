@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from typing import Any
 
@@ -30,7 +31,7 @@ class Late(Lost):
 
 
 def require_hiredis() -> None:
-    if find_spec("hiredis") is None:
+    if "hiredis" not in sys.modules and find_spec("hiredis") is None:
         raise ConfigError("redis:// needs a driver that is missing: pip install 'holdfast[redis]'")
 
 

@@ -164,6 +164,36 @@ async def test_a_key_that_is_still_there_keeps_its_place(cluster: EtcdCluster) -
         assert (await line(scene.locks))[1:] == ["old", "me"]
 
 
+async def test_whose_request_may_still_arrive_keeps_its_key(cluster: EtcdCluster) -> None:
+    """What arrives late is refused by what was left for that key; under another it would wait on."""
+    async with held_by_another(cluster) as scene:
+        backend, by = scene.backend, soon(scene.backend)
+        first = backend._roll.enrol(ticket_of())
+        backend._roll.forget(first)
+        entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
+        lease = await backend._leases.own(30.0, by)
+        await backend._leases.shared(QUEUE, backend.claim_window, by)
+        await backend._calls.txn(messages.then(messages.put(first.key, entry, lease.on)), by)
+        txn = backend._calls.txn
+        requests: list[bytes] = []
+
+        async def unsure(request: bytes, by: float, doubt: Any = None, **options: Any) -> Any:
+            if doubt is not None:
+                doubt()
+                requests.append(request)
+            return await txn(request, by, doubt, **options)
+
+        backend._calls.txn = unsure
+        with pytest.raises(holdfast.BackendUnavailable, match="ask again"):
+            await backend.acquire(ticket_of(), by)
+        await backend.release("x", "me", by)
+        backend._calls.txn = txn
+        assert len(await line(scene.locks)) == 1
+        for request in requests:
+            await txn(request, by)
+        assert len(await line(scene.locks)) == 1
+
+
 async def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> None:
     async with held_by_another(cluster) as scene:
         backend = scene.backend

@@ -166,6 +166,36 @@ def test_a_key_that_is_still_there_keeps_its_place(cluster: EtcdCluster) -> None
         assert line(scene.locks)[1:] == ["old", "me"]
 
 
+def test_whose_request_may_still_arrive_keeps_its_key(cluster: EtcdCluster) -> None:
+    """What arrives late is refused by what was left for that key; under another it would wait on."""
+    with held_by_another(cluster) as scene:
+        backend, by = scene.backend, soon(scene.backend)
+        first = backend._roll.enrol(ticket_of())
+        backend._roll.forget(first)
+        entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
+        lease = backend._leases.own(30.0, by)
+        backend._leases.shared(QUEUE, backend.claim_window, by)
+        backend._calls.txn(messages.then(messages.put(first.key, entry, lease.on)), by)
+        txn = backend._calls.txn
+        requests: list[bytes] = []
+
+        def unsure(request: bytes, by: float, doubt: Any = None, **options: Any) -> Any:
+            if doubt is not None:
+                doubt()
+                requests.append(request)
+            return txn(request, by, doubt, **options)
+
+        backend._calls.txn = unsure
+        with pytest.raises(holdfast.BackendUnavailable, match="ask again"):
+            backend.acquire(ticket_of(), by)
+        backend.release("x", "me", by)
+        backend._calls.txn = txn
+        assert len(line(scene.locks)) == 1
+        for request in requests:
+            txn(request, by)
+        assert len(line(scene.locks)) == 1
+
+
 def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> None:
     with held_by_another(cluster) as scene:
         backend = scene.backend

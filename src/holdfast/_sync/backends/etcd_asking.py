@@ -84,6 +84,15 @@ class Asking:
                     return None
             self._check_place(attempt, others)
             if any(one.kv.key == attempt.key for one in others):
+                if (
+                    attempt.doubtful
+                ):  # a try for this key may still arrive, which its end has to meet
+                    raise BackendUnavailable(
+                        f"the place for {attempt.name!r} is still taken by an earlier request, and "
+                        "an answer was lost; ask again",
+                        name=attempt.name,
+                        owner=attempt.owner,
+                    )
                 roll.another_key(attempt)
             elif not queue and not fits_behind(
                 [one.place for one in others],
