@@ -82,7 +82,9 @@ class Asking:
                     return None
             self._check_place(attempt, others)
             if any(one.kv.key == attempt.key for one in others):
-                if attempt.doubtful:  # a try for this key may still arrive, which its end has to meet
+                if (
+                    attempt.doubtful
+                ):  # a try for this key may still arrive, which its end has to meet
                     raise BackendUnavailable(
                         f"the place for {attempt.name!r} is still taken by an earlier request, and "
                         "an answer was lost; ask again",
