@@ -88,3 +88,11 @@ async def test_one_of_which_nothing_is_known_here_is_given_back_all_the_same(
         backend: Any = (await locks._session()).backend
         assert await backend.release("x", lease.owner, backend.clock.now() + 10.0) is False
         await eventually(lambda: not any(node("EXISTS", LOCK) for node in nodes.nodes))
+
+
+async def test_who_gave_up_is_forgotten(nodes: RedlockNodes) -> None:
+    async with connect(nodes.url) as others, connect(nodes.url) as locks:
+        await others.lock("x", ttl=TTL).acquire()
+        assert await locks.lock("x", ttl=TTL).try_acquire(timeout=0.5) is None
+        backend: Any = (await locks._session()).backend
+        await eventually(lambda: not backend._waiters and not backend._holds)

@@ -90,3 +90,11 @@ def test_one_of_which_nothing_is_known_here_is_given_back_all_the_same(
         backend: Any = locks._session().backend
         assert backend.release("x", lease.owner, backend.clock.now() + 10.0) is False
         eventually(lambda: not any(node("EXISTS", LOCK) for node in nodes.nodes))
+
+
+def test_who_gave_up_is_forgotten(nodes: RedlockNodes) -> None:
+    with connect(nodes.url) as others, connect(nodes.url) as locks:
+        others.lock("x", ttl=TTL).acquire()
+        assert locks.lock("x", ttl=TTL).try_acquire(timeout=0.5) is None
+        backend: Any = locks._session().backend
+        eventually(lambda: not backend._waiters and not backend._holds)
