@@ -31,7 +31,7 @@ class Late(Lost):
 
 
 def require_hiredis() -> None:
-    if "hiredis" not in sys.modules and find_spec("hiredis") is None:
+    if sys.modules.get("hiredis") is None and find_spec("hiredis") is None:
         raise ConfigError("redis:// needs a driver that is missing: pip install 'holdfast[redis]'")
 
 

@@ -7,7 +7,6 @@ import subprocess
 from holdfast import aio as holdfast
 from servers.redis import RedisServer
 from servers.redlock import redlock_nodes
-from stores import redis_server
 from worlds.aio import eventually
 
 
@@ -23,11 +22,14 @@ def probed(server: RedisServer) -> bool:
 
 async def test_idle_connections_are_probed() -> None:
     """Else a router on the way may forget them without a word."""
-    server = redis_server()
-    async with holdfast.connect(server.url) as locks:
-        async with locks.lock("idle"):
-            pass
-        await eventually(lambda: probed(server))
+    server = RedisServer()  # which nobody else has a connection to
+    try:
+        async with holdfast.connect(server.url) as locks:
+            async with locks.lock("idle"):
+                pass
+            await eventually(lambda: probed(server))
+    finally:
+        server.stop()
 
 
 async def test_idle_connections_to_nodes_are_probed() -> None:

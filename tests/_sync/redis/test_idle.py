@@ -9,7 +9,6 @@ import subprocess
 import holdfast
 from servers.redis import RedisServer
 from servers.redlock import redlock_nodes
-from stores import redis_server
 from worlds.threads import eventually
 
 
@@ -25,11 +24,14 @@ def probed(server: RedisServer) -> bool:
 
 def test_idle_connections_are_probed() -> None:
     """Else a router on the way may forget them without a word."""
-    server = redis_server()
-    with holdfast.connect(server.url) as locks:
-        with locks.lock("idle"):
-            pass
-        eventually(lambda: probed(server))
+    server = RedisServer()  # which nobody else has a connection to
+    try:
+        with holdfast.connect(server.url) as locks:
+            with locks.lock("idle"):
+                pass
+            eventually(lambda: probed(server))
+    finally:
+        server.stop()
 
 
 def test_idle_connections_to_nodes_are_probed() -> None:

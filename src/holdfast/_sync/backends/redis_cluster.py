@@ -12,7 +12,7 @@ from typing import Any
 from ... import guarantees
 from ..._runtime.threads import finish
 from ...entries import Claim
-from ...errors import BackendUnavailable, ConfigError, LockError
+from ...errors import BackendUnavailable, LockError
 from ...model import GONE, UNKNOWN, Granted, Outcome, Renewed
 from ...redis.address import Address
 from ...redis.cluster import CLUSTER_OPTIONS, ClusterNaming, seeds_of
@@ -103,11 +103,10 @@ class ClusterBackend(RedisBackend):
             for i, reply in zip(others, self._nodes.each(beats, by), strict=True):
                 if reply == -1 and not self._is_out(claims[i].owner, enrolments):
                     continue  # it is asked about again
-                try:
-                    outcomes[i] = self._outcome(claims[i], reply)
-                except (BackendUnavailable, ConfigError) as error:
-                    failed = error
+                if isinstance(reply, Exception):
+                    failed = reply
                     continue
+                outcomes[i] = self._outcome(claims[i], reply)
                 if outcomes[i] is GONE and claims[i].owner in self._doubtful:
                     with suppress(LockError):  # it ends by itself
                         self.release(claims[i].name, claims[i].owner, by)
