@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def grant(one: Store, name: str = "x", owner: str = "o", ttl: float = 30.0) -> i
 
 
 def query(path: Path, sql: str) -> list[tuple[object, ...]]:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:  # which commits
         return connection.execute(sql).fetchall()
 
 
