@@ -225,7 +225,8 @@ class Connection(asyncio.BufferedProtocol):
         self._write = self._transport.write
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
-            prepare(sock)
+            with suppress(OSError):  # it is closed, which we are told soon
+                prepare(sock)
         if (
             transport.get_extra_info("sslcontext") is None
         ):  # there, what is read is not what was sent

@@ -45,6 +45,18 @@ class Scene:
         assert isinstance(answer, Queued)
         return self.backend._roll.known("x", owner)
 
+    def left_by_an_earlier_one(self) -> bytes:
+        """A key of ours that is still there, from an attempt whose lease is just ending."""
+        backend, by = self.backend, soon(self.backend)
+        earlier = backend._roll.enrol(ticket_of())
+        backend._roll.forget(earlier)
+        entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
+        lease = backend._leases.own(30.0, by)
+        backend._leases.shared(QUEUE, backend.claim_window, by)
+        backend._calls.txn(messages.then(messages.put(earlier.key, entry, lease.on)), by)
+        key: bytes = earlier.key
+        return key
+
 
 @contextmanager
 def held_by_another(cluster: EtcdCluster) -> Iterator[Scene]:
@@ -154,15 +166,9 @@ def test_what_was_handed_over_does_not_stay_on_the_lease_of_those_who_wait(
 def test_a_key_that_is_still_there_keeps_its_place(cluster: EtcdCluster) -> None:
     """From an attempt whose lease is just ending: nobody may have its place by writing over it."""
     with held_by_another(cluster) as scene:
-        backend, by = scene.backend, soon(scene.backend)
-        first = backend._roll.enrol(ticket_of())
-        backend._roll.forget(first)
-        entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
-        lease = backend._leases.own(30.0, by)
-        backend._leases.shared(QUEUE, backend.claim_window, by)
-        backend._calls.txn(messages.then(messages.put(first.key, entry, lease.on)), by)
+        key = scene.left_by_an_earlier_one()
         attempt = scene.waiting()
-        assert attempt.key != first.key
+        assert attempt.key != key
         assert line(scene.locks)[1:] == ["old", "me"]
 
 
@@ -170,12 +176,7 @@ def test_whose_request_may_still_arrive_keeps_its_key(cluster: EtcdCluster) -> N
     """What arrives late is refused by what was left for that key; under another it would wait on."""
     with held_by_another(cluster) as scene:
         backend, by = scene.backend, soon(scene.backend)
-        first = backend._roll.enrol(ticket_of())
-        backend._roll.forget(first)
-        entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
-        lease = backend._leases.own(30.0, by)
-        backend._leases.shared(QUEUE, backend.claim_window, by)
-        backend._calls.txn(messages.then(messages.put(first.key, entry, lease.on)), by)
+        scene.left_by_an_earlier_one()
         txn = backend._calls.txn
         requests: list[bytes] = []
 
