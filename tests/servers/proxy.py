@@ -37,8 +37,10 @@ class Proxy:
         """The next answer does not arrive; those behind it do."""
         self.keep_once = False
         """Hang up on the next request, but keep it, and deliver it when `let_go` is called."""
+        self.mute_once = False
+        """From the next request on, no answer comes any more on that connection."""
         self.about = b""
-        """Only a request with this in it is reset or kept: gRPC has words of its own in between."""
+        """Only a request with this in it is reset, kept or muted: gRPC has its own in between."""
         self.seen: deque[bytes] = deque(maxlen=200)
         """The latest requests that were delivered, for `replay`."""
         self._kept: list[tuple[socket.socket, bytes]] = []
@@ -132,6 +134,9 @@ class Proxy:
                     server.sendall(data)
                     _reset(client)
                     break
+                if self.mute_once and self.about in data:
+                    self.mute_once = False
+                    self._muted.add(server)
                 server.sendall(data)
         self._end(client, server)
 

@@ -44,6 +44,8 @@ CLASSES = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600
 
 PATIENCE = 2.0
 """Seconds, or a fifth of its TTL, for which a session waits for a node's answer to a write."""
+SECOND_LOOK = 0.25
+"""Seconds that an answer has to be read after all: it was we who stood still, perhaps."""
 
 
 class Link:
@@ -64,6 +66,9 @@ class Link:
         """The node that is written to, to prove that the session lives."""
         self._unproved = 0.0
         """When a write was sent to prove the session, of those that are not answered yet."""
+        self._patience = PATIENCE
+        self._looked = 0.0
+        """The write of which it was seen that its answer is late."""
         self._set_up = False
         self._closed = False
         self.base = 0.0
@@ -127,16 +132,44 @@ class Link:
             self._unproved = 0.0
             self.client.drop()
         elif not self._unproved:
-            self._unproved = now
+            self._expect_answer(now)
 
         def wrote(value: Any, error: Exception | None) -> None:
-            self._unproved = 0.0
+            self._answered(error)
             if isinstance(error, NoNodeError):  # a foreign hand has tidied up
                 self.send(create(self.client, self.beat, b"", EPHEMERAL), then)
             else:
                 then(value, error)
 
         self.send(set_data(self.beat, b""), wrote)
+
+    def _expect_answer(self, now: float) -> None:
+        self._unproved = now
+        self._store.ring_at(now + self._patience, self._late)
+
+    def _answered(self, error: Exception | None) -> None:
+        self._unproved = 0.0
+        if not isinstance(error, Unanswered):
+            self._patience = PATIENCE
+
+    def _late(self) -> None:
+        """Has a node not answered a write for long? Then it stands still, or has lost the others, or
+        the request has got stuck in it (ZOOKEEPER-4537): on to the next one, with more patience."""
+        with self._store.mutex:
+            if not self._unproved or self._closed:
+                return
+            due = self._unproved + self._patience
+            if self._looked == self._unproved:
+                due += SECOND_LOOK
+            if self._store.clock.now() < due:
+                self._store.ring_at(due, self._late)
+            elif self._looked != self._unproved:
+                self._looked = self._unproved
+                self._store.ring_at(due + SECOND_LOOK, self._late)
+            else:
+                self._unproved = 0.0
+                self._patience *= 2
+                self.client.drop()
 
     def vouch(self, sent: float) -> float:
         """From when on what was sent then, and answered, may be counted on for its whole TTL."""
@@ -245,12 +278,14 @@ class Link:
         elif self._set_up:
             self._begin()
         else:
+            self._expect_answer(store.clock.now())
             for path in store.naming.needed():
                 self.send(create(client, path, b""), _ignored)
             self.send(create(client, self.beat, b"", EPHEMERAL), self._made)
 
     def _made(self, value: Any, error: Exception | None) -> None:
         with self._store.mutex:
+            self._answered(error)
             if isinstance(error, Unanswered):
                 return  # there will be another connection
             if error is not None and not isinstance(error, NodeExistsError):

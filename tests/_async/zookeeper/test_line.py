@@ -14,7 +14,7 @@ from holdfast import aio as holdfast
 from holdfast._async import session
 from holdfast._async.contract import Terms, Ticket
 from holdfast.clock import system_clock
-from holdfast.zookeeper import client, store
+from holdfast.zookeeper import client, link, store
 from holdfast.zookeeper.link import Link
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
@@ -295,6 +295,20 @@ async def test_nothing_ends_the_thread_of_a_connection(
             patch.setattr(client._Connection, "_read_socket", fail)
             await eventually(lambda: failures)
         assert await lease.release() is True  # on the next connection
+
+
+async def test_a_node_that_lets_us_in_and_answers_nothing_more_is_left(
+    through: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that has a request stuck in it, with nobody else there to push it (ZOOKEEPER-4537)."""
+    monkeypatch.setattr(link, "PATIENCE", 0.5)
+    proxy.about, proxy.mute_once = b"/holdfast", True
+    async with holdfast.connect(through) as locks:
+        assert not proxy.mute_once
+        proxy.about, proxy.mute_once = b"/locks/x", True
+        lease = await locks.lock("x").acquire()  # it is seen by the pulse, before anybody gives up
+        assert not proxy.mute_once
+        assert await lease.release() is True
 
 
 async def test_who_is_not_greeted_gives_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

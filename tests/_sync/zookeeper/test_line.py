@@ -16,7 +16,7 @@ import holdfast
 from holdfast._sync import session
 from holdfast._sync.contract import Terms, Ticket
 from holdfast.clock import system_clock
-from holdfast.zookeeper import client, store
+from holdfast.zookeeper import client, link, store
 from holdfast.zookeeper.link import Link
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
@@ -287,6 +287,20 @@ def test_nothing_ends_the_thread_of_a_connection(url: str, monkeypatch: pytest.M
             patch.setattr(client._Connection, "_read_socket", fail)
             eventually(lambda: failures)
         assert lease.release() is True  # on the next connection
+
+
+def test_a_node_that_lets_us_in_and_answers_nothing_more_is_left(
+    through: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that has a request stuck in it, with nobody else there to push it (ZOOKEEPER-4537)."""
+    monkeypatch.setattr(link, "PATIENCE", 0.5)
+    proxy.about, proxy.mute_once = b"/holdfast", True
+    with holdfast.connect(through) as locks:
+        assert not proxy.mute_once
+        proxy.about, proxy.mute_once = b"/locks/x", True
+        lease = locks.lock("x").acquire()  # it is seen by the pulse, before anybody gives up
+        assert not proxy.mute_once
+        assert lease.release() is True
 
 
 def test_who_is_not_greeted_gives_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
