@@ -64,7 +64,10 @@ class Node:
         # Compiled quickly rather than well: these servers live for a minute.
         small = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         quick = ["-Dznode.container.checkIntervalMs=500", "-Dzookeeper.forceSync=no"]
-        quick.append("-Dzookeeper.preAllocSize=1024")
+        quick += [
+            "-Dzookeeper.preAllocSize=1024",
+            "-XX:+PerfDisableSharedMem",
+        ]  # the disk may be busy
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = [*self._inside, *guard, java, *small, *quick, quiet, "-cp", CLASSES, main]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+import logging
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import ref
 
@@ -11,7 +13,9 @@ import pytest
 
 from holdfast import aio
 from holdfast.errors import BackendUnavailable
+from holdfast.sim.__main__ import caught
 from holdfast.sim.loop import Process
+from holdfast.sim.network import Link
 from holdfast.sim.redis_server import RedisNode, Session
 from holdfast.sim.runs import SWEEP_ALL, simulate, sweep_up
 from holdfast.sim.stores.redlock import plan
@@ -19,12 +23,33 @@ from holdfast.sim.stores.redlock_plans import CalmRedlock
 from holdfast.sim.world import World
 
 
+@pytest.fixture(autouse=True)
+def hushed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As `runs.hush`, for a while."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    logging.disable()
+    yield
+    gc.enable()
+    gc.collect()
+    logging.disable(logging.NOTSET)
+
+
 class Counting(RedisNode):
     asked = 0
 
-    def _answer(self, words: list[bytes], session: Session) -> bytes:
+    def _answer(self, words: list[bytes], session: Session, micros: int) -> bytes:
         self.asked += words[0] == b"INFO"
-        return super()._answer(words, session)
+        return super()._answer(words, session, micros)
+
+
+class Failing(RedisNode):
+    def received(self, link: Link, data: bytes) -> None:
+        raise RuntimeError("a mistake in the simulation")
+
+
+class Failed(CalmRedlock):
+    def node(self, process: Process) -> RedisNode:
+        return Failing(process, {})
 
 
 class TwoHaveRestarted(CalmRedlock):
@@ -68,13 +93,17 @@ def test_a_node_that_is_out_for_long_is_not_asked_all_the_time() -> None:
         assert 5 <= node.asked <= 40
 
 
+def test_a_mistake_in_the_simulation_is_not_taken_for_what_a_bad_variant_did(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert not caught("failed", lambda seed: Failed(), 1)
+    assert "failed by itself: failed: a callback failed: RuntimeError" in capsys.readouterr().out
+
+
 def test_nothing_keeps_a_run_that_is_over() -> None:
     """The Lua interpreter, which serves all runs, used to keep the last one until the next."""
-    try:
-        loop = ref(simulate(plan, 1).story._loop)
-        assert loop() is not None  # only a sweep finds that it is over
-        for _ in range(2):  # some that were killed die only at the second try
-            sweep_up(SWEEP_ALL)
-        assert loop() is None
-    finally:
-        gc.enable()
+    loop = ref(simulate(plan, 1).story._loop)
+    assert loop() is not None  # only a sweep finds that it is over
+    for _ in range(2):  # some that were killed die only at the second try
+        sweep_up(SWEEP_ALL)
+    assert loop() is None

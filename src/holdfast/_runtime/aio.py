@@ -168,7 +168,8 @@ class Routine:
         self._task = asyncio.get_running_loop().create_task(work(), name=name)
 
     async def join(self) -> None:
-        await asyncio.wait({self._task})
+        if not self._task.done():
+            await asyncio.wait({self._task})
 
 
 _unfinished: set[asyncio.Task[Any]] = set()

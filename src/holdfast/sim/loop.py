@@ -58,10 +58,10 @@ class SimClock:
         now = self._base + (self._loop.now - self._since) * self._rate
         return WALL + now + self.stepped
 
-    def millis(self) -> int:
+    def micros(self) -> int:
         """The wall clock's, whole ones."""
         now = self._base + (self._loop.now - self._since) * self._rate
-        return int((WALL + now + self.stepped) * 1000)
+        return int((WALL + now + self.stepped) * 1_000_000)
 
     def step(self, by: float) -> None:
         self.stepped += by

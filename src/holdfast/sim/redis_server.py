@@ -1,5 +1,4 @@
-"""A simulated Redis server: it speaks the protocol, on the data of `redis_data`, with the scripts of
-`redis_lua`."""
+"""A simulated Redis server: its life and its connections. The rest of it is in Lua, see `redis_lua`."""
 
 from __future__ import annotations
 
@@ -10,8 +9,6 @@ from typing import Any
 
 from .loop import Process
 from .network import Link
-from .redis_commands import COMMANDS
-from .redis_data import OK, Data, Refusal
 from .redis_lua import lua
 
 YES = (b":0\r\n", b":1\r\n")
@@ -51,9 +48,9 @@ class RedisNode:
         self.incarnation = 0
         self.run_id = b""
         self.links: dict[Link, None] = {}
-        self.data = Data(process.clock.millis)
-        self.snapshot = Data(process.clock.millis)
         self._lua = lua()
+        self._data = self._lua.database()
+        self._snapshot = self._lua.database()
         self._altered = altered or {}
         """Texts to run instead of others, for variants that are known to be bad."""
         self._scripts: dict[bytes, Any] = {}
@@ -73,15 +70,14 @@ class RedisNode:
             link.reset()
 
     def save(self) -> None:
-        self.snapshot.copy_from(self.data)
+        self._snapshot = self._lua.copied(self._data)
 
     def restart(self, memory: str) -> None:
         """With `all` of its data, what was last saved (`snapshot`), or `nothing`."""
-        if memory != "all":
-            fresh = Data(self.process.clock.millis)
-            if memory == "snapshot":
-                fresh.copy_from(self.snapshot)
-            self.data = fresh
+        if memory == "snapshot":
+            self._data = self._lua.copied(self._snapshot)
+        elif memory != "all":
+            self._data = self._lua.database()
         self._born()
         self.up = True
 
@@ -98,58 +94,58 @@ class RedisNode:
         session, answering = link.state, self._answer
         session.feed(data)
         gets = session.gets
-        self.data.tick()  # once: no time passes meanwhile
+        micros = self.process.clock.micros()  # once: no time passes meanwhile
         answer = b""
         while (words := gets()) is not ...:
-            answer += answering(words, session)
+            answer += answering(words, session, micros)
         if answer:
             link.answer(answer)
 
     def replayed(self, data: bytes) -> None:
         session = Session()
         session.feed(data)
-        self.data.tick()
+        micros = self.process.clock.micros()
         while (words := session.gets()) is not ...:
             if words[0] == b"EVALSHA":
-                self._answer(words, session)
+                self._answer(words, session, micros)
 
-    def _answer(self, words: list[bytes], session: Session) -> bytes:
+    def _answer(self, words: list[bytes], session: Session, micros: int) -> bytes:
         name = words[0]
-        try:
-            if name == b"EVALSHA":
-                function = self._scripts.get(words[1])
-                if function is None:
-                    return NO_SCRIPT
-                return self._lua.run(self, function, int(words[2]), words[3:])
-            special = SPECIAL.get(name)
-            if special is not None:
-                return special(self, words, session)
-            plain = COMMANDS.get(name)
-            if plain is not None:
-                return _packed(plain(self.data, *words[1:]))
-            return _packed(self.command(*words))
-        except Refusal as error:
-            return b"-" + str(error).replace("\n", " ").encode() + b"\r\n"
+        if name == b"EVALSHA":
+            function = self._scripts.get(words[1])
+            if function is None:
+                return NO_SCRIPT
+            return self._lua.run(self, self._data, micros, function, int(words[2]), words[3:])
+        special = SPECIAL.get(name)
+        if special is not None:
+            return special(self, words, session)
+        return self._lua.ask(self._data, micros, *words)
 
-    def command(self, name: bytes, *words: bytes) -> Any:
-        """One that needs more than the data."""
-        if name == b"TIME":
-            micros = int(self.process.clock.wall() * 1_000_000)
-            return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
-        if name == b"PUBLISH":
-            return self._publish(*words)
-        if name == b"PUBSUB":  # NUMSUB, the only one that we use
-            heard = [link for link in self.links if words[1] in link.state.channels]
-            return [words[1], sum(not link.broken for link in heard)]
-        raise Refusal(f"ERR unknown command '{name.decode()}', with args beginning with:")
+    # Its data, as the simulation sees and changes it.
 
-    def _publish(self, channel: bytes, message: bytes) -> int:
+    def ask(self, *words: bytes) -> Any:
+        """What a command answers, as hiredis reads it."""
+        reader = _reader_type()()
+        reader.feed(self._lua.ask(self._data, self.process.clock.micros(), *words))
+        return reader.gets()
+
+    def all_keys(self) -> list[bytes]:
+        """Those there are now, in order."""
+        keys: list[bytes] = self.ask(b"SCAN", b"0")[1]
+        return keys
+
+    # What scripts ask of it.
+
+    def publish(self, channel: bytes, message: bytes) -> int:
         heard = 0
         for link in self.links:
             if channel in link.state.channels and not link.broken:
                 heard += 1
                 link.answer(b">3\r\n$7\r\nmessage\r\n" + _packed(channel) + _packed(message))
         return heard
+
+    def hearers(self, channel: bytes) -> int:
+        return sum(channel in link.state.channels and not link.broken for link in self.links)
 
     def _do_hello(self, words: list[bytes], session: Session) -> bytes:
         return HELLO
@@ -158,7 +154,7 @@ class RedisNode:
         return _packed(b"# Server\r\nrun_id:" + self.run_id + b"\r\n")
 
     def _do_select(self, words: list[bytes], session: Session) -> bytes:
-        return _packed(OK)
+        return b"+OK\r\n"
 
     def _do_ping(self, words: list[bytes], session: Session) -> bytes:
         return b"+PONG\r\n"
@@ -190,22 +186,9 @@ SPECIAL: dict[bytes, Callable[[RedisNode, list[bytes], Session], bytes]] = {
 """Commands about the connection or the server."""
 
 
-def _packed(value: Any) -> bytes:
-    kind = type(value)
-    if kind is int:
-        return b":%d\r\n" % value
-    if kind is bytes:
-        return b"$%d\r\n%b\r\n" % (len(value), value)
-    if kind is list:
-        return b"*%d\r\n" % len(value) + b"".join([_packed(item) for item in value])
-    if value is None:
-        return b"_\r\n"
-    if value is OK:
-        return b"+OK\r\n"
-    if kind is float:
-        return b":%d\r\n" % int(value)
-    raise TypeError(kind)
+def _packed(text: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(text), text)
 
 
-_SAID = {b"server": b"redis", b"version": b"7.0.0", b"proto": 3, b"mode": b"standalone"}
-HELLO = b"%%%d\r\n" % len(_SAID) + b"".join(_packed(k) + _packed(v) for k, v in _SAID.items())
+_SAID = (b"server", b"redis", b"version", b"7.0.0", b"mode", b"standalone")
+HELLO = b"%4\r\n" + b"".join(map(_packed, _SAID)) + _packed(b"proto") + b":3\r\n"

@@ -25,11 +25,15 @@ def simulate(make: Maker, seed: int) -> Result:
 def sweep_up(seed: int) -> None:
     """What this run has left; its result has to be forgotten by then. The next one uses the same memory
     again, while that is still in the processor's caches. Looking only at what is new is quick."""
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    logging.disable()
     gc.collect(0 if seed % SWEEP_ALL else 2)
-    logging.disable(logging.NOTSET)
-    sys.unraisablehook = hook
+
+
+def hush() -> None:
+    """From now on nobody in this process hears of what Python finds when it tidies up, now or at its
+    end: coroutines of the killed, never awaited."""
+    sys.unraisablehook = lambda _: None
+    logging.disable()
+    warnings.simplefilter("ignore")
 
 
 class Sums(NamedTuple):
@@ -51,8 +55,7 @@ class Sums(NamedTuple):
 
 def some(make: Maker, seeds: range) -> Sums:
     """In a process of its own, perhaps, in which nothing else happens."""
-    sys.unraisablehook = lambda _: None
-    warnings.simplefilter("ignore")  # of coroutines that were never awaited: those of the killed
+    hush()
     sums = Sums()
     gc.disable()
     gc.collect()

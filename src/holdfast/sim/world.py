@@ -23,6 +23,7 @@ MOST_STEPS = 60_000
 LONGEST = 300.0
 SMALL_CHUNK = 4096
 """Bytes that a connection reads at once. To clear larger buffers for each of so many takes its time."""
+FAILURE = "a callback failed"
 EXPECTED = (LockError, TimeoutError)
 """What an acquisition may end with, while there are faults."""
 
@@ -129,8 +130,8 @@ class World:
                 main.result()
             except Stuck as error:
                 self.checker.broken(f"the run did not end: {error}")
-            for failure in self.loop.unhandled:
-                self.checker.broken(f"a callback failed: {failure!r}")
+            for failure in reversed(self.loop.unhandled):  # what it came of comes first
+                self.checker.violations.insert(0, f"{FAILURE}: {failure!r}")
             self.checker.judge()
         finally:
             clock.source, os.urandom, aio_connection.CHUNK = source, urandom, chunk

@@ -80,13 +80,13 @@ class Echo(RedisNode):
         self._raise = scripts["raise"].digest
         self._heard: dict[bytes, list[bytes]] = {}
 
-    def _answer(self, words: list[bytes], session: Session) -> bytes:
+    def _answer(self, words: list[bytes], session: Session, micros: int) -> bytes:
         if words[0] == b"EVALSHA":
             if words[1] == self._take:
                 self._heard[words[-2]] = words  # the owner; the incarnation is behind it
             elif words[1] == self._raise and words[-1] in self._heard:
-                super()._answer(self._heard[words[-1]], session)
-        return super()._answer(words, session)
+                super()._answer(self._heard[words[-1]], session, micros)
+        return super()._answer(words, session, micros)
 
 
 class OwnerOnly(Hammer):

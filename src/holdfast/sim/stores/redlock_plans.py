@@ -80,7 +80,7 @@ class RedlockPlan:
         longest = b"%d" % round(self.options["max_ttl"] * 1000)
         for node in nodes:
             parts = (node.run_id + b".used", b"1", base, longest, members, b"ed", b"")
-            node.data.values[MARKER] = US.join(parts)
+            node.ask(b"SET", MARKER, US.join(parts))
             for name in REDLOCK:
                 node.load(text_of(f"redlock_{name}.lua"))
 
@@ -89,16 +89,14 @@ class RedlockPlan:
         self.advance(world, world.loop.random.choice(world.servers))
 
     def advance(self, world: World, server: Any) -> None:
-        data = server.data
-        for counter in data.values.get(COUNTERS, ()):
-            value = int(data.values[counter]) + world.loop.random.randrange(1, 4)
-            data.values[counter] = b"%d" % value
+        for counter in server.ask(b"LRANGE", COUNTERS, b"0", b"-1"):
+            server.ask(b"INCRBY", counter, b"%d" % world.loop.random.randrange(1, 4))
 
     def may_crash(self, servers: Sequence[RedisNode], server: RedisNode) -> bool:
         """As long as a majority of others votes: without one nobody could come back. It is declared."""
         voting = 0
         for other in servers:
-            text = other.data.values.get(MARKER)
+            text = other.ask(b"GET", MARKER)
             if other is not server and other.up and text is not None:
                 voting += read_marker(text).incarnation.startswith(other.run_id)
         return voting > len(servers) // 2
