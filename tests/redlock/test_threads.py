@@ -13,11 +13,12 @@ import holdfast
 from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, new_owner
+from holdfast.redlock.lanes import Lane
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, redlock_nodes, url_of
 from worlds.threads import eventually
 
-TTL = 20.0
+TTL = 60.0
 
 
 @pytest.fixture
@@ -86,6 +87,31 @@ def test_a_connection_with_an_overdue_answer_is_not_used_again(nodes: RedlockNod
                 eventually(lambda: taken(locks))  # it is out until it was reached anew
             finally:
                 nodes.nodes[2].resume()
+    finally:
+        proxy.close()
+
+
+def test_connections_that_are_not_needed_any_more_are_looked_at(nodes: RedlockNodes) -> None:
+    """As those of many threads of which one is left: who was told to free a lock on them, and was not
+    heard of since?"""
+    proxy = Proxy(nodes.nodes[2].port)
+    try:
+        url = url_of([*[node.port for node in nodes.nodes[:2]], proxy.port])
+        with holdfast.connect(url, max_ttl=TTL, node_timeout=5.0) as locks:
+            lease = locks.lock("x", ttl=TTL).acquire()
+            eventually(lambda: nodes.nodes[2]("EXISTS", "holdfast:{x}"))
+            proxy.deaf = True
+            assert lease.release() is True
+            backend: Any = locks._session().backend
+            backend._fan._idle.append(Lane(3))  # another's, from now on used first
+            proxy.hang_up()
+            proxy.deaf = False
+
+            def freed() -> bool:
+                locks.lock("y", ttl=TTL).acquire().release()
+                return not nodes.nodes[2]("EXISTS", "holdfast:{x}")
+
+            eventually(freed)
     finally:
         proxy.close()
 

@@ -92,6 +92,8 @@ class Proxy:
             self._server.shutdown(socket.SHUT_RDWR)  # else an accept under way takes one more
         self._server.close()
         self.hang_up()
+        for server, _ in self._kept:
+            server.close()
 
     def _accept(self) -> None:
         while True:

@@ -85,17 +85,15 @@ class Fan:
         self,
         commands: Sequence[bytes | None],
         by: float,
+        heard: Heard,
         ways: Sequence[object] = (),
         instead: Sequence[bytes | None] = (),
-        heard: Heard | None = None,
     ) -> list[int]:
         """Send, and do not wait: behind whatever was sent before. Answers who could not be told.
 
         The rest as in `ask`.
         """
-        asking = None
-        if heard is not None:
-            asking = Asking(self.board, self._loop, heard, by - self.clock.now())
+        asking = Asking(self.board, self._loop, heard, by - self.clock.now())
         untold: list[int] = []
         for index, command in enumerate(commands):
             if command is not None:
@@ -104,8 +102,7 @@ class Fan:
                     untold.append(index)
                 else:
                     behind = not ways or connection is ways[index]
-                    if asking is not None:
-                        asking.left += 1
+                    asking.left += 1
                     connection.send(command if behind else instead[index] or command, by, asking)
         return untold
 

@@ -44,10 +44,6 @@ class Asking:
             self.enough = True
 
 
-NOBODY = Asking(lambda index, reply: False)
-"""Asked, and does not want to know."""
-
-
 class Line:
     """One connection. Its answers come in the order of the commands."""
 

@@ -7,6 +7,7 @@ The twin is `aio`: the same names and meanings.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container, Sequence
 from threading import Lock, Thread
 from typing import Any
@@ -16,11 +17,14 @@ from ..errors import BackendUnavailable, ConfigError
 from ..redis.address import Address
 from ..redis.protocol import Late, Lost, check_greeting, greeting
 from .commands import Part
-from .lanes import FULL, NOBODY, Asking, Heard, Lane, Line
+from .lanes import FULL, Asking, Heard, Lane, Line
 from .standing import Board, read_marker, run_id_of
 
 KEPT_IDLE = 32
 """Lanes kept for the next caller."""
+SELDOM = 16
+"""Once in so many times it is the lane that nobody has used for longest: what has come on it, or that
+it broke, is not noticed before."""
 LONGEST_POLL = 1.0
 FOR_CONNECTING = 0.75
 """Of the time for a request, where a connection is missing: that takes two or more round trips."""
@@ -36,7 +40,9 @@ class Fan:
         self.first = first
         self.closed = False
         self._addresses = addresses
-        self._idle: list[Lane] = []
+        self._idle: deque[Lane] = deque()
+        """Those that were used last are at the end."""
+        self._taken = 0
         # For `reach`, `batch` and `call`: those who look after the nodes, one thread for each.
         self._own: list[Line | None] = [None] * len(addresses)
         self._own_mutexes = [Lock() for _ in addresses]
@@ -136,12 +142,12 @@ class Fan:
         self,
         commands: Sequence[bytes | None],
         by: float,
+        heard: Heard,
         ways: Sequence[object] = (),
         instead: Sequence[bytes | None] = (),
-        heard: Heard | None = None,
     ) -> list[int]:
         """Send, and do not wait. Answers who could not be told. The rest as in `ask`."""
-        asking = NOBODY if heard is None else Asking(heard)
+        asking = Asking(heard)
         lane = self._take()
         untold: list[int] = []
         try:
@@ -150,6 +156,10 @@ class Fan:
                 line = lane.lines[index]
                 if command is None:
                     continue
+                if line is not None:
+                    # It may have been closed long ago, unnoticed; and nobody waits for an answer.
+                    self._take_in(lane, index, line)
+                    line = lane.lines[index]
                 if line is None:
                     untold.append(index)
                     continue
@@ -209,7 +219,7 @@ class Fan:
 
     def close(self) -> None:
         self.closed = True
-        idle, self._idle = self._idle, []
+        idle, self._idle = self._idle, deque()
         for lane in idle:
             lane.close()
         for index, mutex in enumerate(self._own_mutexes):
@@ -225,8 +235,9 @@ class Fan:
     # Their parts.
 
     def _take(self) -> Lane:
+        self._taken += 1  # or not, if two threads do so at the same time
         try:
-            return self._idle.pop()
+            return self._idle.popleft() if self._taken % SELDOM == 0 else self._idle.pop()
         except IndexError:
             return Lane(len(self._addresses))
 

@@ -65,7 +65,7 @@ async def test_a_marker_that_was_read_before_a_restart_does_not_count(nodes: Red
         backend._board.failed(0, "for a test")
         await eventually(lambda: "it has restarted" in seat.out)
         with pytest.raises(holdfast.BackendUnavailable, match="restarted meanwhile"):
-            backend._nodes._votes(seat, marker)
+            await backend._nodes._votes(seat, marker)
         assert not seat.vote
 
 

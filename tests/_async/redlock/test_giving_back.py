@@ -79,6 +79,34 @@ async def test_a_node_that_was_not_told_is_told_when_it_is_back(nodes: RedlockNo
         proxy.close()
 
 
+async def test_what_a_node_is_owed_is_not_forgotten_before_it_has_answered(
+    nodes: RedlockNodes,
+) -> None:
+    """It votes again and is told; but on a connection that breaks, or has broken unnoticed."""
+    proxy = Proxy(nodes.nodes[2].port)
+    try:
+        url = url_of([*[node.port for node in nodes.nodes[:2]], proxy.port])
+        async with connect(url) as locks:
+            backend: Any = (await locks._session()).backend
+            lease = await held_by_all(locks, nodes)
+            proxy.refuse = True
+            proxy.hang_up()
+            backend._board.failed(2, "for a test")
+            assert await lease.release() is True
+            proxy.about, proxy.keep_once = LOCK.encode(), True
+            proxy.refuse = False
+
+            async def freed() -> bool:
+                async with locks.lock("y", ttl=TTL):  # in blocking code the next one notices
+                    pass
+                # It was told, and that got lost; and so it was told again.
+                return not proxy.keep_once and not nodes.nodes[2]("EXISTS", LOCK)
+
+            await eventually(freed)
+    finally:
+        proxy.close()
+
+
 async def test_one_of_which_nothing_is_known_here_is_given_back_all_the_same(
     nodes: RedlockNodes,
 ) -> None:

@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from holdfast._sync.backends import redlock_owed
 from holdfast._sync.backends.redlock_owed import Owed
+from holdfast.redis.protocol import Lost
 from holdfast.redlock.members import settings_of
 from holdfast.redlock.standing import Board, Marker
 from holdfast.urls import parse
@@ -26,14 +29,25 @@ class Ways:
 
     def __init__(self) -> None:
         self.broken = False
-        self.told: list[tuple[bytes | None, ...]] = []
+        self.told: list[tuple[int, bytes]] = []
+        self.heard: Callable[[int, Any], bool]
+        self.reply: Any = 1
 
-    def post(self, commands: list[bytes | None], by: float) -> list[int]:
-        told = [index for index, command in enumerate(commands) if command is not None]
+    def post(
+        self, commands: list[bytes | None], by: float, heard: Callable[[int, Any], bool]
+    ) -> list[int]:
+        told = [(index, command) for index, command in enumerate(commands) if command is not None]
         if self.broken:
-            return told
-        self.told.append(tuple(commands))
+            return [index for index, _ in told]
+        self.told += told
+        self.heard = heard
         return []
+
+    def batch(self, index: int, commands: list[bytes], by: float) -> list[Any]:
+        if self.broken:
+            raise Lost("it broke")
+        self.told += [(index, command) for command in commands]
+        return [self.reply for _ in commands]
 
 
 def made() -> tuple[Board, Any, Any, Owed]:
@@ -51,16 +65,27 @@ def test_it_is_told_once_it_votes_what_still_matters_and_only_once() -> None:
     assert ways.told == []
     clock.time += 10.0
     board.seats[1].votes(VOTES)
-    owed.pay(board.seats[1])
-    owed.pay(board.seats[1])
-    assert ways.told == [(None, b"free it", None)]
+    owed.settle(board.seats[1])
+    owed.settle(board.seats[1])
+    assert ways.told == [(1, b"free it")]
+    assert board.voting() == 1
+
+
+def test_one_that_is_owed_much_is_told_all_of_it() -> None:
+    board, _, ways, owed = made()
+    commands = [b"free %d" % number for number in range(2 * redlock_owed.AT_ONCE + 1)]
+    for command in commands:
+        owed.owe(1, command, 20.0)
+    board.seats[1].votes(VOTES)
+    owed.settle(board.seats[1])
+    assert ways.told == [(1, command) for command in commands]
 
 
 def test_one_that_came_back_a_moment_ago_is_told_at_once() -> None:
     board, _, ways, owed = made()
     board.seats[2].votes(VOTES)
     owed.owe(2, b"free it", 20.0)
-    assert ways.told == [(None, None, b"free it")]
+    assert ways.told == [(2, b"free it")]
 
 
 def test_what_does_not_reach_it_is_still_owed_and_it_is_out() -> None:
@@ -69,7 +94,37 @@ def test_what_does_not_reach_it_is_still_owed_and_it_is_out() -> None:
     ways.broken = True
     owed.owe(0, b"free it", 20.0)
     assert board.voting() == 0
-    ways.broken = False
     board.seats[0].votes(VOTES)
-    owed.pay(board.seats[0])
-    assert ways.told == [(b"free it", None, None)]
+    owed.settle(board.seats[0])
+    assert board.voting() == 0
+    ways.broken = False
+    ways.reply = RuntimeError("OOM")
+    board.seats[0].votes(VOTES)
+    owed.settle(board.seats[0])
+    assert board.voting() == 0
+    ways.told.clear()
+    ways.reply = 0
+    board.seats[0].votes(VOTES)
+    owed.settle(board.seats[0])
+    owed.settle(board.seats[0])
+    assert ways.told == [(0, b"free it")]
+    assert board.voting() == 1
+
+
+def test_what_is_not_answered_is_owed_again_for_as_long_as_it_matters() -> None:
+    board, clock, ways, owed = made()
+    seat = board.seats[0]
+    seat.votes(VOTES)
+    owed.owe(0, b"free it", 20.0)
+    assert ways.heard(0, 1) is False  # never enough: all that comes is to be heard
+    owed.settle(seat)
+    assert len(ways.told) == 1
+    for reply in (OSError("it broke"), RuntimeError("OOM"), None):
+        ways.told.clear()
+        clock.time += 6.0
+        ways.heard(0, reply)
+        assert ways.told == [(0, b"free it")]  # it votes
+    clock.time += 6.0
+    ways.told.clear()
+    ways.heard(0, None)
+    assert ways.told == []

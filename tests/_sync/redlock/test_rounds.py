@@ -99,7 +99,7 @@ class Told:
         self.owed: list[tuple[int, bytes, float]] = []
 
     def post(
-        self, commands: Any, by: float, ways: Any, instead: Any, heard: Callable[[int, Any], bool]
+        self, commands: Any, by: float, heard: Callable[[int, Any], bool], ways: Any, instead: Any
     ) -> list[int]:
         self.posted = [commands, ways, instead, heard]
         return [2]

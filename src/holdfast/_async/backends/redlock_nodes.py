@@ -206,7 +206,7 @@ class Nodes:
             self._run_ids[seat.index] = b""
             self._check_marker(marker)
             if marker.incarnation.startswith(run_id) or self._settings.durable:
-                self._votes(seat, marker)
+                await self._votes(seat, marker)
                 return None
         else:
             self._run_ids[seat.index] = run_id
@@ -214,13 +214,14 @@ class Nodes:
                 return await self._first_start(seat)
         return await self._rejoin(seat, run_id, marker)
 
-    def _votes(self, seat: Seat, marker: Marker) -> None:
+    async def _votes(self, seat: Seat, marker: Marker) -> None:
         run_id = self._fan.run_id(seat.index)
         if not (marker.incarnation.startswith(run_id) or self._settings.durable):
             raise BackendUnavailable("it has restarted meanwhile")
         self._run_ids[seat.index] = b""
-        seat.votes(marker)  # first: a connection is only made to one that votes
-        self._owed.pay(seat)
+        self._fan.catch_up()  # what it is owed may not be known yet
+        seat.votes(marker)
+        await self._owed.settle(seat)
 
     def _check_alone(self, seat: Seat, run_id: bytes) -> None:
         with self._mutex:
@@ -249,7 +250,7 @@ class Nodes:
         """The steps for one that was in use before."""
         state, *rest = await self._begin(seat, run_id, b"again")
         if state == 1:
-            self._votes(seat, read_marker(rest[0]))
+            await self._votes(seat, read_marker(rest[0]))
             return None
         incarnation, elapsed, how, _, life, roster = rest
         if how == b"first" and roster and not life:
@@ -329,7 +330,7 @@ class Nodes:
         state, *rest = await self._fan.call(seat.index, command, self._by(), run_id)
         if state != 1:
             raise BackendUnavailable("it has restarted again")
-        self._votes(seat, read_marker(rest[0]))
+        await self._votes(seat, read_marker(rest[0]))
 
     async def _first_start(self, seat: Seat) -> float | None:
         """None of them has ever voted. The first one's keeper sees to all of them."""

@@ -5,15 +5,19 @@ It is told as soon as it votes again, so that nobody waits there for the end of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Lock
+from typing import Any
 
 from ...clock import Clock
+from ...errors import LockError
 from ...redlock.aio import Fan
 from ...redlock.members import Settings
 from ...redlock.standing import Board, Seat
 
 MOST = 1000
 """Commands for one node. After that, what it has ends with its TTL."""
+AT_ONCE = 100
 
 
 class Owed:
@@ -28,24 +32,55 @@ class Owed:
 
     def owe(self, index: int, command: bytes, ttl: float) -> None:
         """Tell a node this as soon as it is back. After `ttl` it does not matter any more."""
-        with self._mutex:
-            owed = self._owed[index]
-            if len(owed) < MOST:
-                owed[command] = self._clock.now() + ttl
+        self._owe(index, command, self._clock.now() + ttl)
         seat = self._board.seats[index]
         if seat.vote:  # it came back a moment ago, and was told the rest then
             self.pay(seat)
 
+    async def settle(self, seat: Seat) -> None:
+        """Tell a node that votes again what it is owed, and wait until it has answered."""
+        owed = list(self._taken(seat).items())
+        for start in range(0, len(owed), AT_ONCE):
+            some = owed[start : start + AT_ONCE]
+            by = self._clock.now() + self._patience
+            replies: Sequence[Any]
+            try:
+                replies = await self._fan.batch(seat.index, [command for command, _ in some], by)
+            except LockError as error:
+                replies = [error] * len(some)
+            for (command, until), reply in zip(some, replies, strict=True):
+                if type(reply) is not int:
+                    self._owe(seat.index, command, until)
+                    self._board.failed(seat.index, f"it cannot be told what was given up: {reply}")
+
     def pay(self, seat: Seat) -> None:
-        """Tell a node that votes what it is owed."""
+        """The same, without waiting."""
+        for command, until in self._taken(seat).items():
+            if not self._told(seat.index, command, until):
+                self._owe(seat.index, command, until)
+                self._board.failed(seat.index, "it cannot be told what was given up meanwhile")
+
+    def _taken(self, seat: Seat) -> dict[bytes, float]:
+        """What still matters; it is not owed any more."""
         with self._mutex:
             owed, self._owed[seat.index] = self._owed[seat.index], {}
         now = self._clock.now()
-        for command, until in owed.items():
-            if until > now:
-                commands: list[bytes | None] = [None] * len(self._board.seats)
-                commands[seat.index] = command
-                if self._fan.post(commands, self._clock.now() + self._patience):
-                    with self._mutex:
-                        self._owed[seat.index][command] = until
-                    self._board.failed(seat.index, "it cannot be told what was given up meanwhile")
+        return {command: until for command, until in owed.items() if until > now}
+
+    def _owe(self, index: int, command: bytes, until: float) -> None:
+        with self._mutex:
+            owed = self._owed[index]
+            if len(owed) < MOST:
+                owed[command] = until
+
+    def _told(self, index: int, command: bytes, until: float) -> bool:
+        """Whether it could be sent. If it is not answered it is owed again: it may not have arrived."""
+
+        def heard(index: int, reply: Any) -> bool:
+            if type(reply) is not int:
+                self.owe(index, command, until - self._clock.now())
+            return False
+
+        commands: list[bytes | None] = [None] * len(self._board.seats)
+        commands[index] = command
+        return not self._fan.post(commands, self._clock.now() + self._patience, heard)

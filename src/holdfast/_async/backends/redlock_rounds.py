@@ -190,7 +190,7 @@ class Rounds:
             return False
 
         by = self._clock.now() + self._timeout
-        for index in self._fan.post(behind if ways else otherwise, by, ways, otherwise, heard):
+        for index in self._fan.post(behind if ways else otherwise, by, heard, ways, otherwise):
             self._owed.owe(index, marked, words.ttl)
 
     def _keep(self, owner: str, hold: Hold) -> None:

@@ -308,7 +308,13 @@ class RedlockBackend:
                 break  # another thread does the same
             # On another connection than the request, which may arrive after this.
             commands[index] = known if answered else late
-        for index in self._fan.post(commands, by):
+
+        def heard(index: int, reply: Any) -> bool:
+            if type(reply) is not int:
+                self._owed.owe(index, commands[index] or known, self._commands.patience)
+            return False
+
+        for index in self._fan.post(commands, by, heard):
             self._owed.owe(index, commands[index] or known, self._commands.patience)
 
     # Refusing.

@@ -221,8 +221,9 @@ class Nodes:
         if not (marker.incarnation.startswith(run_id) or self._settings.durable):
             raise BackendUnavailable("it has restarted meanwhile")
         self._run_ids[seat.index] = b""
-        seat.votes(marker)  # first: a connection is only made to one that votes
-        self._owed.pay(seat)
+        self._fan.catch_up()  # what it is owed may not be known yet
+        seat.votes(marker)
+        self._owed.settle(seat)
 
     def _check_alone(self, seat: Seat, run_id: bytes) -> None:
         with self._mutex:

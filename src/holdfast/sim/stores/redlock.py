@@ -159,7 +159,7 @@ class AtOnce(Restarts):
         async def rejoin(nodes: Nodes, seat: Any, run_id: bytes, marker: Any) -> None:
             reply = await nodes._begin(seat, run_id, b"again")
             if reply[0] == 1:
-                nodes._votes(seat, read_marker(reply[1]))
+                await nodes._votes(seat, read_marker(reply[1]))
             else:
                 await nodes._admit(seat, run_id, reply[1], 2, 1, b"")
 
@@ -225,7 +225,7 @@ class NotTied(Restarts):
             run_id = run_id_of(info)
             reply = await nodes._begin(seat, run_id, b"again", life)
             if reply[0] == 1:
-                nodes._votes(seat, read_marker(reply[1]))
+                await nodes._votes(seat, read_marker(reply[1]))
             else:
                 await admit(nodes, seat, run_id, reply[1], reply[5], *rest)
 
