@@ -207,7 +207,7 @@ class RedlockBackend:
         votes = self._board.votes
         commands = [plain if vote else None for vote in votes]
         for index, command in enumerate(commands):
-            if command is None:
+            if command is None and hold.votes[index]:
                 self._owed.owe(index, marked, hold.ttl)
         quorum, most = self._quorum, len(votes) - self._quorum
         freed = gone = 0

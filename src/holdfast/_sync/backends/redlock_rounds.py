@@ -36,7 +36,7 @@ SHORTEST_PAUSE = 0.002
 class Hold:
     """What one of our leases consists of: a hold on each of several nodes."""
 
-    __slots__ = ("begins", "end", "name", "round", "token", "ttl", "until", "ways")
+    __slots__ = ("begins", "end", "name", "round", "token", "ttl", "until", "votes", "ways")
 
     def __init__(
         self,
@@ -46,12 +46,15 @@ class Hold:
         ballot: Ballot,
         ttl: float,
         until: float,
+        votes: Sequence[bytes],
         ways: Sequence[object],
     ) -> None:
         self.name = name
         self.round = round_id
         self.end = end
         """The round's id, as a part of a command."""
+        self.votes = votes
+        """Of the nodes that it was asked of; empty: it was not."""
         self.ways = ways
         """On which it was asked for."""
         self.begins = ballot.begins
@@ -127,7 +130,7 @@ class Rounds:
                     self._raise(ballot, ballot.below(), votes, ways, words, end, until)
                 if ballot.stands() and not waiter.left:
                     ttl = ticket.ttl
-                    hold = Hold(ticket.name, round_id, end, ballot, ttl, sent + ttl, ways)
+                    hold = Hold(ticket.name, round_id, end, ballot, ttl, sent + ttl, votes, ways)
         finally:
             if hold is not None:
                 self._keep(ticket.owner, hold)
