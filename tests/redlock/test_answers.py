@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.redis.answers import FOREIGN
 from holdfast.redlock.answers import lock_state
 
 
@@ -40,3 +41,18 @@ def test_a_holder_is_known_by_its_owner_and_a_majority_says_its_token() -> None:
     (holder,) = lock_state("x", answers, 3, 5, ()).holders
     assert (holder.owner, holder.token, holder.remaining) == ("one", 8, 5.0)
     assert (holder.label.host, holder.label.pid) == ("host", 7)
+
+
+def test_what_begins_like_ours_and_cannot_be_read_is_a_strangers() -> None:
+    good = held(b"one", 7)
+    for value in (
+        b"rl1\x1f",
+        b"rl1\x1fme\x1fx\x1f\x1f\x1f",
+        b"rl1\x1fme\x1f7\x1f7\x1fx\x1f5000\x1fh\x1fy\x1f",
+    ):
+        bad: list[object] = [value, 5000, b"0", [b"two", value, 100]]
+        (holder,) = lock_state("x", [good, good, bad], 2, 3, ()).holders
+        assert (holder.owner, holder.token) == ("one", 7)
+        state = lock_state("x", [good, bad, bad], 2, 3, ())
+        assert [one.label for one in state.holders] == [FOREIGN]
+        assert state.waiters == ()

@@ -12,6 +12,7 @@ SEPARATOR = "\x1f"
 _OURS = (b"hf0\x1f", b"hf1\x1f", b"hf2\x1f")
 _SHARED = b"hf0\x1f\x1f"
 FOREIGN = Label("", 0, "not a holdfast client")
+"""Also of what begins like ours and cannot be read."""
 
 
 def millis(seconds: float) -> int:
@@ -52,21 +53,27 @@ def lock_state(name: str, answer: Sequence[Any]) -> LockState:
     kind, capacity = "lock", 1
     if value is not None:
         if not value.startswith(_OURS):
-            holders.append(Participant("", FOREIGN, 0, 0.0, max(0, left) / 1000))
+            shared = [b"", value, left]
         elif not value.startswith(_SHARED):
-            _, owner, rest = value.split(b"\x1f", 2)
+            owner, _, rest = value[4:].partition(b"\x1f")
             shared = [owner, rest, left]
     for owner, text, ms in _triples(shared):
-        token, since, rest = text.split(b"\x1f", 2)
-        who, kind, capacity = _participant(owner, int(token), since or token, rest, ms)
+        try:
+            token, since, rest = text.split(b"\x1f", 2)
+            who, kind, capacity = _participant(owner, int(token), since or token, rest, ms)
+        except (ValueError, IndexError):
+            who = Participant("", FOREIGN, 0, 0.0, max(0, ms) / 1000)
         holders.append(who)
     waiters: list[Participant] = []
     for owner, text, ms in _triples(waiting):
-        since, _, rest = text.split(b"\x1f", 2)
-        if not since:
-            patience = int(rest.split(b"\x1f", 7)[6])
-            since = b"%d" % (1000 * (now - max(0, patience - ms)))
-        who, kind, capacity = _participant(owner, 0, since, rest, ms)
+        try:
+            since, _, rest = text.split(b"\x1f", 2)
+            if not since:
+                patience = int(rest.split(b"\x1f", 7)[6])
+                since = b"%d" % (1000 * (now - max(0, patience - ms)))
+            who, kind, capacity = _participant(owner, 0, since, rest, ms)
+        except (ValueError, IndexError):
+            continue  # its turn will not come: the scripts cannot read it either
         waiters.append(who)
     highest = max((holder.token for holder in holders), default=0)
     if not highest and counter and counter.isdigit():  # anybody could have written it

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..model import Label, LockState, Participant
 from ..redis.answers import FOREIGN
 
-_OURS = b"rl1\x1f"
+_OURS = b"rl1"
 
 
 def lock_state(
@@ -23,8 +24,9 @@ def lock_state(
         if value is not None:
             _holder(value, left, held)
         for owner, text, _ in zip(waiters[::3], waiters[1::3], waiters[2::3], strict=True):
-            since, _, rest = text.split(b"\x1f", 2)
-            waiting[owner] = _participant(owner, 0, since, rest, 0.0)
+            with suppress(ValueError):  # otherwise somebody has written over it
+                since, _, rest = text.split(b"\x1f", 2)
+                waiting[owner] = _participant(owner, 0, since, rest, 0.0)
     holders: list[Participant] = []
     for owner, found in held.items():
         if len(found) >= quorum:
@@ -49,13 +51,17 @@ def lock_state(
 
 
 def _holder(value: bytes, left: int, held: dict[bytes, list[tuple[int, int, bytes]]]) -> None:
-    if value.startswith(_OURS):
-        _, owner, before, token, rest = value.split(b"\x1f", 4)
+    try:
+        ours, owner, before, token, rest = value.split(b"\x1f", 4)
+        if ours != _OURS:
+            raise ValueError
+        since, _, request = rest.partition(b"\x1f")
+        _participant(owner, 0, since, request, 0.0)
         # Where no token was agreed upon, it is the value at which the hold began.
         known = int(token) if token else int(before) + 1
-        held.setdefault(owner, []).append((known, max(0, left), rest))
-    else:
-        held.setdefault(b"", []).append((0, max(0, left), b""))
+    except ValueError:
+        owner, known, rest = b"", 0, b""  # a stranger's
+    held.setdefault(owner, []).append((known, max(0, left), rest))
 
 
 def _participant(

@@ -129,6 +129,28 @@ async def test_a_lock_of_which_a_part_was_deleted_is_looked_at_like_any_other(
             await permits[0].renew()
 
 
+@pytest.mark.parametrize(
+    "value", ["hf1\x1f", "hf2\x1fme", "hf1\x1fme\x1f7\x1f\x1f1\x1f1\x1flock", "hf1\x1f\x1f\x1f\x1f"]
+)
+async def test_what_begins_like_ours_and_cannot_be_read_is_shown_as_a_strangers(
+    server: RedisServer, value: str
+) -> None:
+    async with holdfast.connect(server.url) as locks:
+        lease = await locks.lock("mine").acquire()
+        server("SET", "holdfast:{x}", value, "PX", 600_000)
+        server("RPUSH", "holdfast:{mine}:q", "nobody")
+        server("SET", "holdfast:{mine}:q:nobody", value)
+        (holder,) = (await locks.inspect("x")).holders
+        assert holder.label.text == "not a holdfast client"
+        assert 500.0 < holder.remaining <= 600.0
+        states = {state.name: state for state in await locks.list()}
+        assert states["x"].holders == (holder._replace(remaining=states["x"].holders[0].remaining),)
+        assert states["mine"].holders[0].owner == lease.owner
+        assert states["mine"].waiters == ()
+        assert await locks.force_release("x") is True
+        assert await locks.lock("x").try_acquire() is not None
+
+
 async def test_the_name_of_the_lock_key_can_be_chosen(server: RedisServer) -> None:
     async with holdfast.connect(server.url, key="lock:*") as locks:
         server("SET", "lock:theirs", "x", "PX", 60_000)
