@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import holdfast
 from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, new_owner
+from holdfast.redlock import threads
 from holdfast.redlock.lanes import Lane
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, redlock_nodes, url_of
@@ -114,6 +116,45 @@ def test_connections_that_are_not_needed_any_more_are_looked_at(nodes: RedlockNo
             eventually(freed)
     finally:
         proxy.close()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_connections_that_were_closed_for_being_idle_are_made_anew(
+    nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    """By the servers, or by something between: it says nothing of the nodes, all of which are well."""
+    monkeypatch.setattr(threads, "IDLE", 0.0)
+    with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
+        lease = locks.lock("x", ttl=TTL).acquire()
+        backend: Any = locks._session().backend
+        eventually(lambda: [node("EXISTS", "holdfast:{x}") for node in nodes.nodes] == [1] * 3)
+        lane = backend._fan._idle[-1]
+        for node in nodes.nodes:
+            node("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        hung_up = select.poll()
+        for line in lane.lines:
+            hung_up.register(line.fd, select.POLLRDHUP)
+        eventually(lambda: len(hung_up.poll(0)) == 3)
+        blamed: list[str] = []
+        monkeypatch.setattr(backend._board, "failed", lambda index, reason: blamed.append(reason))
+        if told:
+            assert lease.release() is True
+        else:
+            words, ids = backend._commands.plain("x"), range(3)
+            backend._rounds.give_back(words, lease.owner, ids, ids, ())
+        eventually(lambda: [node("EXISTS", "holdfast:{x}") for node in nodes.nodes] == [0] * 3)
+        assert blamed == []
+
+
+def test_a_node_that_stands_still_is_said_to_do_so(nodes: RedlockNodes) -> None:
+    with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
+        backend: Any = locks._session().backend
+        nodes.nodes[2].pause()
+        try:
+            with pytest.raises(holdfast.BackendUnavailable, match="did not answer in time"):
+                backend._fan.reach(2, backend.clock.now() + 0.1)
+        finally:
+            nodes.nodes[2].resume()
 
 
 def taken(locks: holdfast.Locks) -> bool:

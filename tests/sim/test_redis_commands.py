@@ -150,6 +150,12 @@ SCRIPTS = [
     b"return redis.pcall('LPUSH', KEYS[1], 'x').err ~= nil",
     b"return redis.call('PUBSUB', 'NUMSUB', 'nobody')",
     b"return #redis.call('TIME')",
+    b"return redis.call('SET', KEYS[1], 'x', 'PX', 0)",
+    b"return redis.call('SET', KEYS[1], 'x', 'NX', 'PX', -1)",
+    b"return redis.call('PEXPIRE', KEYS[1], 1000.5)",
+    b"return redis.call('SET', KEYS[1], nil)",
+    b"return redis.call('SET', KEYS[1], 'x', 'PX', false)",
+    b"return redis.call('GET', KEYS[1])",
 ]
 
 
@@ -167,3 +173,10 @@ def test_a_script_answers_as_in_a_real_server(times: int) -> None:
                 assert real.startswith(ours), text
             else:
                 assert real == ours, text
+
+
+@pytest.mark.parametrize("text", [b"forgotten = 1", b"return forgotten"])
+def test_a_script_has_no_variables_but_its_own(text: bytes) -> None:
+    """A real server refuses one that is not local; here it would be kept for the runs to come."""
+    assert isinstance(asked(redis_server(), [b"EVAL", text, b"0"]), str)
+    assert "global" in Simulated().run(text, b"a", b"b")

@@ -141,12 +141,14 @@ class Line:
 class Lane:
     """A connection to each node, for one thread at a time."""
 
-    __slots__ = ("by_fd", "lines", "poll")
+    __slots__ = ("by_fd", "lines", "poll", "used")
 
     def __init__(self, count: int) -> None:
         self.lines: list[Line | None] = [None] * count
         self.by_fd: dict[int, int] = {}
         self.poll = select.poll()
+        self.used = 0.0
+        """When it was last used."""
 
     def put(self, index: int, line: Line) -> None:
         self.drop(index)

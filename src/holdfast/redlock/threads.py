@@ -25,6 +25,8 @@ KEPT_IDLE = 32
 SELDOM = 16
 """Once in so many times it is the lane that nobody has used for longest: what has come on it, or that
 it broke, is not noticed before."""
+IDLE = 0.5
+"""Seconds after which it may have been hung up on for that, by a server or by something between."""
 LONGEST_POLL = 1.0
 FOR_CONNECTING = 0.75
 """Of the time for a request, where a connection is missing: that takes two or more round trips."""
@@ -71,9 +73,13 @@ class Fan:
             asking = Asking(heard)
             question = (asking, by)
             lines, now = lane.lines, self.clock.now
+            moment = now()
+            if moment - lane.used > IDLE:
+                self._look_over(lane, commands)
+            lane.used = moment
             if None in lines:
                 self._connect_missing(lane, commands, by)
-            moment = now()
+                moment = now()
             for index, usual in enumerate(commands):
                 if usual is None:
                     continue
@@ -123,7 +129,7 @@ class Fan:
 
     def catch_up(self) -> None:
         """Take in answers that came too late to be waited for, on all connections that nobody uses."""
-        lanes = [self._take()]
+        lanes: list[Lane] = []
         try:
             while self._idle:
                 lanes.append(self._take())
@@ -151,15 +157,12 @@ class Fan:
         lane = self._take()
         untold: list[int] = []
         try:
+            self._look_over(lane, commands)  # always: nobody waits for an answer
             self._connect_missing(lane, commands, by)
             for index, command in enumerate(commands):
                 line = lane.lines[index]
                 if command is None:
                     continue
-                if line is not None:
-                    # It may have been closed long ago, unnoticed; and nobody waits for an answer.
-                    self._take_in(lane, index, line)
-                    line = lane.lines[index]
                 if line is None:
                     untold.append(index)
                     continue
@@ -186,6 +189,8 @@ class Fan:
                 except Lost:
                     self._own[index] = None
                     line.close()
+                    if self.clock.now() >= by:
+                        raise  # why, and not that no time is left for another
             line, answers = self._connect(index, by)
             self._own[index] = line
             return answers
@@ -259,6 +264,22 @@ class Fan:
             if line is not None and line.asked and line.asked[0][1] < now:
                 self._broke(lane, index, Late("it did not answer in time"))
         return lane.lines[index]
+
+    def _look_over(self, lane: Lane, commands: Sequence[bytes | None]) -> None:
+        """Its connections may have been closed long ago, unnoticed. Where nobody waits for an answer
+        that says nothing of the node: another connection is made, and nobody loses anything by it."""
+        for index, line in enumerate(lane.lines):
+            if line is None or commands[index] is None:
+                continue
+            try:
+                if line.asked:
+                    line.take_in(self.board)  # that it was closed stands behind the answers
+                line.take_in(self.board)
+            except OSError as error:
+                if line.asked:
+                    self._broke(lane, index, error)
+                else:
+                    lane.drop(index)
 
     def _connect_missing(self, lane: Lane, commands: Sequence[bytes | None], by: float) -> None:
         """The lane's connections to nodes that vote, all at once: one that hangs keeps up no other."""

@@ -69,6 +69,7 @@ class Link:
         self._patience = PATIENCE
         self._looked = 0.0
         """The write of which it was seen that its answer is late."""
+        self._look_again = 0.0
         self._set_up = False
         self._closed = False
         self.base = 0.0
@@ -158,14 +159,14 @@ class Link:
         with self._store.mutex:
             if not self._unproved or self._closed:
                 return
-            due = self._unproved + self._patience
-            if self._looked == self._unproved:
-                due += SECOND_LOOK
-            if self._store.clock.now() < due:
+            now, looked = self._store.clock.now(), self._looked == self._unproved
+            due = self._look_again if looked else self._unproved + self._patience
+            if now < due:
                 self._store.ring_at(due, self._late)
-            elif self._looked != self._unproved:
+            elif not looked:
                 self._looked = self._unproved
-                self._store.ring_at(due + SECOND_LOOK, self._late)
+                self._look_again = now + SECOND_LOOK  # from now: it may be due since long
+                self._store.ring_at(self._look_again, self._late)
             else:
                 self._unproved = 0.0
                 self._patience *= 2

@@ -17,7 +17,9 @@ end
 
 -- Redis formats numbers so, too; one that is too large for that loses its digits.
 local function text(v)
-  if type(v) ~= 'number' then return v end
+  local kind = type(v)
+  if kind == 'string' then return v end
+  if kind ~= 'number' then error('ERR Lua redis lib command arguments must be strings or integers', 0) end
   if v % 1 == 0 and v < 1e17 and v > -1e17 then return format('%d', v) end
   return format('%.17g', v)
 end
@@ -56,6 +58,12 @@ redis = {
   end,
   status_reply = function(words) return { ok = words } end,
 }
+
+-- One that a script forgot to make local would be kept for the runs to come.
+local function refused(_, name)
+  error("ERR Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 0)
+end
+setmetatable(_G, { __index = refused, __newindex = refused })
 
 local function packed(v)
   local kind = type(v)

@@ -8,13 +8,19 @@ function commands.GET(key)
   return data.text(key) or false
 end
 
+local function lifetime(word, unit)
+  local ms = data.integer(word) * unit
+  if ms <= 0 then error("ERR invalid expire time in 'set' command", 0) end
+  return ms
+end
+
 function commands.SET(key, value, option, number, ...)
   if option == nil then
     data.values[key], data.ends[key] = value, nil
     return ok
   end
   if option == 'PX' and select('#', ...) == 0 then -- by far the most common
-    data.values[key], data.ends[key] = value, data.now + data.integer(number)
+    data.values[key], data.ends[key] = value, data.now + lifetime(number, 1)
     return ok
   end
   local words, i = { option, number, ... }, 1
@@ -23,7 +29,7 @@ function commands.SET(key, value, option, number, ...)
     local word = string.upper(words[i])
     if word == 'PX' or word == 'EX' then
       i = i + 1
-      ends = data.now + data.integer(words[i]) * (word == 'EX' and 1000 or 1)
+      ends = data.now + lifetime(words[i], word == 'EX' and 1000 or 1)
     elseif word == 'NX' then
       only_new = true
     elseif word == 'XX' then
@@ -114,11 +120,11 @@ local function expire(key, ends)
 end
 
 function commands.PEXPIRE(key, ms)
-  return expire(key, data.now + floor(tonumber(ms)))
+  return expire(key, data.now + data.integer(ms))
 end
 
 function commands.PEXPIREAT(key, at)
-  return expire(key, floor(tonumber(at)))
+  return expire(key, data.integer(at))
 end
 
 -- Of patterns, what we use: `*`, and `\` before a character that stands for itself.
