@@ -149,6 +149,7 @@ def test_connections_that_were_closed_for_being_idle_are_made_anew(
 def test_a_node_that_stands_still_is_said_to_do_so(nodes: RedlockNodes) -> None:
     with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
         backend: Any = locks._session().backend
+        eventually(lambda: not backend._nodes._routines)  # nobody else is about to ask it
         nodes.nodes[2].pause()
         try:
             with pytest.raises(holdfast.BackendUnavailable, match="did not answer in time"):
