@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from holdfast._sync.backends import redlock_owed
 from holdfast._sync.backends.redlock_owed import Owed
 from holdfast.redis.protocol import Lost
@@ -109,6 +111,19 @@ def test_what_does_not_reach_it_is_still_owed_and_it_is_out() -> None:
     owed.settle(board.seats[0])
     assert ways.told == [(0, b"free it")]
     assert board.voting() == 1
+
+
+def test_what_was_not_told_because_of_a_mistake_is_still_owed() -> None:
+    """Or because whoever told it was cancelled: nothing is forgotten before it is answered."""
+    board, _, ways, owed = made()
+    owed.owe(0, b"free it", 20.0)
+    board.seats[0].votes(VOTES)
+    batch, ways.batch = ways.batch, None
+    with pytest.raises(TypeError):
+        owed.settle(board.seats[0])
+    ways.batch = batch
+    owed.settle(board.seats[0])
+    assert ways.told == [(0, b"free it")]
 
 
 def test_what_is_not_answered_is_owed_again_for_as_long_as_it_matters() -> None:

@@ -313,7 +313,7 @@ class RedlockBackend:
             return False
 
         for index in self._fan.post(commands, by, heard):
-            self._owed.owe(index, commands[index] or known, self._commands.patience)
+            heard(index, None)
 
     # Refusing.
 

@@ -7,7 +7,6 @@ It is told as soon as it votes again, so that nobody waits there for the end of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
@@ -40,23 +39,28 @@ class Owed:
             self.pay(seat)
 
     def settle(self, seat: Seat) -> None:
-        """Tell a node that votes again what it is owed, and wait until it has answered."""
-        owed = list(self._taken(seat).items())
+        """Tell a node that votes again what it is owed. What it has answered is owed no more."""
+        now = self._clock.now()
+        with self._mutex:
+            left = {one: until for one, until in self._owed[seat.index].items() if until > now}
+            self._owed[seat.index] = left
+            owed = list(left)
         for start in range(0, len(owed), AT_ONCE):
             some = owed[start : start + AT_ONCE]
-            by = self._clock.now() + self._patience
-            replies: Sequence[Any]
             try:
-                replies = self._fan.batch(seat.index, [command for command, _ in some], by)
+                replies = self._fan.batch(seat.index, some, self._clock.now() + self._patience)
             except LockError as error:
-                replies = [error] * len(some)
-            for (command, until), reply in zip(some, replies, strict=True):
-                if type(reply) is not int:
-                    self._owe(seat.index, command, until)
+                self._board.failed(seat.index, f"it cannot be told what was given up: {error}")
+                return
+            for command, reply in zip(some, replies, strict=True):
+                if type(reply) is int:
+                    with self._mutex:
+                        self._owed[seat.index].pop(command, None)
+                else:
                     self._board.failed(seat.index, f"it cannot be told what was given up: {reply}")
 
     def pay(self, seat: Seat) -> None:
-        """The same, without waiting."""
+        """Tell it without waiting; what it does not answer is owed again."""
         for command, until in self._taken(seat).items():
             if not self._told(seat.index, command, until):
                 self._owe(seat.index, command, until)

@@ -196,7 +196,7 @@ class Rounds:
 
         by = self._clock.now() + self._timeout
         for index in self._fan.post(behind if ways else otherwise, by, heard, ways, otherwise):
-            self._owed.owe(index, marked, words.ttl)
+            heard(index, None)
 
     def _keep(self, owner: str, hold: Hold) -> None:
         self.holds[owner] = hold
