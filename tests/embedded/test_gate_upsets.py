@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,10 +38,19 @@ def test_an_interrupt_leaves_nothing_behind(gate: Gate, start: Start) -> None:
     process = inside(start)
     main = threading.main_thread().ident
     assert main is not None
+
+    def interrupt() -> None:
+        # Only once it waits: at any other moment the interrupt would be the end of the whole run.
+        while gate._wish is None:
+            time.sleep(0.001)
+        signal.pthread_kill(main, signal.SIGINT)
+
     for _ in range(3):
-        threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
+        interrupter = threading.Thread(target=interrupt, daemon=True)
+        interrupter.start()
         with pytest.raises(KeyboardInterrupt):
-            gate.enter(now() + 5)
+            gate.enter(now() + 60)
+        interrupter.join()
     tell(process)
     assert line(process) == "out"
     assert soon_free(gate)

@@ -17,6 +17,7 @@ import pytest
 import holdfast
 from faults.actors import environment, until
 from faults.doomed import AT, KINDS
+from system_calls import call_set
 
 Doom = Callable[[str, str, int], "Ending"]
 AT_ONCE = 3.5
@@ -41,8 +42,9 @@ class Ending:
 @contextmanager
 def doomed(kind: str) -> Iterator[Doom]:
     """Those who are killed at some call of that kind."""
-    command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={kind}"]
-    command += ["-e", f"inject={kind}:signal=SIGKILL:when={AT}"]
+    calls = call_set(kind)
+    command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}"]
+    command += ["-e", f"inject={calls}:signal=SIGKILL:when={AT}"]
     command += [sys.executable, "-m", "faults.doomed"]
     process = subprocess.Popen(
         command,

@@ -13,6 +13,7 @@ import pytest
 
 import holdfast
 from holdfast.fences import FileFence
+from system_calls import call_set
 
 CALLS = ("flock", "fsync", "rename", "write")
 WRITE = """
@@ -31,8 +32,9 @@ def test_killed_at_each_call_leaves_neither_or_both(call: str, tmp_path: Path) -
     for number in range(1, 20):
         path = tmp_path / str(number)
         FileFence().write(path, "old", 33)
-        command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
-        command += ["-e", f"inject={call}:signal=SIGKILL:when={number}"]
+        calls = call_set(call)
+        command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}"]
+        command += ["-e", f"inject={calls}:signal=SIGKILL:when={number}"]
         command += [sys.executable, "-c", WRITE, str(path)]
         done = subprocess.run(command, capture_output=True, timeout=60, check=False)
         highest = FileFence().highest(path)  # whoever comes next finishes what was committed

@@ -16,6 +16,7 @@ import pytest
 import holdfast
 from fences.sites import die
 from holdfast.fences import FileFence, file, record
+from system_calls import call_pattern, call_set
 
 
 class Of:
@@ -222,16 +223,20 @@ def test_everything_is_on_the_disk_before_it_counts(tmp_path: Path) -> None:
     path, log = tmp_path / "file", tmp_path / "log"
     FileFence().write(path, "old", 33)
     code = f"from holdfast.fences import FileFence; FileFence().write({str(path)!r}, 'new', 34)"
-    command = ["strace", "-f", "-qq", "-y", "-o", str(log), "-e", "trace=fsync,rename"]
+    command = ["strace", "-f", "-qq", "-y", "-o", str(log), "-e"]
+    command.append("trace=" + call_set("fsync", "rename"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([*command, sys.executable, "-c", code], env=environment, timeout=60, check=True)
     staged, memory = ".file.fence-b", ".file.fence"
     steps = []
     for line in log.read_text().splitlines():
-        call = re.search(r'(fsync|rename)\((?:\d+<(.*)>|"(.*)", "(.*)")\)', line)
-        if call is not None and " = 0" in line:
-            names = [os.path.relpath(name, tmp_path) for name in call.groups()[1:] if name]
-            steps.append((call[1], *names))
+        synced = re.search(r"fsync\(\d+<(.*)>\) += 0", line)
+        # A twin says of each name to which folder it is relative.
+        renamed = re.search(call_pattern("rename") + r'\(.*?"(.*?)".*?"(.*?)".*\) += 0', line)
+        for call, found in (("fsync", synced), ("rename", renamed)):
+            if found is not None:
+                names = [os.path.relpath(name, tmp_path) for name in found.groups()]
+                steps.append((call, *names))
     assert steps == [
         ("fsync", staged),
         ("fsync", f"{memory}.new"),
