@@ -13,8 +13,8 @@ from pathlib import Path
 
 import grpc  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from holdfast.etcd import messages
-from holdfast.etcd.codec import data, fields, number
+from holdfast.stores.etcd.wire import messages
+from holdfast.stores.etcd.wire.codec import data, fields, number
 
 LIMIT = 20.0
 LEASE_TTL = 600

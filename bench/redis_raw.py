@@ -11,14 +11,14 @@ from typing import Any
 
 from hiredis import Reader
 
-from holdfast._sync.contract import Terms
 from holdfast.model import Label
-from holdfast.redis.commands import Commands
-from holdfast.redis.keys import Naming
-from holdfast.redis.protocol import bulk, pack
-from holdfast.redis.scripts import scripts
-from holdfast.redlock.commands import Commands as RedlockCommands
-from holdfast.redlock.standing import read_marker
+from holdfast.stores._sync.contract import Terms
+from holdfast.stores.redis.commands import Commands
+from holdfast.stores.redis.keys import Naming
+from holdfast.stores.redis.lua import scripts
+from holdfast.stores.redis.wire.protocol import bulk, pack
+from holdfast.stores.redlock.commands import Commands as RedlockCommands
+from holdfast.stores.redlock.membership import read_marker
 
 NOTHING: Any = ...
 COMPARE_AND_DELETE = (

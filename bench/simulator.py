@@ -37,7 +37,7 @@ def figure(setting: Setting) -> list[Row]:
 
 
 def main(store: str, seeds: str) -> None:
-    plan = import_module(f"holdfast.sim.stores.{store}").plan
+    plan = import_module(f"holdfast.sim.{store}.plan").plan
     some(plan, range(1, 1 + WARM))
     began = time.perf_counter()
     sums = some(plan, range(1, 1 + int(seeds)))

@@ -360,8 +360,8 @@ async def test_nobody_is_kept_by_another_who_tries_to_reach_the_store(
     given: list[float] = []
     over: list[bool] = []
 
-    async def slow(by: float) -> None:
-        given.append(by - backend.clock.now())
+    async def slow(deadline: float) -> None:
+        given.append(deadline - backend.clock.now())
         await eventually(lambda: over)
         raise holdfast.BackendUnavailable("nobody there")
 

@@ -362,8 +362,8 @@ def test_nobody_is_kept_by_another_who_tries_to_reach_the_store(
     given: list[float] = []
     over: list[bool] = []
 
-    def slow(by: float) -> None:
-        given.append(by - backend.clock.now())
+    def slow(deadline: float) -> None:
+        given.append(deadline - backend.clock.now())
         eventually(lambda: over)
         raise holdfast.BackendUnavailable("nobody there")
 

@@ -8,14 +8,14 @@ import time
 
 from embedded.processes import Process, Start, line
 from holdfast.clock import BootClock
-from holdfast.embedded.gate import Gate
+from holdfast.stores.sqlite.gate import Gate
 
 now = BootClock().now
 
 HEAD = """
 import os, signal, sys, threading, time
 from holdfast.clock import BootClock
-from holdfast.embedded.gate import Gate
+from holdfast.stores.sqlite.gate import Gate
 from holdfast.errors import BackendUnavailable
 now = BootClock().now
 gate = Gate(sys.argv[1])

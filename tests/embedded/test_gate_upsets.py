@@ -12,8 +12,8 @@ import pytest
 
 from embedded.gates import CROWD, HEAD, free, inside, now, soon_free
 from embedded.processes import Start, line, starter, tell
-from holdfast.embedded.gate import Gate
 from holdfast.errors import BackendUnavailable
+from holdfast.stores.sqlite.gate import Gate
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.clock import BootClock
-from holdfast.embedded.store import Store
 from holdfast.entries import Ask
 from holdfast.model import Label
+from holdfast.stores.sqlite.store import Store
 from worlds.descriptors import readable
 
 CASES = 400
@@ -133,26 +133,26 @@ def an_ask(owner: str) -> Ask:
 
 
 def test_a_release_is_announced_after_a_pause_only(watched: Watched) -> None:
-    by = _clock.now() + 30.0
-    watched.acquire(an_ask("first"), by)
+    deadline = _clock.now() + 30.0
+    watched.acquire(an_ask("first"), deadline)
     watched.active = INF  # just now, however long this machine has stalled since
-    assert watched.release("x", "first", by)
+    assert watched.release("x", "first", deadline)
     assert not announced(watched)
-    watched.acquire(an_ask("second"), by)
+    watched.acquire(an_ask("second"), deadline)
     watched.active = 0.0
-    assert watched.release("x", "second", by)
+    assert watched.release("x", "second", deadline)
     assert announced(watched)
     watched.active = 0.0
-    watched.acquire(an_ask("third"), by)  # only releases are
+    watched.acquire(an_ask("third"), deadline)  # only releases are
     assert not announced(watched)
 
 
 def test_a_release_that_was_not_ours_harms_nobody_after_a_pause(watched: Watched) -> None:
-    by = _clock.now() + 30.0
-    watched.acquire(an_ask("holder"), by)
-    watched.acquire(an_ask("waiter"), by)
+    deadline = _clock.now() + 30.0
+    watched.acquire(an_ask("holder"), deadline)
+    watched.acquire(an_ask("waiter"), deadline)
     watched.active = 0.0
-    assert not watched.release("x", "somebody", by)
-    state = watched.inspect("x", by)
+    assert not watched.release("x", "somebody", deadline)
+    state = watched.inspect("x", deadline)
     assert [one.owner for one in state.holders] == ["holder"]
     assert [one.owner for one in state.waiters] == ["waiter"]

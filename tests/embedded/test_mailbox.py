@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from embedded.processes import Start, line, starter
-from holdfast.embedded import mailbox as module
-from holdfast.embedded.mailbox import DELIVERED, GONE, MAX_PAYLOAD, MISSED, Mailbox, send
 from holdfast.errors import BackendUnavailable, ConfigError
+from holdfast.stores.sqlite import mailbox as module
+from holdfast.stores.sqlite.mailbox import DELIVERED, GONE, MAX_PAYLOAD, MISSED, Mailbox, send
 from worlds.descriptors import readable
 
 HEAD = """
 import os, select, signal, sys
-from holdfast.embedded.mailbox import Mailbox, send
+from holdfast.stores.sqlite.mailbox import Mailbox, send
 def say(*what): os.write(1, (" ".join(map(str, what)) + "\\n").encode())  # whole lines
 def wait(box):
     select.select([box], [], [])

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from embedded.processes import Start, line, starter
-from holdfast.embedded.marks import place
-from holdfast.embedded.presence import Presence
+from holdfast.stores.sqlite.lockfiles import place
+from holdfast.stores.sqlite.presence import Presence
 
 HEAD = """
 import os, signal, subprocess, sys
-from holdfast.embedded.presence import Presence
+from holdfast.stores.sqlite.presence import Presence
 presence = Presence.of(sys.argv[1])
 def say(*what): os.write(1, (" ".join(map(str, what)) + "\\n").encode())  # whole lines
 """

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.embedded.place import (
+from holdfast.errors import BackendUnavailable, ConfigError
+from holdfast.stores.sqlite.location import (
     clock_identity,
     default_path,
     file_system_of,
@@ -23,7 +24,6 @@ from holdfast.embedded.place import (
     prepare,
     refuse_unsuitable,
 )
-from holdfast.errors import BackendUnavailable, ConfigError
 
 
 def test_default_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_kinds() -> None:
 
 
 def test_a_shared_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.embedded.place.file_system_of", lambda *_: "nfs4")
+    monkeypatch.setattr("holdfast.stores.sqlite.location.file_system_of", lambda *_: "nfs4")
     path = tmp_path / "new" / "locks.db"
     for check in (refuse_unsuitable, prepare):
         with pytest.raises(ConfigError) as raised:

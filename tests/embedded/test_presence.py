@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from embedded.processes import Start, line, starter, tell
-from holdfast.embedded.presence import Presence, stirred
+from holdfast.stores.sqlite.presence import Presence, stirred
 
 HEAD = """
 import os, signal, subprocess, sys
-from holdfast.embedded.presence import Presence
+from holdfast.stores.sqlite.presence import Presence
 presence = Presence.of(sys.argv[1])
 def say(*what): os.write(1, (" ".join(map(str, what)) + "\\n").encode())  # whole lines
 """

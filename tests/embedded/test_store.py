@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.clock import BootClock
-from holdfast.embedded import link, place, rows, store
-from holdfast.embedded.store import Store
 from holdfast.entries import Ask, Claim
 from holdfast.errors import ConfigError
 from holdfast.ledger import Ledger
 from holdfast.model import Granted, Label, Renewed
+from holdfast.stores.sqlite import connection as link
+from holdfast.stores.sqlite import location as place
+from holdfast.stores.sqlite import rows, store
+from holdfast.stores.sqlite.store import Store
 
 Opener = Callable[[], Store]
 
@@ -36,7 +38,7 @@ def opened(tmp_path: Path) -> Iterator[Opener]:
         one.close()
 
 
-def by() -> float:
+def deadline() -> float:
     return BootClock().now() + 5.0
 
 
@@ -45,7 +47,7 @@ def ask(name: str = "x", owner: str = "o", ttl: float = 30.0) -> Ask:
 
 
 def grant(one: Store, name: str = "x", owner: str = "o", ttl: float = 30.0) -> int:
-    answer, _ = one.acquire(ask(name, owner, ttl), by())
+    answer, _ = one.acquire(ask(name, owner, ttl), deadline())
     assert isinstance(answer, Granted)
     return answer.token
 
@@ -65,7 +67,7 @@ def test_the_short_way_and_the_long_way_give_rising_tokens(
             if turn % 3 == 0:
                 patch.setattr(store, "grant_alone", lambda *args: None)  # the ledger's way
             tokens.append(grant(one, owner=f"o{turn}"))
-        one.release("x", f"o{turn}", by())
+        one.release("x", f"o{turn}", deadline())
     assert tokens == sorted(set(tokens))
 
 
@@ -77,7 +79,7 @@ def test_a_coarse_clock_takes_the_long_way(opened: Opener, monkeypatch: pytest.M
     tokens = []
     for turn in range(50):
         tokens.append(grant(one, owner=f"o{turn}"))
-        one.release("x", f"o{turn}", by())
+        one.release("x", f"o{turn}", deadline())
     assert tokens == sorted(set(tokens))
 
 
@@ -102,7 +104,7 @@ def test_a_reboot_clears_it_and_tokens_go_on_above_the_ceiling(
         monkeypatch.setattr(module, "boot_microseconds", lambda: 5_000_000)
     monkeypatch.setattr(time, "time_ns", lambda: 10**9)  # and the wall clock says 1970
     again = opened()
-    assert again.inspect("x", by()).holders == ()
+    assert again.inspect("x", deadline()).holders == ()
     assert isinstance(ceiling, int)
     assert grant(again) >= ceiling > token
 
@@ -122,7 +124,7 @@ def test_entries_are_saved_when_the_proof_of_our_life_is_removed(
     one = opened()
     token = grant(one)
     (tmp_path / "locks.db-live" / f"{one.process}.live").unlink()
-    outcomes, _ = one.renew([Claim("x", "o", 30.0)], by())
+    outcomes, _ = one.renew([Claim("x", "o", 30.0)], deadline())
     assert outcomes == [Renewed(token, 30.0)]
     ((process,),) = query(tmp_path / "locks.db", "SELECT process FROM entry")
     assert process == one.process
@@ -138,7 +140,7 @@ def test_without_its_folder_the_ttl_alone_counts(
     one.close()
     shutil.rmtree(tmp_path / "locks.db-live")
     again = opened()
-    assert len(again.inspect("x", by()).holders) == 1
+    assert len(again.inspect("x", deadline()).holders) == 1
 
 
 def test_the_cleaner_removes_what_nobody_will_ask_for(
@@ -151,7 +153,7 @@ def test_the_cleaner_removes_what_nobody_will_ask_for(
     grant(one, "kept", ttl=1000.0)
     query(tmp_path / "locks.db", "UPDATE entry SET process = 'dead' WHERE name = 'dead'")
     monkeypatch.setattr(store, "TIDY_EVERY", 0.0)
-    one.renew([Claim("kept", "o", 1000.0)], by())
+    one.renew([Claim("kept", "o", 1000.0)], deadline())
     assert query(tmp_path / "locks.db", "SELECT name FROM entry") == [("kept",)]
 
 
@@ -162,7 +164,7 @@ def test_the_audit_is_kept_short(
     one = opened()
     for number in range(5):
         grant(one, owner=f"o{number}")
-        assert one.force_release("x", f"operator {number}", by()) is True
+        assert one.force_release("x", f"operator {number}", deadline()) is True
     rows_kept = query(tmp_path / "locks.db", "SELECT name, actor FROM audit ORDER BY id")
     assert rows_kept == [("x", f"operator {number}") for number in (2, 3, 4)]
 
@@ -180,9 +182,9 @@ def test_an_interrupted_step_leaves_nothing_and_lets_the_next_in(
         patch.setattr(store, "release_alone", lambda *args: None)
         patch.setattr(Ledger, "release", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            one.release("x", "o", by())
-    assert len(one.inspect("x", by()).holders) == 1
-    assert one.release("x", "o", by()) is True
+            one.release("x", "o", deadline())
+    assert len(one.inspect("x", deadline()).holders) == 1
+    assert one.release("x", "o", deadline()) is True
 
 
 def test_a_path_with_odd_characters(tmp_path: Path) -> None:

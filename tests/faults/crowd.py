@@ -17,10 +17,10 @@ import sys
 import time
 
 import holdfast
-import holdfast._async.backends.sqlite  # now, and not in each child
-import holdfast._sync.backends.sqlite
 import holdfast.aio
-import holdfast.embedded.mailbox
+import holdfast.stores.sqlite._async.backend  # now, and not in each child
+import holdfast.stores.sqlite._sync.backend
+import holdfast.stores.sqlite.mailbox
 from faults.checker import Log
 
 NAME = "x"

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import holdfast
-import holdfast._sync.backends.sqlite  # now, and not under the eyes of strace
-import holdfast.embedded.mailbox
+import holdfast.stores.sqlite._sync.backend  # now, and not under the eyes of strace
+import holdfast.stores.sqlite.mailbox
 
 AT = 300
 """More than the parent ever makes."""

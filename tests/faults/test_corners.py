@@ -15,7 +15,7 @@ import pytest
 
 import holdfast
 import holdfast.aio
-from holdfast.embedded import rows
+from holdfast.stores.sqlite import rows
 from worlds.threads import eventually
 
 

@@ -47,7 +47,7 @@ def open_folder() -> Iterator[str]:
 # Another user may not be able to read the library, so all that will be needed is loaded first.
 AS_NOBODY = f"""
 import os, tempfile, traceback, urllib.parse
-import holdfast.aio, holdfast._async.backends.sqlite
+import holdfast.aio, holdfast.stores.sqlite._async.backend
 with tempfile.TemporaryDirectory() as folder:
     with holdfast.connect(f"sqlite://{{folder}}/locks.db") as locks:
         locks.lock("x").acquire().release()

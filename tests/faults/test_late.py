@@ -11,7 +11,7 @@ LATE = """
 import time
 real, moved = time.clock_gettime, [0.0]
 time.clock_gettime = lambda clock: real(clock) + moved[0]
-from holdfast.embedded.store import Store
+from holdfast.stores.sqlite.store import Store
 acquire, renew = Store.acquire, Store.renew
 def late_acquire(self, *arguments):
     answer = acquire(self, *arguments)

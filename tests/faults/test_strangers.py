@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 import holdfast.aio
-from holdfast.embedded.file import FORMAT
+from holdfast.stores.sqlite.file import FORMAT
 
 
 def text(path: str) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import holdfast
 from holdfast._sync.keeper import Keeper
-from holdfast.redis.connection import Connection
-from holdfast.redis.protocol import LONG
-from holdfast.redis.threads import Wire
+from holdfast.stores.redis.wire.protocol import LONG
+from holdfast.stores.redis.wire.threads import Wire
+from holdfast.stores.redis.wire.threads_connection import Connection
 from servers.redis import RedisServer
 from stores import redis_server
 from worlds.threads import Job, eventually
@@ -66,7 +66,7 @@ def test_a_lock_that_is_handed_over_at_once_is_ours_and_is_confirmed_for_its_who
     server: RedisServer, waiter: holdfast.Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A tick that lasts, so that this does not depend on how soon the other releases.
-    monkeypatch.setattr("holdfast.redis.connection.TICK", LIMIT)
+    monkeypatch.setattr("holdfast.stores.redis.wire.threads_connection.TICK", LIMIT)
     answers: list[Any] = []
     wire = _wire(waiter)
     ask = wire.ask
@@ -114,7 +114,7 @@ def test_short_answers_come_at_once_on_a_connection_that_has_waited_so(
 def test_one_that_is_to_give_up_soon_is_told_of_its_place_at_once(
     server: RedisServer, waiter: holdfast.Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.redis.connection.TICK", LIMIT)
+    monkeypatch.setattr("holdfast.stores.redis.wire.threads_connection.TICK", LIMIT)
     with holdfast.connect(server.url) as other:
         held = other.lock("x").acquire()
         began = time.monotonic()

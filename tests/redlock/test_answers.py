@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.redis.answers import FOREIGN
-from holdfast.redlock.answers import lock_state
+from holdfast.stores.redis.answers import FOREIGN
+from holdfast.stores.redlock.answers import lock_state
 
 
 def held(owner: bytes, token: int, left: int = 5000) -> list[object]:

@@ -10,8 +10,8 @@ import pytest
 from hiredis import Reader
 
 from holdfast.model import Label
-from holdfast.redis.protocol import bulk, pack
-from holdfast.redlock.commands import MARKED, QUIET, STRIPES, UNMARKED, Commands, before
+from holdfast.stores.redis.wire.protocol import bulk, pack
+from holdfast.stores.redlock.commands import MARKED, QUIET, STRIPES, UNMARKED, Commands, before
 from stores import redis_server
 
 RUN_ID = b"a" * 40

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterator
 
 from holdfast.clock import system_clock
-from holdfast.redlock.members import settings_of
-from holdfast.redlock.standing import Board, Marker, Seat, merge_known
-from holdfast.urls import parse
+from holdfast.stores.redlock.members import settings_of
+from holdfast.stores.redlock.membership import Board, Marker, Seat, merge_known
+from holdfast.stores.urls import parse
 
 MARKER = Marker(b"life", 1, 1, 1, b"", b"")
 

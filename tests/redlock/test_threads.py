@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, new_owner
-from holdfast.redlock import threads
-from holdfast.redlock.lanes import Lane
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.redlock.wire import threads
+from holdfast.stores.redlock.wire.threads_sockets import Lane
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, redlock_nodes, url_of
 from worlds.threads import eventually
@@ -37,19 +37,19 @@ def test_who_gives_up_at_the_moment_of_the_grant_leaves_nothing(nodes: RedlockNo
         held = locks.lock("x", ttl=TTL).acquire()
         backend: Any = locks._session().backend
         ticket = Ticket(Terms("x", TTL, Label("here", 1)), new_owner())
-        by = backend.clock.now() + 20.0
-        assert isinstance(backend.acquire(ticket, by), Queued)
+        deadline = backend.clock.now() + 20.0
+        assert isinstance(backend.acquire(ticket, deadline), Queued)
         keep = backend._rounds._keep
 
         def overtaken(owner: str, hold: Any) -> None:
-            leaving = threading.Thread(target=backend.release, args=("x", owner, by))
+            leaving = threading.Thread(target=backend.release, args=("x", owner, deadline))
             leaving.start()
             leaving.join(20.0)
             keep(owner, hold)
 
         backend._rounds._keep = overtaken
         assert held.release() is True
-        (outcome,) = backend.renew([Claim("x", ticket.owner, TTL)], by)
+        (outcome,) = backend.renew([Claim("x", ticket.owner, TTL)], deadline)
         assert outcome is GONE
         eventually(lambda: [node("EXISTS", "holdfast:{x}") for node in nodes.nodes] == [0] * 3)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holdfast.clock import system_clock
-from holdfast.redlock.members import settings_of
-from holdfast.redlock.standing import Board, Marker, why
-from holdfast.redlock.votes import Ballot, Tally
-from holdfast.urls import parse
+from holdfast.stores.redlock.members import settings_of
+from holdfast.stores.redlock.membership import Board, Marker, why
+from holdfast.stores.redlock.votes import Ballot, Tally
+from holdfast.stores.urls import parse
 
 
 def board(lives: tuple[int, ...] = (1, 1, 1, 1, 1)) -> Board:

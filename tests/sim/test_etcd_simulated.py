@@ -12,13 +12,13 @@ import grpc
 import pytest
 
 from holdfast import aio, clock
-from holdfast._async.backends.etcd_leases import Leases
-from holdfast.etcd import messages
-from holdfast.etcd.messages import absent, changed_at, created_at
-from holdfast.sim.etcd_data import Answer, Keys, Refusal
+from holdfast.sim.etcd.data import Answer, Keys, Refusal
+from holdfast.sim.etcd.plan import VARIANTS, EtcdPlan
 from holdfast.sim.loop import PROCESS
-from holdfast.sim.stores.etcd import VARIANTS, EtcdPlan
 from holdfast.sim.world import Plan, World
+from holdfast.stores.etcd._async.leases import Leases
+from holdfast.stores.etcd.wire import messages
+from holdfast.stores.etcd.wire.messages import absent, changed_at, created_at
 from servers.etcd import EtcdCluster
 from sim.test_simulator import simulate
 from stores import etcd_cluster
@@ -132,7 +132,7 @@ class Scene(EtcdPlan):
     url = "etcd://etcd1:2379"
 
 
-async def believed(leases: Leases, term: int, by: float) -> bool:
+async def believed(leases: Leases, term: int, deadline: float) -> bool:
     return True
 
 

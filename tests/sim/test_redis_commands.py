@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hiredis import Reader
 
-from holdfast.sim.redis_lua import lua
+from holdfast.sim.redis.lua import lua
 from servers.redis import RedisServer
 from stores import redis_server
 

@@ -16,10 +16,10 @@ from holdfast.errors import BackendUnavailable
 from holdfast.sim.__main__ import caught
 from holdfast.sim.loop import Process
 from holdfast.sim.network import Link
-from holdfast.sim.redis_server import RedisNode, Session
+from holdfast.sim.redis.server import RedisNode, Session
+from holdfast.sim.redlock.base import CalmRedlock
+from holdfast.sim.redlock.plan import plan
 from holdfast.sim.runs import SWEEP_ALL, simulate, sweep_up
-from holdfast.sim.stores.redlock import plan
-from holdfast.sim.stores.redlock_plans import CalmRedlock
 from holdfast.sim.world import World
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import BackendUnavailable, ConfigError
-from holdfast.etcd.failures import Failure
+from holdfast.stores.etcd.wire.failures import Failure
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.etcd import codec, keys, messages
-from holdfast.etcd.messages import KeyValue
 from holdfast.model import Label
+from holdfast.stores.etcd import keys
+from holdfast.stores.etcd.wire import codec, messages
+from holdfast.stores.etcd.wire.messages import KeyValue
 
 
 @pytest.mark.parametrize("number", [0, 1, 127, 128, 300, 2**31, 2**62, 2**63 - 1, -1, -(2**63)])

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.clock import ManualClock
 from holdfast.entries import Ask, Claim
-from holdfast.memory import MemoryStore
 from holdfast.model import Busy, Granted, Label, Renewed
+from holdfast.stores.memory.store import MemoryStore
 
 LABEL = Label("host", 1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from holdfast.lineup import ALL, Place, admitted, blocker, fits_behind
+from holdfast.admission import ALL, Place, admitted, blocker, fits_behind
 
 
 def place(weight: int, capacity: int = 3, granted: bool = False, shape: str = "s") -> Place:

@@ -11,9 +11,9 @@ import pytest
 
 import holdfast
 from holdfast.clock import BootClock
-from holdfast.redis.address import Address
-from holdfast.redis.connection import TICK, Connection
-from holdfast.redis.protocol import check_greeting
+from holdfast.stores.redis.address import Address
+from holdfast.stores.redis.wire.protocol import check_greeting
+from holdfast.stores.redis.wire.threads_connection import TICK, Connection
 from servers.redis import certificate
 from worlds.threads import pause
 

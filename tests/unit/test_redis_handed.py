@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.redis.protocol import bulk, handed, wake_up
+from holdfast.stores.redis.wire.protocol import bulk, handed, wake_up
 
 CHANNEL = bulk(b"holdfast:channel")
 OWNER = "0123456789abcdef01234567"

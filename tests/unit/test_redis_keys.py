@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.redis.keys import Naming
-from holdfast.redis.protocol import bulk
+from holdfast.stores.redis.keys import Naming
+from holdfast.stores.redis.wire.protocol import bulk
 
 
 @pytest.mark.parametrize("form", [None, "lock:*", "schloß:{*}"])

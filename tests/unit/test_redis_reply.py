@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from holdfast.redis.reply import Reply
+from holdfast.stores.redis.wire.reply import Reply
 
 place: ContextVar[str] = ContextVar("place", default="outside")
 

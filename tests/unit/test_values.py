@@ -7,8 +7,10 @@ import pickle
 import pytest
 
 import holdfast
-from holdfast import lifecycle, urls
-from holdfast.guarantees import MEMORY, SQLITE
+from holdfast import lifecycle
+from holdfast.stores import urls
+from holdfast.stores.memory.guarantees import MEMORY
+from holdfast.stores.sqlite.guarantees import SQLITE
 
 ERRORS: list[holdfast.LockError] = [
     holdfast.LockError("text", name="x", owner="o", token=7),

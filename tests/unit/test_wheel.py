@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 from math import inf
 
-from holdfast.wheel import Wheel
+from holdfast.timer_wheel import Wheel
 
 
 def test_nothing_is_ever_late_and_nothing_far_too_early() -> None:

@@ -7,9 +7,9 @@ import random
 import pytest
 
 import holdfast
-from holdfast.urls import parse as parse_url
-from holdfast.zookeeper.address import address_of
-from holdfast.zookeeper.names import Naming, entry_name, in_line, parse, read, written
+from holdfast.stores.urls import parse as parse_url
+from holdfast.stores.zookeeper.address import address_of
+from holdfast.stores.zookeeper.names import Naming, entry_name, in_line, parse, read, written
 
 
 def entry(number: int, owner: str = "me") -> str:

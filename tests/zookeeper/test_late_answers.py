@@ -7,8 +7,8 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
-from holdfast.zookeeper import link
-from holdfast.zookeeper.link import Link
+from holdfast.stores.zookeeper import session as link
+from holdfast.stores.zookeeper.session import Link
 
 
 class Scene:

@@ -32,7 +32,7 @@ from ..lifecycle import (
 from ..model import Outcome, Renewed, Waiting
 
 if TYPE_CHECKING:
-    from .contract import Ticket
+    from ..stores._async.contract import Ticket
     from .session import Session
 
 HOLDING = (HELD, UNCERTAIN)

@@ -20,7 +20,7 @@ from ..errors import LockError
 from ..events import report
 from ..lifecycle import HELD, drift_margin
 from ..model import UNKNOWN, Gone, Outcome, Renewed, Waiting, quick_new
-from ..wheel import Wheel
+from ..timer_wheel import Wheel
 
 if TYPE_CHECKING:
     from .hold import Hold
@@ -199,11 +199,11 @@ class Keeper:
             for lease in due
         ]
         self._seen(ttl / 3)
-        by = sent + self._limit(min(shortest, ttl / 3))
+        deadline = sent + self._limit(min(shortest, ttl / 3))
         outcomes: Sequence[Outcome]
         detail = "the store did not answer for this lease"
         try:
-            outcomes = await self._session.backend.renew(claims, by)
+            outcomes = await self._session.backend.renew(claims, deadline)
         except Exception as error:
             # Whatever it was, the leases are unconfirmed; and the keeper has to go on.
             outcomes = [UNKNOWN] * len(due)

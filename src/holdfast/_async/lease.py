@@ -162,7 +162,7 @@ class Lease(Hold):
             raise self._loss()
         claim = Claim(self.name, self.owner, asked)
         try:
-            (outcome,) = await self._session.backend.renew([claim], self._session.by())
+            (outcome,) = await self._session.backend.renew([claim], self._session.deadline())
         except BackendUnavailable as error:
             raise self._unavailable("could not be renewed", error) from error
         if self._refuted(outcome, sent):
@@ -209,8 +209,8 @@ class Lease(Hold):
         ticket = self._ticket
         try:
             session.keeper.forget(self)
-            by = now + session.patience
-            freed = await session.backend.release(ticket.terms.name, ticket.owner, by)
+            deadline = now + session.patience
+            freed = await session.backend.release(ticket.terms.name, ticket.owner, deadline)
         except BackendUnavailable as error:
             self._release_doubtful = True
             raise self._unavailable(
@@ -232,7 +232,7 @@ class Lease(Hold):
         None where that is not needed, because the lease does not end with our process.
         """
         self.ensure()
-        return await self._session.backend.tether(self.name, self.owner, self._session.by())
+        return await self._session.backend.tether(self.name, self.owner, self._session.deadline())
 
     async def __aenter__(self) -> Lease:
         self._enter()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .. import checks
 from .._runtime.aio import current
 from ..errors import LockNotOwned, LockTimeout
-from .contract import Terms, Ticket
+from ..stores._async.contract import Terms, Ticket
 from .lease import Lease
 from .waiting import obtain
 

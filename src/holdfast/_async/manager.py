@@ -8,14 +8,15 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any
 
-from .. import checks, forks, urls
+from .. import checks, forks
 from .._runtime.aio import Mutex, enter, finish, here
 from ..clock import system_clock
 from ..errors import BackendUnavailable, ConfigError, GuaranteeError, LockError
 from ..events import Listener, Listeners
 from ..guarantees import Guarantees
 from ..model import LockState, lock_realm
-from .contract import OPEN_LIMIT, Backend
+from ..stores import urls
+from ..stores._async.contract import OPEN_LIMIT, Backend
 from .election import Candidacy, Election
 from .lock import Lock, ReadWriteLock
 from .reentrant import ReentrantLock
@@ -55,13 +56,13 @@ def connect(
     if url is None:
         url = _fall_back()
         fell_back = True
-    backends = __name__.rpartition(".")[0] + ".backends"
+    world = __name__.split(".")[-2]
     if not isinstance(url, str) and urls.is_client(url):
-        module = import_module(f"{backends}.redis_client")
+        module = import_module(urls.CLIENT.module_in(world))
         shown, guarantees, opener = module.prepare(url, namespace, options)
     else:
         target = urls.parse(url)
-        module = import_module(f"{backends}.{urls.SCHEMES[target.scheme].module}")
+        module = import_module(urls.SCHEMES[target.scheme].module_in(world))
         guarantees, opener = module.prepare(target, namespace, options)
         shown = str(target)
     locks = Locks(shown, namespace, guarantees, opener, label, fell_back)
@@ -75,7 +76,7 @@ _warned = False
 
 def _fall_back() -> str:
     global _warned
-    from ..embedded.place import default_path
+    from ..stores.sqlite.location import default_path
 
     path = default_path()
     if not _warned:
@@ -302,13 +303,13 @@ class Locks:
         """Who holds this lock and who waits for it, as the store sees it."""
         checks.lock_name(name)
         session = await self._session()
-        return await session.backend.inspect(name, session.by())
+        return await session.backend.inspect(name, session.deadline())
 
     async def list(self, prefix: str = "") -> Sequence[LockState]:
         """Every lock that somebody holds or waits for, whose name starts with `prefix`."""
         checks.prefix(prefix)
         session = await self._session()
-        return await session.backend.list(prefix, session.by())
+        return await session.backend.list(prefix, session.deadline())
 
     async def force_release(self, name: str) -> bool:
         """Take the lock away from whoever holds it: True if somebody did. It is audited.
@@ -318,7 +319,7 @@ class Locks:
         """
         checks.lock_name(name)
         session = await self._session()
-        forced = await session.backend.force_release(name, str(session.label), session.by())
+        forced = await session.backend.force_release(name, str(session.label), session.deadline())
         session.tell("forced", name, "", 0, 0.0, f"by {session.label}")
         return forced
 
@@ -337,7 +338,7 @@ class Locks:
 
     async def _open(self, limit: float) -> Session:
         self._check_open()
-        by = system_clock().now() + limit
+        deadline = system_clock().now() + limit
         opening = self._opening
         if not await enter(opening, limit):
             raise BackendUnavailable(f"the store at {self.url} was not reached within {limit:g} s")
@@ -350,7 +351,7 @@ class Locks:
                 raise LockError(
                     "this connection is in use by another event loop; call connect() in each"
                 )
-            left = by - system_clock().now()  # somebody may have tried in vain before us
+            left = deadline - system_clock().now()  # somebody may have tried in vain before us
             backend = self._opener()
             await backend.open(backend.clock.now() + left)
             realm = lock_realm(self.guarantees.store, self.namespace)

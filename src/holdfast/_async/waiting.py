@@ -25,7 +25,7 @@ from ..entries import Claim
 from ..errors import BackendUnavailable
 from ..lifecycle import drift_margin
 from ..model import Busy, Gone, Granted, Renewed, Waiting, new_owner
-from .contract import OPEN_LIMIT
+from ..stores._async.contract import OPEN_LIMIT
 from .session import LEAST_LIMIT
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ async def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease 
         ticket.until = give_up
         try:
             # Who tries once and does not wait has set no limit to the store.
-            by = session.by_for(sent, give_up) if timeout else sent + session.patience
-            answer = await session.backend.acquire(ticket, by)
+            deadline = session.deadline_for(sent, give_up) if timeout else sent + session.patience
+            answer = await session.backend.acquire(ticket, deadline)
             if isinstance(answer, Granted):
                 token, ttl, handed, since = answer
                 if handed:
@@ -192,7 +192,7 @@ async def _ask(session: Session, lease: Lease, give_up: float | None) -> str | N
     sent = session.clock.now()
     claim = Claim(lease.name, lease.owner, lease.ttl)
     try:
-        (outcome,) = await session.backend.renew([claim], session.by_for(sent, give_up))
+        (outcome,) = await session.backend.renew([claim], session.deadline_for(sent, give_up))
     except BackendUnavailable:
         return None  # the keeper goes on asking
     if isinstance(outcome, Renewed):

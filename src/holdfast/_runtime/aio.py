@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..clock import Clock
 from ..errors import BackendUnavailable
-from ..wheel import Wheel
+from ..timer_wheel import Wheel
 
 Result = TypeVar("Result")
 

@@ -13,7 +13,7 @@ from threading import Lock, RLock, Thread
 from typing import TypeVar
 
 from ..clock import Clock
-from ..wheel import Wheel
+from ..timer_wheel import Wheel
 
 __all__ = [
     "Alarm",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .. import checks
 from .._runtime.threads import current
 from ..errors import LockNotOwned, LockTimeout
-from .contract import Terms, Ticket
+from ..stores._sync.contract import Terms, Ticket
 from .lease import Lease
 from .waiting import obtain
 

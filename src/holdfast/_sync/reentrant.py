@@ -17,7 +17,7 @@ from .lease import Lease
 from .lock import UNSET, Lock, Unset
 
 if TYPE_CHECKING:
-    from .contract import Ticket
+    from ..stores._sync.contract import Ticket
     from .session import Session
 
 

@@ -19,9 +19,9 @@ from ..errors import ConfigError, LockError
 from ..events import Event, Listeners
 from ..lifecycle import handed_for
 from ..model import Label
-from .contract import Backend, Ticket
-from .debts import Debts
+from ..stores._sync.contract import Backend, Ticket
 from .keeper import Keeper
+from .pending_releases import Debts
 
 if TYPE_CHECKING:
     from .lease import Lease
@@ -133,11 +133,11 @@ class Session:
             if len(self.burned) > REMEMBERED_OWNERS:
                 del self.burned[next(iter(self.burned))]
 
-    def by(self) -> float:
+    def deadline(self) -> float:
         """When a call to the store that starts now must have ended."""
         return self.clock.now() + self.patience
 
-    def by_for(self, sent: float, give_up: float | None) -> float:
+    def deadline_for(self, sent: float, give_up: float | None) -> float:
         """The same, for a call sent then by somebody who gives up at `give_up`."""
         limit = sent + self.patience
         return limit if give_up is None else min(limit, max(give_up, sent + LEAST_LIMIT))
@@ -154,11 +154,11 @@ class Session:
 
         `silent`: the store has just failed to answer, so do not hope for much now.
         """
-        by = self.clock.now() + min(LEAVING_THE_SILENT if silent else LEAVING, self.patience)
+        deadline = self.clock.now() + min(LEAVING_THE_SILENT if silent else LEAVING, self.patience)
 
         def leave() -> None:
             try:
-                self.backend.release(ticket.name, ticket.owner, by)
+                self.backend.release(ticket.name, ticket.owner, deadline)
             except LockError as error:
                 # Unrenewed, it ends by itself in any case: a place in the queue soon, a grant with
                 # its TTL.
@@ -183,9 +183,9 @@ class Session:
                 self.clean_up(lease._ticket)
                 lease._ticket.tell()  # it finds the session closed
             elif not lease._give_all_back() and limit is None:
-                limit = self.by()
+                limit = self.deadline()
         self.patience = IO_LIMIT
-        until = self.by()
+        until = self.deadline()
         while self.attempts and self.drained.wait(until):
             pass
         self.debts.close()

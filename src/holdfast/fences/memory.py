@@ -8,8 +8,8 @@ from types import TracebackType
 
 from . import rules
 from .fence import Fence, prove
+from .resource_turns import Turns
 from .rules import Mark, Shown, Token
-from .turns import Turns
 
 
 class MemoryFence(Fence):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from .. import checks
 from ..errors import ConfigError, GuaranteeError, StaleToken
-from ..redis.cluster import slot_of, tag_of
+from ..stores.redis.cluster import slot_of, tag_of
 from . import rules
 from .fence import Fence, not_installed
 from .rules import Mark, Shown, Token
@@ -29,7 +29,7 @@ SUFFIX = ":holdfast-fence"
 FLOORS = "holdfast-fence-floors"
 RESETS = "holdfast-fence-resets"
 BATCH = 500
-_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "scripts")
+_FOLDER = os.path.join(os.path.dirname(__file__), "scripts")
 
 Result = TypeVar("Result")
 Value = str | bytes | int | float
@@ -221,7 +221,7 @@ class RedisFence(Fence):
         return forgotten
 
     def _forget(self, marks: Sequence[Any], older_than: float) -> Steps[int]:
-        text = _read("fence_prune.lua")
+        text = _read("prune.lua")
         script = Script(text, _sha(text))
         by_floors: dict[str, list[Any]] = {}
         for mark in marks:
@@ -315,7 +315,7 @@ def script_for(body: str) -> Script:
 
     A refusal is a list of two. What a body of the user's answers is put into a list of one.
     """
-    check = _read("fence_check.lua")
+    check = _read("check.lua")
     if not body:
         text = f"{check}\nreturn 1"
     elif body in (_SET, _SET_PX, _DEL):  # ours, whose answers are no lists

@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     # What was killed is swept up when Python ends; none of that matters any more.
     sys.unraisablehook = lambda _: None
-    store = import_module(f".stores.{options.backend}", __package__)
+    store = import_module(f".{options.backend}.plan", __package__)
     variants: dict[str, Maker] = {name: _whatever(kind) for name, kind in store.VARIANTS.items()}
     plan: Maker = store.calm if options.calm else store.plan
     if options.variant not in (None, "all", *variants):

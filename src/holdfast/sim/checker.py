@@ -15,7 +15,7 @@ for; without one this is how a plain lock is caught).
 
 from __future__ import annotations
 
-from .story import Story
+from .trace import Story
 
 
 class Grant:

@@ -131,9 +131,9 @@ class Faults:
     def _step_one(self, process: Process) -> None:
         self._world.fault("clock")
         if self._random.random() < 0.7:
-            by = self._random.choice((-40.0, -2.0, 1.0, 3.0, 40.0)) * self._random.random()
-            self._tell(process.name, "its clock is stepped by %+.3f s", by)
-            process.clock.step(by)
+            deadline = self._random.choice((-40.0, -2.0, 1.0, 3.0, 40.0)) * self._random.random()
+            self._tell(process.name, "its clock is stepped by %+.3f s", deadline)
+            process.clock.step(deadline)
         else:
             rate = self._random.choice((0.5, 0.9, 1.2, 3.0))
             self._tell(process.name, "its clock runs %g times as fast", rate)

@@ -63,9 +63,9 @@ class SimClock:
         now = self._base + (self._loop.now - self._since) * self._rate
         return int((WALL + now + self.stepped) * 1_000_000)
 
-    def step(self, by: float) -> None:
-        self.stepped += by
-        self.set_back += max(0.0, -by)
+    def step(self, deadline: float) -> None:
+        self.stepped += deadline
+        self.set_back += max(0.0, -deadline)
 
     def run_at(self, rate: float) -> None:
         """From now on so fast."""

@@ -21,7 +21,7 @@ from heapq import heappush as _push
 from typing import Any, Protocol
 
 from .loop import Process, VirtualLoop
-from .story import Story
+from .trace import Story
 
 DELAY = (0.0001, 0.0006)
 """Seconds that a message takes on a good day, from and to."""

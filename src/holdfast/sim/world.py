@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from .. import aio, clock
 from ..errors import LockError
-from ..redis import aio_connection
+from ..stores.redis.wire import aio_connection
 from .checker import Checker, Grant
 from .faults import Faults
 from .loop import PROCESS, Process, Stuck, VirtualLoop
 from .network import Network, Server
-from .story import Story
+from .trace import Story
 
 MOST_STEPS = 60_000
 LONGEST = 300.0

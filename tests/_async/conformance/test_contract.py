@@ -1,4 +1,4 @@
-"""The backend contract itself, verb by verb: the rules of `holdfast._async.contract`."""
+"""The backend contract itself, verb by verb: the rules of `holdfast.stores._async.contract`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
-from holdfast._async.contract import Backend, Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.model import Busy, Gone, Granted, Label, Queued, Renewed, Waiting, new_owner
+from holdfast.stores._async.contract import Backend, Terms, Ticket
 from worlds.aio import eventually
 
 LABEL = Label("host", 7, "test")
@@ -24,7 +24,7 @@ class Bench:
         self.backend = backend
         self.clock = backend.clock
 
-    def by(self) -> float:
+    def deadline(self) -> float:
         return self.clock.now() + 15.0
 
     def ticket(
@@ -37,7 +37,7 @@ class Bench:
         return Ticket(terms, new_owner())
 
     async def ask(self, ticket: Ticket) -> Granted | Queued | Busy:
-        return await self.backend.acquire(ticket, self.by())
+        return await self.backend.acquire(ticket, self.deadline())
 
     async def grant(self, ticket: Ticket) -> Granted:
         answer = await self.ask(ticket)
@@ -46,14 +46,14 @@ class Bench:
 
     async def renew(self, ticket: Ticket, ttl: float | None = None) -> object:
         claim = Claim(ticket.name, ticket.owner, ticket.ttl if ttl is None else ttl)
-        (outcome,) = await self.backend.renew([claim], self.by())
+        (outcome,) = await self.backend.renew([claim], self.deadline())
         return outcome
 
     async def release(self, ticket: Ticket) -> bool:
-        return await self.backend.release(ticket.name, ticket.owner, self.by())
+        return await self.backend.release(ticket.name, ticket.owner, self.deadline())
 
     async def remaining(self, name: str = "x") -> float:
-        return (await self.backend.inspect(name, self.by())).holders[0].remaining
+        return (await self.backend.inspect(name, self.deadline())).holders[0].remaining
 
 
 @asynccontextmanager
@@ -68,7 +68,7 @@ async def test_the_same_ticket_again_gets_the_same_grant(url: str) -> None:
         first = await store.grant(ticket)
         assert (await store.grant(ticket)).token == first.token
         assert await store.release(ticket) is True
-        assert (await store.backend.inspect("x", store.by())).holders == ()
+        assert (await store.backend.inspect("x", store.deadline())).holders == ()
 
 
 async def test_the_same_ticket_again_keeps_its_place_in_the_queue(url: str) -> None:
@@ -78,7 +78,7 @@ async def test_the_same_ticket_again_keeps_its_place_in_the_queue(url: str) -> N
         assert isinstance(await store.ask(first), Queued)
         assert isinstance(await store.ask(second), Queued)
         assert isinstance(await store.ask(first), Queued)
-        state = await store.backend.inspect("x", store.by())
+        state = await store.backend.inspect("x", store.deadline())
         assert [waiter.owner for waiter in state.waiters] == [first.owner, second.owner]
 
 
@@ -115,7 +115,7 @@ async def test_busy_leaves_nothing_behind(url: str) -> None:
         answer = await store.ask(store.ticket(queue=False))
         assert isinstance(answer, Busy)
         assert 25.0 < answer.remaining <= 30.0
-        assert (await store.backend.inspect("x", store.by())).waiters == ()
+        assert (await store.backend.inspect("x", store.deadline())).waiters == ()
 
 
 async def test_only_the_owner_releases_or_renews(url: str) -> None:
@@ -137,7 +137,7 @@ async def test_nothing_is_re_created(url: str) -> None:
         await store.grant(ticket)
 
         async def ended() -> bool:
-            return not (await store.backend.inspect("x", store.by())).holders
+            return not (await store.backend.inspect("x", store.deadline())).holders
 
         await eventually(ended)
         assert isinstance(await store.renew(ticket), Gone)
@@ -146,7 +146,7 @@ async def test_nothing_is_re_created(url: str) -> None:
         await store.grant(released)
         await store.release(released)
         assert isinstance(await store.renew(released), Gone)
-        assert (await store.backend.inspect("x", store.by())).holders == ()
+        assert (await store.backend.inspect("x", store.deadline())).holders == ()
 
 
 async def test_renewing_many_at_once_answers_for_each(url: str) -> None:
@@ -157,7 +157,7 @@ async def test_renewing_many_at_once_answers_for_each(url: str) -> None:
         assert isinstance(await store.ask(waiter), Queued)
         tickets = [*held, waiter, gone]
         claims = [Claim(ticket.name, ticket.owner, ticket.ttl) for ticket in tickets]
-        outcomes = await store.backend.renew(claims, store.by())
+        outcomes = await store.backend.renew(claims, store.deadline())
         assert [o.token for o in outcomes[:150] if isinstance(o, Renewed)] == tokens
         assert isinstance(outcomes[150], Waiting)
         assert isinstance(outcomes[151], Gone)
@@ -170,11 +170,11 @@ async def test_release_hands_on_for_the_claim_window_and_wakes_that_waiter(fair_
         await store.ask(first)
         await store.ask(second)
         await store.release(holder)
-        told = await store.backend.wait(first, store.by())
+        told = await store.backend.wait(first, store.deadline())
         assert told is not None
         assert told.handed
         assert told.token > token
-        state = await store.backend.inspect("x", store.by())
+        state = await store.backend.inspect("x", store.deadline())
         assert state.holders[0].owner == first.owner
         assert state.holders[0].token == told.token
         assert 4.0 < state.holders[0].remaining <= 7.0
@@ -216,7 +216,7 @@ async def test_leaving_the_queue_and_being_granted_at_once_hands_on(fair_url: st
         await store.ask(next_one)
         await store.release(holder)  # the leaver has it now, and does not know
         assert await store.release(leaver) is True
-        told = await store.backend.wait(next_one, store.by())
+        told = await store.backend.wait(next_one, store.deadline())
         assert told is not None
 
 
@@ -252,7 +252,9 @@ async def test_weights_never_add_up_to_more_than_the_capacity(fair_url: str) -> 
         assert isinstance(await store.ask(one), Queued)
         await store.release(two)
         assert isinstance(await store.renew(one), Renewed)
-        assert sum(h.weight for h in (await store.backend.inspect("x", store.by())).holders) == 4
+        assert (
+            sum(h.weight for h in (await store.backend.inspect("x", store.deadline())).holders) == 4
+        )
 
 
 async def test_the_first_in_line_that_does_not_fit_stops_the_rest(fair_url: str) -> None:
@@ -279,8 +281,8 @@ async def test_a_barging_head_is_woken_and_not_handed_the_lock(fair_url: str) ->
             overtaking = await store.ask(store.ticket(barge=True, queue=False))
             assert isinstance(overtaking, Busy)
             return
-        assert (await store.backend.inspect("x", store.by())).holders == ()
-        assert await store.backend.wait(barger, store.by()) is None  # a hint, without a token
+        assert (await store.backend.inspect("x", store.deadline())).holders == ()
+        assert await store.backend.wait(barger, store.deadline()) is None  # a hint, without a token
         fair = store.ticket(queue=False)
         assert isinstance(await store.ask(fair), Busy)
         newcomer = store.ticket(barge=True, queue=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast._async.backends import etcd_guard
+from holdfast.stores.etcd._async import holder_watch as etcd_guard
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from stores import etcd_cluster

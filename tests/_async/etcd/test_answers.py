@@ -8,7 +8,7 @@ import pytest
 
 from _async.etcd.scenes import through
 from holdfast import aio as holdfast
-from holdfast.etcd import messages
+from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from worlds.aio import Job, eventually
@@ -38,12 +38,12 @@ async def test_an_acquire_that_was_carried_out_and_has_ended_since_is_made_anew(
         ask = backend._asking.ask
         owners: list[str] = []
 
-        async def lost(attempt: Any, queue: bool, by: float) -> Any:
+        async def lost(attempt: Any, queue: bool, deadline: float) -> Any:
             owners.append(attempt.owner)
-            answer = await ask(attempt, queue, by)
+            answer = await ask(attempt, queue, deadline)
             if len(owners) > 1:
                 return answer
-            await backend._calls.call(messages.DELETE, messages.delete_one(attempt.key), by)
+            await backend._calls.call(messages.DELETE, messages.delete_one(attempt.key), deadline)
             return None
 
         backend._asking.ask = lost

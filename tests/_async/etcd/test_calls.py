@@ -8,12 +8,12 @@ import pytest
 
 from _async.etcd.scenes import soon
 from holdfast import aio as holdfast
-from holdfast._async.backends.etcd_calls import SHORTEST_TRY, Calls
 from holdfast.clock import system_clock
-from holdfast.etcd import messages
-from holdfast.etcd.address import Address
-from holdfast.etcd.aio import Wire
-from holdfast.etcd.failures import Failure
+from holdfast.stores.etcd._async.retry import SHORTEST_TRY, Calls
+from holdfast.stores.etcd.address import Address
+from holdfast.stores.etcd.wire import messages
+from holdfast.stores.etcd.wire.aio import Wire
+from holdfast.stores.etcd.wire.failures import Failure
 from servers.etcd import EtcdCluster
 
 
@@ -25,7 +25,7 @@ async def test_a_keep_alive_is_not_proved_by_what_was_sent_before_it(cluster: Et
     """Its leader may have been deposed in between."""
     async with holdfast.connect(cluster.url) as locks:
         calls = await calls_of(locks)
-        by = (await locks._session()).by()
+        deadline = (await locks._session()).deadline()
         call = calls.call
         proved: list[str] = []
 
@@ -38,10 +38,10 @@ async def test_a_keep_alive_is_not_proved_by_what_was_sent_before_it(cluster: Et
             return answer
 
         calls.call = meanwhile
-        await calls.txn(messages.then(messages.read(b"x")), by)
+        await calls.txn(messages.then(messages.read(b"x")), deadline)
         calls.call = call
         assert proved == []
-        await calls.txn(messages.then(messages.read(b"x")), by)
+        await calls.txn(messages.then(messages.read(b"x")), deadline)
         assert proved == ["kept alive"]
         assert calls.unproven == {}
 
@@ -63,7 +63,7 @@ async def test_a_call_that_is_broken_off_is_in_doubt(cluster: EtcdCluster, tries
     """At its first try, or at another: in both cases it may have been carried out."""
     async with holdfast.connect(cluster.url) as locks:
         calls = await calls_of(locks)
-        by = soon((await locks._session()).backend)
+        deadline = soon((await locks._session()).backend)
         ask = calls.wire.call
         asked: list[str] = []
         doubts: list[int] = []
@@ -80,7 +80,7 @@ async def test_a_call_that_is_broken_off_is_in_doubt(cluster: EtcdCluster, tries
 
         calls.wire.call = broken_off
         with pytest.raises(BrokenOff):
-            await calls.call(messages.TXN, b"", by, lambda: doubts.append(1))
+            await calls.call(messages.TXN, b"", deadline, lambda: doubts.append(1))
         calls.wire.call = ask
         assert len(asked) == tries
         assert doubts == [1]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from holdfast._async.backends import etcd_guard
-from holdfast._async.backends.etcd_attempt import Attempt
-from holdfast._async.backends.etcd_guard import Guard
-from holdfast._async.contract import Terms
 from holdfast.clock import system_clock
 from holdfast.model import Label
+from holdfast.stores._async.contract import Terms
+from holdfast.stores.etcd._async import holder_watch as etcd_guard
+from holdfast.stores.etcd._async.attempt import Attempt
+from holdfast.stores.etcd._async.holder_watch import Guard
 from worlds.aio import eventually
 
 

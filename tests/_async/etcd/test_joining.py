@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
-from holdfast._async.backends import etcd_leaving
-from holdfast._async.contract import Terms, Ticket
-from holdfast.etcd import messages
-from holdfast.etcd.keys import WAITING, Entry
-from holdfast.etcd.messages import Event, KeyValue
 from holdfast.model import Label, Queued
+from holdfast.stores._async.contract import Terms, Ticket
+from holdfast.stores.etcd._async import release as etcd_leaving
+from holdfast.stores.etcd.keys import WAITING, Entry
+from holdfast.stores.etcd.wire import messages
+from holdfast.stores.etcd.wire.messages import Event, KeyValue
 from servers.etcd import EtcdCluster
 from stores import etcd_cluster
 from worlds.aio import Job, eventually
@@ -117,11 +117,11 @@ async def test_all_have_had_it_meanwhile(cluster: EtcdCluster) -> None:
 async def test_what_was_given_up_before_it_arrived_is_refused(cluster: EtcdCluster) -> None:
     async with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         left = messages.put_for_ever(backend._naming.left("me"), b"")
-        await backend._calls.txn(messages.then(left), by)
+        await backend._calls.txn(messages.then(left), deadline)
         attempt = backend._roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), "me"))
-        assert await backend._asking._join(attempt, by) is None
+        assert await backend._asking._join(attempt, deadline) is None
         assert len(await scene.line()) == 2
 
 
@@ -129,28 +129,30 @@ async def test_of_two_who_would_join_so_at_once_one_looks_at_the_line(cluster: E
     """The other one, in another thread, knows of nobody who waits: the line may be of another kind."""
     async with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         before = await scene.line()
         first, second = (
             backend._roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), owner))
             for owner in ("me", "you")
         )
-        assert isinstance(await backend._asking._join(first, by), Queued)
-        assert await backend._asking._join(second, by) is None
+        assert isinstance(await backend._asking._join(first, deadline), Queued)
+        assert await backend._asking._join(second, deadline) is None
         assert await scene.line() == (*before, "me")
-        await backend.release("x", "me", by)
+        await backend.release("x", "me", deadline)
 
 
 async def test_a_key_that_is_still_there_is_left_alone(cluster: EtcdCluster) -> None:
     """From an attempt whose lease is just ending."""
     async with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         (line,) = backend._roll._lines.values()
         entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
-        lease = await backend._leases.own(30.0, by)
-        await backend._calls.txn(messages.then(messages.put(line.mine + b"0", entry, lease.on)), by)
-        answer = await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
+        lease = await backend._leases.own(30.0, deadline)
+        await backend._calls.txn(
+            messages.then(messages.put(line.mine + b"0", entry, lease.on)), deadline
+        )
+        answer = await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), deadline)
         assert isinstance(answer, Queued)
         *_, last_but_one, last = await scene.line()
         assert (last_but_one, last) == ("old", "me")
@@ -159,7 +161,7 @@ async def test_a_key_that_is_still_there_is_left_alone(cluster: EtcdCluster) -> 
 async def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> None:
     async with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
         txn = backend._calls.txn
         rang = 0
@@ -173,9 +175,9 @@ async def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluste
             return answer
 
         backend._calls.txn = rings_first
-        assert isinstance(await backend.acquire(ticket, by), Queued)
+        assert isinstance(await backend.acquire(ticket, deadline), Queued)
         backend._calls.txn = txn
-        grant = await backend.wait(ticket, by)
+        grant = await backend.wait(ticket, deadline)
         assert grant is not None
         assert grant.token == rang
         backend._roll.known("x", "me").token = 0  # it was not true
@@ -186,27 +188,27 @@ async def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
         backend = scene.backend
         backend._roll._bell.began = 2**60
         ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
-        by = backend.clock.now() + 10.0
-        assert isinstance(await backend.acquire(ticket, by), Queued)
-        assert await backend.wait(ticket, by) is None
-        assert backend.clock.now() < by
+        deadline = backend.clock.now() + 10.0
+        assert isinstance(await backend.acquire(ticket, deadline), Queued)
+        assert await backend.wait(ticket, deadline) is None
+        assert backend.clock.now() < deadline
 
 
 async def test_one_that_is_given_up_before_it_is_answered_is_told(cluster: EtcdCluster) -> None:
     async with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         txn = backend._calls.txn
 
         async def given_up(*args: Any, **options: Any) -> Any:
             backend._calls.txn = txn
             answer = await txn(*args, **options)
-            await backend.release("x", "me", by)
+            await backend.release("x", "me", deadline)
             return answer
 
         backend._calls.txn = given_up
         with pytest.raises(holdfast.BackendUnavailable, match="given up"):
-            await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
+            await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), deadline)
         assert scene.looks == 0
         assert len(await scene.line()) == 2
 
@@ -214,10 +216,10 @@ async def test_one_that_is_given_up_before_it_is_answered_is_told(cluster: EtcdC
 async def test_its_time_counts_from_what_renewed_its_lease(cluster: EtcdCluster) -> None:
     async with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
-        lease = await backend._leases.shared("queue", backend.claim_window, by)
+        deadline = backend.clock.now() + 10.0
+        lease = await backend._leases.shared("queue", backend.claim_window, deadline)
         lease.sent -= lease.lasting / 2  # fresh enough to hang more on it
-        queued = await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
+        queued = await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), deadline)
         assert scene.looks == 0
         assert queued.since == lease.sent
         assert backend._roll.known("x", "me").until == lease.sent + lease.ttl
@@ -226,10 +228,10 @@ async def test_its_time_counts_from_what_renewed_its_lease(cluster: EtcdCluster)
 async def test_a_lease_that_has_ended_is_made_anew(cluster: EtcdCluster) -> None:
     async with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         leases = [one for one in backend._leases._all.values() if one.kind == "queue"]
         for lease in leases:
-            await backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), by)
-        answer = await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
+            await backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), deadline)
+        answer = await backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), deadline)
         assert isinstance(answer, Queued)
         assert (await scene.line())[-1] == "me"

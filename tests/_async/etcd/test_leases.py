@@ -9,13 +9,13 @@ import pytest
 from _async.etcd.scenes import revoke, soon, waits
 from _async.many import hold_many
 from holdfast import aio as holdfast
-from holdfast._async.backends import etcd_leases
-from holdfast._async.backends.etcd_leases import Lease
-from holdfast._async.contract import Terms, Ticket
 from holdfast.entries import Claim
-from holdfast.etcd.messages import LEASE_KEEP_ALIVE, RANGE, parse_term, range_of
 from holdfast.lifecycle import drift_margin
 from holdfast.model import GONE, Renewed
+from holdfast.stores._async.contract import Terms, Ticket
+from holdfast.stores.etcd._async import leases as etcd_leases
+from holdfast.stores.etcd._async.leases import Lease
+from holdfast.stores.etcd.wire.messages import LEASE_KEEP_ALIVE, RANGE, parse_term, range_of
 from servers.etcd import EtcdCluster
 from worlds.aio import Job, eventually
 
@@ -52,7 +52,7 @@ async def test_what_needs_proof_is_proved_by_a_transaction_of_the_same_term(
     async with holdfast.connect(cluster.url) as locks:
         session: Any = await locks._session()
         calls = session.backend._calls
-        term = parse_term(await calls.call(RANGE, range_of(b"x"), session.by()))
+        term = parse_term(await calls.call(RANGE, range_of(b"x"), session.deadline()))
         proved: list[str] = []
         calls.unproven[lambda: proved.append("kept alive in this term")] = term
         calls.unproven[lambda: proved.append("kept alive by another leader")] = term - 1
@@ -148,7 +148,7 @@ async def test_nobody_is_kept_by_another_who_asks_the_cluster_for_the_same(
         session: Any = await locks._session()
         backend, clock = session.backend, session.clock
         leases = backend._leases
-        lease = await leases.shared("hold", 30.0, session.by())
+        lease = await leases.shared("hold", 30.0, session.deadline())
         lease.sent -= lease.ttl / 2  # not fresh any more
         for mutex in (lease.keeping, leases._granting):
             async with mutex:

@@ -8,10 +8,10 @@ import pytest
 
 from _async.etcd.scenes import soon
 from holdfast import aio as holdfast
-from holdfast._async.backends import etcd_leaving
-from holdfast._async.contract import Terms, Ticket
-from holdfast.etcd import messages
 from holdfast.model import Granted, Label
+from holdfast.stores._async.contract import Terms, Ticket
+from holdfast.stores.etcd._async import release as etcd_leaving
+from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 
 
@@ -107,12 +107,12 @@ async def test_one_that_was_asked_for_but_not_answered_is_refused_if_it_arrives(
     """Another thread is still asking, and nothing has failed yet."""
     async with holdfast.connect(cluster.url) as locks:
         backend = await backend_of(locks)
-        by = soon(backend)
+        deadline = soon(backend)
         attempt = backend._roll.enrol(Ticket(Terms("x", 60.0, Label("here", 1)), "me"))
-        hold = await backend._roll.lease_to_hold(attempt, by)
+        hold = await backend._roll.lease_to_hold(attempt, deadline)
         request = backend._asking._request(attempt, hold, None)
-        assert await backend._leaving.leave(attempt, by) is False
-        answer = await backend._calls.txn(request, by)
+        assert await backend._leaving.leave(attempt, deadline) is False
+        answer = await backend._calls.txn(request, deadline)
         assert not answer.succeeded
         assert await holders(locks) == []
 

@@ -8,10 +8,10 @@ import pytest
 
 from _async.etcd.scenes import revoke, waits
 from holdfast import aio as holdfast
-from holdfast._async.contract import Terms, Ticket
 from holdfast.entries import Claim
-from holdfast.etcd.messages import range_of
 from holdfast.model import GONE, Label, Queued, Renewed, new_owner
+from holdfast.stores._async.contract import Terms, Ticket
+from holdfast.stores.etcd.wire.messages import range_of
 from servers.etcd import EtcdCluster
 from worlds.aio import Job, eventually
 
@@ -42,10 +42,10 @@ async def test_a_waiter_whose_entry_goes_as_it_takes_the_lock_is_not_granted(
         take = asking.take
         outcomes: list[object] = []
 
-        async def too_late(attempt: Any, by: float) -> object:
+        async def too_late(attempt: Any, deadline: float) -> object:
             if not outcomes:
                 cluster.ctl("del", attempt.key.decode())
-            outcomes.append(await take(attempt, by))
+            outcomes.append(await take(attempt, deadline))
             return outcomes[-1]
 
         monkeypatch.setattr(asking, "take", too_late)
@@ -91,28 +91,30 @@ async def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: Et
         before = await locks.lock("x").acquire()
         giving: Any = (await locks._session()).backend
         taking: Any = (await others._session()).backend
-        by = taking.clock.now() + 20.0
+        deadline = taking.clock.now() + 20.0
         ticket = Ticket(Terms("x", 30.0, Label("here", 1)), new_owner())
-        assert isinstance(await taking.acquire(ticket, by), Queued)
+        assert isinstance(await taking.acquire(ticket, deadline), Queued)
         attempt = taking._roll.known("x", ticket.owner)
         lease_to_hold = taking._roll.lease_to_hold
 
         async def meanwhile(*args: Any) -> Any:
             taking._roll.lease_to_hold = lease_to_hold
-            found = await giving._calls.range(range_of(attempt.line.start, attempt.line.end), by)
-            await giving._leaving.hand_on(giving._roll.line_of(found.keys), by)
+            found = await giving._calls.range(
+                range_of(attempt.line.start, attempt.line.end), deadline
+            )
+            await giving._leaving.hand_on(giving._roll.line_of(found.keys), deadline)
             await eventually(lambda: attempt.token)  # the bell
             return await lease_to_hold(*args)
 
-        await giving._leaving._drop(giving._roll.known("x", before.owner), by)
+        await giving._leaving._drop(giving._roll.known("x", before.owner), deadline)
         taking._roll.lease_to_hold = meanwhile
-        (outcome,) = await taking.renew([Claim("x", ticket.owner, 30.0)], by)
-        told = await taking.wait(ticket, by)
+        (outcome,) = await taking.renew([Claim("x", ticket.owner, 30.0)], deadline)
+        told = await taking.wait(ticket, deadline)
         assert isinstance(outcome, Renewed)
         assert outcome.token == told.token
         (holder,) = (await locks.inspect("x")).holders
         assert holder.token == told.token
-        assert await taking.release("x", ticket.owner, by) is True
+        assert await taking.release("x", ticket.owner, deadline) is True
 
 
 async def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluster) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from _async.etcd.scenes import soon
 from holdfast import aio as holdfast
-from holdfast._async.backends import etcd_roll
-from holdfast._async.backends.etcd_leases import HOLD, QUEUE, Lease
-from holdfast._async.contract import Terms, Ticket
-from holdfast.etcd import messages
-from holdfast.etcd.codec import fields
 from holdfast.model import Label, new_owner
+from holdfast.stores._async.contract import Terms, Ticket
+from holdfast.stores.etcd._async import attempts as etcd_roll
+from holdfast.stores.etcd._async.leases import HOLD, QUEUE, Lease
+from holdfast.stores.etcd.wire import messages
+from holdfast.stores.etcd.wire.codec import fields
 from servers.etcd import EtcdCluster
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from _async.etcd.scenes import soon
 from holdfast import aio as holdfast
-from holdfast._async.backends.etcd import LOOK_AGAIN
-from holdfast._async.contract import Terms, Ticket
 from holdfast.entries import Claim
-from holdfast.etcd import messages
 from holdfast.model import GONE, Granted, Label, Queued, Waiting
+from holdfast.stores._async.contract import Terms, Ticket
+from holdfast.stores.etcd._async.backend import LOOK_AGAIN
+from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 from worlds.aio import eventually
 
@@ -128,9 +128,9 @@ async def test_a_waiter_looks_now_and_then_though_its_watches_are_quiet(
         look = backend._calls.range
         looks: list[bytes] = []
 
-        async def looked(request: bytes, by: float) -> Any:
+        async def looked(request: bytes, deadline: float) -> Any:
             looks.append(request)
-            return await look(request, by)
+            return await look(request, deadline)
 
         backend._calls.range = looked
         attempt.looked = backend.clock.now() + 60.0
@@ -150,10 +150,10 @@ async def test_a_forced_release_leaves_the_next_alone_who_has_the_same_key(
         first = await asked(backend, "first")
         look = backend._calls.range
 
-        async def meanwhile(request: bytes, by: float) -> Any:
+        async def meanwhile(request: bytes, deadline: float) -> Any:
             backend._calls.range = look
-            found = await look(request, by)
-            await backend.release("x", "first", by)
+            found = await look(request, deadline)
+            await backend.release("x", "first", deadline)
             assert (await asked(backend, "second")).key == first.key
             return found
 

@@ -8,11 +8,11 @@ import pytest
 
 from _async.etcd.scenes import soon, waits
 from holdfast import aio as holdfast
-from holdfast._async.backends import etcd_roll
-from holdfast._async.contract import Terms, Ticket
 from holdfast.entries import Claim
-from holdfast.etcd.messages import Event, KeyValue, range_of
 from holdfast.model import Label, Queued
+from holdfast.stores._async.contract import Terms, Ticket
+from holdfast.stores.etcd._async import attempts as etcd_roll
+from holdfast.stores.etcd.wire.messages import Event, KeyValue, range_of
 from servers.etcd import EtcdCluster
 from worlds.aio import Job, eventually
 

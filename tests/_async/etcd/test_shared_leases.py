@@ -6,13 +6,13 @@ from typing import Any
 
 from _async.etcd.scenes import soon
 from holdfast import aio as holdfast
-from holdfast._async.backends.etcd_leases import GRAVES, HOLD, LONGEST, OWN, seconds
-from holdfast._async.backends.etcd_leaving import GRAVE_TTL
-from holdfast._async.contract import Terms, Ticket
 from holdfast.entries import Claim
-from holdfast.etcd.failures import Failure
-from holdfast.etcd.messages import LEASE_GRANT, LEASE_KEEP_ALIVE
 from holdfast.model import Label, Renewed
+from holdfast.stores._async.contract import Terms, Ticket
+from holdfast.stores.etcd._async.leases import GRAVES, HOLD, LONGEST, OWN, seconds
+from holdfast.stores.etcd._async.release import GRAVE_TTL
+from holdfast.stores.etcd.wire.failures import Failure
+from holdfast.stores.etcd.wire.messages import LEASE_GRANT, LEASE_KEEP_ALIVE
 from servers.etcd import EtcdCluster
 
 
@@ -30,14 +30,14 @@ async def test_one_on_which_something_may_still_be_put_is_not_given_to_another(
     """A late request would hang on what is kept alive for somebody else."""
     async with holdfast.connect(cluster.url) as locks:
         backend = await backend_of(locks)
-        leases, by = backend._leases, soon(backend)
+        leases, deadline = backend._leases, soon(backend)
         attempt = enrolled(backend, "me")
         for doubtful in (False, True):
-            lease = await leases.own(60.0, by)
+            lease = await leases.own(60.0, deadline)
             leases.join(attempt, lease)
             attempt.doubtful = doubtful
             leases.leave(attempt)
-            assert (await leases.own(60.0, by) is lease) is not doubtful
+            assert (await leases.own(60.0, deadline) is lease) is not doubtful
 
 
 async def test_what_was_given_up_is_put_on_no_lease(cluster: EtcdCluster) -> None:
@@ -123,7 +123,7 @@ async def test_what_cannot_be_paid_now_keeps_nobody_from_renewing(cluster: EtcdC
         pay = leases._pay
         tried: list[Any] = []
 
-        async def cut(attempt: Any, by: float) -> None:
+        async def cut(attempt: Any, deadline: float) -> None:
             tried.append(attempt)
             raise holdfast.BackendUnavailable("the way is cut")
 
@@ -142,18 +142,20 @@ async def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
     """That needs no payment first, which would need the graves."""
     async with holdfast.connect(cluster.url) as locks:
         backend = await backend_of(locks)
-        by = soon(backend)
-        grave = await backend._leases.shared(GRAVES, GRAVE_TTL, by)
+        deadline = soon(backend)
+        grave = await backend._leases.shared(GRAVES, GRAVE_TTL, deadline)
         grave.sent -= GRAVE_TTL / 2
         owed = [enrolled(backend, owner) for owner in ("me", "you")]
         for attempt in owed:
             attempt.doubt()
             backend._leases.begin_leaving(attempt)
             backend._leases.still_owed(attempt)
-        await backend._leaving.leave(owed[1], by)
-        assert backend.clock.now() < by  # not given up
+        await backend._leaving.leave(owed[1], deadline)
+        assert backend.clock.now() < deadline  # not given up
         assert backend._roll.known("x", "you") is None
-        assert await backend._leases.keep(await backend._leases.shared(HOLD, 60.0, by), by)
+        assert await backend._leases.keep(
+            await backend._leases.shared(HOLD, 60.0, deadline), deadline
+        )
         assert backend._roll.known("x", "me") is None
         assert cluster.ctl(
             "get", "--prefix", "--keys-only", "/holdfast/holdfast/left/"

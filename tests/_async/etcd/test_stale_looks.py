@@ -6,7 +6,7 @@ from typing import Any
 
 from _async.etcd.scenes import soon, waits
 from holdfast import aio as holdfast
-from holdfast.etcd import messages
+from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 from worlds.aio import Job, eventually
 
@@ -70,10 +70,10 @@ async def test_what_was_taken_away_cannot_be_handed_over(cluster: EtcdCluster) -
         jobs = await hand_on(first, second, third)
         lease = await jobs[0].result()
         backend: Any = (await second._session()).backend
-        by = soon(backend)
+        deadline = soon(backend)
         request = messages.delete_one(backend._roll.known("x", lease.owner).key)
-        await backend._calls.call(messages.DELETE, request, by)
-        assert await backend.release("x", lease.owner, by) is False
+        await backend._calls.call(messages.DELETE, request, deadline)
+        assert await backend.release("x", lease.owner, deadline) is False
         assert (await jobs[1].result()).token > lease.token
 
 
@@ -83,12 +83,12 @@ async def test_a_grant_that_follows_is_for_the_entry_that_was_seen(cluster: Etcd
         waiter = Job(locks.lock("x").acquire)
         await waits(others)
         backend: Any = (await others._session()).backend
-        by = soon(backend)
+        deadline = soon(backend)
         line = backend._roll.known("x", lease.owner).line
-        found = await backend._calls.range(messages.range_of(line.start, line.end), by)
+        found = await backend._calls.range(messages.range_of(line.start, line.end), deadline)
         seen = backend._roll.line_of(found.keys)[1:]
         _, owner = await begins_anew(locks)
-        await backend._leaving.hand_on(seen, by)
+        await backend._leaving.hand_on(seen, deadline)
         state = await others.inspect("x")
         assert [one.owner for one in state.holders] == [lease.owner]
         assert [one.owner for one in state.waiters] == [owner]

@@ -8,7 +8,7 @@ from typing import Any
 
 from _async.etcd.scenes import waits
 from holdfast import aio as holdfast
-from holdfast.etcd.codec import number
+from holdfast.stores.etcd.wire.codec import number
 from servers.etcd import EtcdCluster
 from worlds.aio import Job, eventually
 

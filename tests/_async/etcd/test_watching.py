@@ -14,7 +14,7 @@ import pytest
 
 from _async.etcd.scenes import revoke, through, waits
 from holdfast import aio as holdfast
-from holdfast.etcd.messages import Event, KeyValue
+from holdfast.stores.etcd.wire.messages import Event, KeyValue
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from worlds.aio import Job, eventually, pause

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
-from holdfast.etcd.messages import AUTHENTICATE
+from holdfast.stores.etcd.wire.messages import AUTHENTICATE
 from servers.etcd import EtcdCluster
 from servers.ports import free_port
 from worlds.aio import Job, eventually
@@ -105,7 +105,7 @@ async def test_while_one_logs_in_anew_nobody_is_refused(
             return answer
 
         monkeypatch.setattr(calls.wire, "call", slowly)
-        await calls.log_in(session.by())
+        await calls.log_in(session.deadline())
         assert len(meanwhile) == 1
         assert await locks.lock("x").try_acquire() is not None
 

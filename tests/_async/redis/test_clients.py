@@ -17,7 +17,7 @@ from redis.credentials import UsernamePasswordCredentialProvider
 from redis.sentinel import Sentinel
 
 from holdfast import aio as holdfast
-from holdfast.redis.aio import ASYNCHRONOUS
+from holdfast.stores.redis.wire.aio import ASYNCHRONOUS
 from servers.ports import free_port
 from servers.redis import RedisServer
 from servers.sentinel import NAME

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import aio as holdfast
-from holdfast._async.backends import redis_replicated
+from holdfast.stores.redis._async import replicated as redis_replicated
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from worlds.aio import Job, eventually

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import aio as holdfast
-from holdfast._async.backends import redis_calls
+from holdfast.stores.redis._async import retry as redis_calls
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from stores import redis_server
@@ -155,7 +155,7 @@ async def test_a_lost_answer_is_no_refusal_also_where_a_client_was_given(
     import redis
     import redis.asyncio
 
-    from holdfast.redis.aio import ASYNCHRONOUS
+    from holdfast.stores.redis.wire.aio import ASYNCHRONOUS
 
     client = (redis.asyncio.Redis if ASYNCHRONOUS else redis.Redis)(port=proxy.port)
     async with holdfast.connect(client) as locks:

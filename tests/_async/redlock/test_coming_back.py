@@ -8,11 +8,11 @@ import pytest
 
 from _async.redlock.scenes import MAX_TTL, connect
 from holdfast import aio as holdfast
-from holdfast._async.backends import redlock_nodes
-from holdfast._async.backends.redlock import RedlockBackend
-from holdfast.redlock.members import settings_of
-from holdfast.redlock.standing import Marker, read_known, read_marker, run_id_of
-from holdfast.urls import parse
+from holdfast.stores.redlock._async import recovery as redlock_nodes
+from holdfast.stores.redlock._async.backend import RedlockBackend
+from holdfast.stores.redlock.members import settings_of
+from holdfast.stores.redlock.membership import Marker, read_known, read_marker, run_id_of
+from holdfast.stores.urls import parse
 from servers.redis import RedisServer
 from servers.redlock import RedlockNodes
 from worlds.aio import eventually

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
-from holdfast.redis.protocol import bulk
-from holdfast.redlock.standing import read_known, read_marker
+from holdfast.stores.redis.wire.protocol import bulk
+from holdfast.stores.redlock.membership import read_known, read_marker
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, url_of
 from worlds.aio import Job, eventually

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from holdfast._async.backends import redlock_owed
-from holdfast._async.backends.redlock_owed import Owed
-from holdfast.redis.protocol import Lost
-from holdfast.redlock.members import settings_of
-from holdfast.redlock.standing import Board, Marker
-from holdfast.urls import parse
+from holdfast.stores.redis.wire.protocol import Lost
+from holdfast.stores.redlock._async import undelivered as redlock_owed
+from holdfast.stores.redlock._async.undelivered import Owed
+from holdfast.stores.redlock.members import settings_of
+from holdfast.stores.redlock.membership import Board, Marker
+from holdfast.stores.urls import parse
 
 VOTES = Marker(b"run.1", 1, 1, 60_000, b"", b"")
 
@@ -34,7 +34,7 @@ class Ways:
         self.reply: Any = 1
 
     def post(
-        self, commands: list[bytes | None], by: float, heard: Callable[[int, Any], bool]
+        self, commands: list[bytes | None], deadline: float, heard: Callable[[int, Any], bool]
     ) -> list[int]:
         told = [(index, command) for index, command in enumerate(commands) if command is not None]
         if self.broken:
@@ -43,7 +43,7 @@ class Ways:
         self.heard = heard
         return []
 
-    async def batch(self, index: int, commands: list[bytes], by: float) -> list[Any]:
+    async def batch(self, index: int, commands: list[bytes], deadline: float) -> list[Any]:
         if self.broken:
             raise Lost("it broke")
         self.told += [(index, command) for command in commands]

@@ -15,11 +15,11 @@ import pytest
 
 from _async.redlock.scenes import LOCK, MAX_TTL, connect
 from holdfast import aio as holdfast
-from holdfast._async.backends.redlock_nodes import Nodes
 from holdfast.entries import Claim
 from holdfast.model import UNKNOWN, Gone, Renewed
-from holdfast.redis.protocol import pack
-from holdfast.redlock.standing import read_known, read_marker, run_id_of
+from holdfast.stores.redis.wire.protocol import pack
+from holdfast.stores.redlock._async.recovery import Nodes
+from holdfast.stores.redlock.membership import read_known, read_marker, run_id_of
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, url_of
 from worlds.aio import eventually
@@ -228,8 +228,8 @@ async def test_what_too_few_nodes_can_say_is_not_known(nodes: RedlockNodes) -> N
         for seat in board.seats[1:]:
             seat.vote = b""
         board.changed()
-        by = backend.clock.now() + 10.0
-        (outcome,) = await backend.renew([claim], by)
+        deadline = backend.clock.now() + 10.0
+        (outcome,) = await backend.renew([claim], deadline)
         assert outcome is UNKNOWN
         for seat, vote in zip(board.seats, votes, strict=True):
             seat.vote = vote

@@ -10,11 +10,11 @@ import pytest
 
 from _async.redlock.scenes import LOCK, MAX_TTL, connect
 from holdfast import aio as holdfast
-from holdfast._async.backends.redlock_bells import Waiter
-from holdfast._async.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.errors import BackendUnavailable
 from holdfast.model import GONE, Label, Queued, Renewed, Waiting, new_owner
+from holdfast.stores._async.contract import Terms, Ticket
+from holdfast.stores.redlock._async.wakeups import Waiter
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, url_of
 from worlds.aio import Job, eventually
@@ -57,16 +57,20 @@ async def test_a_heartbeat_that_set_out_before_the_grant_takes_nothing(nodes: Re
         held = await locks.lock("x", ttl=MAX_TTL).acquire()
         backend: Any = (await locks._session()).backend
         waiter = await queued(backend, "x")
-        owner, by = waiter.ticket.owner, backend.clock.now() + 20.0
+        owner, deadline = waiter.ticket.owner, backend.clock.now() + 20.0
         assert await held.release() is True
 
         async def granted() -> bool:
-            return isinstance((await backend.renew([Claim("x", owner, MAX_TTL)], by))[0], Renewed)
+            return isinstance(
+                (await backend.renew([Claim("x", owner, MAX_TTL)], deadline))[0], Renewed
+            )
 
         await eventually(granted)
-        assert isinstance(await backend._beat(waiter, by), Waiting)  # held: not lost, not again
-        assert await backend.release("x", owner, by) is True
-        assert isinstance(await backend._beat(waiter, by), Waiting)
+        assert isinstance(
+            await backend._beat(waiter, deadline), Waiting
+        )  # held: not lost, not again
+        assert await backend.release("x", owner, deadline) is True
+        assert isinstance(await backend._beat(waiter, deadline), Waiting)
         keys = [f"{LOCK}:q", LOCK]
         await eventually(lambda: not any(node("EXISTS", *keys) for node in nodes.nodes))
 
@@ -99,9 +103,9 @@ async def test_one_at_a_time_tries_for_a_waiter(nodes: RedlockNodes) -> None:
         backend: Any = (await locks._session()).backend
         waiter = await queued(backend, "x")
         assert await held.release() is True
-        by = backend.clock.now() + 20.0
+        deadline = backend.clock.now() + 20.0
         waiter.trying = True
-        assert isinstance(await backend._beat(waiter, by), Waiting)
+        assert isinstance(await backend._beat(waiter, deadline), Waiting)
         assert waiter.again
         assert not waiter.granted
         waiter.trying = False
@@ -109,7 +113,7 @@ async def test_one_at_a_time_tries_for_a_waiter(nodes: RedlockNodes) -> None:
         Noted.granted_then.clear()
 
         async def granted() -> bool:
-            return isinstance(await backend._beat(waiter, by), Renewed)
+            return isinstance(await backend._beat(waiter, deadline), Renewed)
 
         await eventually(granted)
         assert Noted.granted_then[-1] is True
@@ -121,21 +125,21 @@ async def test_a_node_that_cannot_be_told_that_nobody_waits_is_told_later(
     async with connect(nodes, node_timeout=5.0) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = (await locks._session()).backend
         waiter = await queued(backend, "x")
-        post, by = backend._fan.post, backend.clock.now() + 20.0
+        post, deadline = backend._fan.post, backend.clock.now() + 20.0
         waiter.strays = {1: True}
         backend._fan.post = lambda *args: [1]
-        backend._take_off(waiter, by)
+        backend._take_off(waiter, deadline)
         backend._fan.post = post
         assert len(backend._owed._owed[1]) == 1
         await eventually(lambda: not backend._owed._owed[1])
-        await backend.release("x", waiter.ticket.owner, by)
+        await backend.release("x", waiter.ticket.owner, deadline)
 
 
 async def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
     async with connect(nodes, node_timeout=5.0) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = (await locks._session()).backend
         waiter = await queued(backend, "x")
-        by = backend.clock.now() + 20.0
+        deadline = backend.clock.now() + 20.0
         attend = backend._bells.attend
 
         async def overtaken(one: Any, limit: float) -> Any:
@@ -148,9 +152,9 @@ async def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> 
                 one.left = True
 
         backend._bells.attend = overtaken
-        assert await backend._beat(waiter, by) is GONE
+        assert await backend._beat(waiter, deadline) is GONE
         await eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
-        assert await backend._beat(waiter, by) is GONE
+        assert await backend._beat(waiter, deadline) is GONE
         assert not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes)
 
 
@@ -160,9 +164,9 @@ async def test_a_heartbeat_that_fails_after_leaving_leaves_nothing(nodes: Redloc
     async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = (await locks._session()).backend
         waiter = await queued(backend, "x")
-        by = backend.clock.now() + 20.0
+        deadline = backend.clock.now() + 20.0
         backend._bells.forget(waiter)
-        backend._take_off(waiter, by)
+        backend._take_off(waiter, deadline)
         waiter._beats = 2  # the next one tries a round
 
         async def failed(one: Any, limit: float) -> Any:
@@ -181,7 +185,7 @@ async def test_a_heartbeat_that_fails_after_leaving_leaves_nothing(nodes: Redloc
 
         backend._bells.attend, backend._rounds.tried = attended, failed
         with pytest.raises(holdfast.BackendUnavailable):
-            await backend._beat(waiter, by)
+            await backend._beat(waiter, deadline)
         await eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
 
 
@@ -191,7 +195,7 @@ async def test_a_request_to_wait_that_arrives_after_its_end_is_refused(nodes: Re
     async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = (await locks._session()).backend
         ticket = Ticket(Terms("x", MAX_TTL, Label("here", 1)), new_owner())
-        by = backend.clock.now() + 20.0
+        deadline = backend.clock.now() + 20.0
         wire, first = backend._bells._wires[0], nodes.nodes[0]
         enqueue = wire.enqueue
         late: list[Any] = []
@@ -202,8 +206,8 @@ async def test_a_request_to_wait_that_arrives_after_its_end_is_refused(nodes: Re
 
         wire.enqueue = given_up
         with pytest.raises(KeyboardInterrupt):
-            await backend.acquire(ticket, by)
-        assert await backend.release("x", ticket.owner, by) is False
+            await backend.acquire(ticket, deadline)
+        assert await backend.release("x", ticket.owner, deadline) is False
         await eventually(lambda: first("EXISTS", f"{LOCK}:w:{ticket.owner}"))
         assert await enqueue(*late) < 0
         assert first("EXISTS", f"{LOCK}:q") == 0

@@ -12,10 +12,11 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async import session
-from holdfast._async.contract import Terms, Ticket
 from holdfast.clock import system_clock
-from holdfast.zookeeper import client, link, store
-from holdfast.zookeeper.link import Link
+from holdfast.stores._async.contract import Terms, Ticket
+from holdfast.stores.zookeeper import client, store
+from holdfast.stores.zookeeper import session as link
+from holdfast.stores.zookeeper.session import Link
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
@@ -219,11 +220,11 @@ async def test_who_is_given_up_by_another_does_not_wait_any_longer(
     async with holdfast.connect(through, tick=TICK) as locks:
         await (await locks.lock("x").acquire()).release()
         live: Any = await locks._session()
-        backend, by = live.backend, live.clock.now() + 60.0
+        backend, deadline = live.backend, live.clock.now() + 60.0
         proxy.stalled = True
-        asking = Job(backend.acquire, Ticket(Terms("x", 30.0, live.label), "me"), by)
+        asking = Job(backend.acquire, Ticket(Terms("x", 30.0, live.label), "me"), deadline)
         await eventually(lambda: "me" in backend._store._nodes)
-        leaving = Job(backend.release, "x", "me", by)
+        leaving = Job(backend.release, "x", "me", deadline)
         error = await asking.error()
         assert isinstance(error, holdfast.BackendUnavailable)
         assert "given up" in str(error)

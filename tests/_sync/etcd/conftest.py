@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast._sync.backends import etcd_guard
+from holdfast.stores.etcd._sync import holder_watch as etcd_guard
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from stores import etcd_cluster

@@ -30,8 +30,8 @@ def waits(locks: holdfast.Locks, name: str = "x") -> None:
 
 
 def soon(backend: Any) -> float:
-    by: float = backend.clock.now() + 10.0
-    return by
+    deadline: float = backend.clock.now() + 10.0
+    return deadline
 
 
 def revoke(cluster: EtcdCluster, state: str) -> None:

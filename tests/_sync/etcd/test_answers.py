@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import through
-from holdfast.etcd import messages
+from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from worlds.threads import Job, eventually
@@ -40,12 +40,12 @@ def test_an_acquire_that_was_carried_out_and_has_ended_since_is_made_anew(
         ask = backend._asking.ask
         owners: list[str] = []
 
-        def lost(attempt: Any, queue: bool, by: float) -> Any:
+        def lost(attempt: Any, queue: bool, deadline: float) -> Any:
             owners.append(attempt.owner)
-            answer = ask(attempt, queue, by)
+            answer = ask(attempt, queue, deadline)
             if len(owners) > 1:
                 return answer
-            backend._calls.call(messages.DELETE, messages.delete_one(attempt.key), by)
+            backend._calls.call(messages.DELETE, messages.delete_one(attempt.key), deadline)
             return None
 
         backend._asking.ask = lost

@@ -12,13 +12,13 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import soon
-from holdfast._sync.backends.etcd_attempt import Attempt
-from holdfast._sync.backends.etcd_leases import FRESH, HOLD, OWN, QUEUE
-from holdfast._sync.contract import Terms, Ticket
-from holdfast.etcd import messages
-from holdfast.etcd.keys import WAITING, Entry
-from holdfast.etcd.messages import Event, KeyValue
 from holdfast.model import GONE, Granted, Label, Queued, Renewed, new_owner
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.etcd._sync.attempt import Attempt
+from holdfast.stores.etcd._sync.leases import FRESH, HOLD, OWN, QUEUE
+from holdfast.stores.etcd.keys import WAITING, Entry
+from holdfast.stores.etcd.wire import messages
+from holdfast.stores.etcd.wire.messages import Event, KeyValue
 from servers.etcd import EtcdCluster
 from worlds.threads import eventually
 
@@ -47,13 +47,13 @@ class Scene:
 
     def left_by_an_earlier_one(self) -> bytes:
         """A key of ours that is still there, from an attempt whose lease is just ending."""
-        backend, by = self.backend, soon(self.backend)
+        backend, deadline = self.backend, soon(self.backend)
         earlier = backend._roll.enrol(ticket_of())
         backend._roll.forget(earlier)
         entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
-        lease = backend._leases.own(30.0, by)
-        backend._leases.shared(QUEUE, backend.claim_window, by)
-        backend._calls.txn(messages.then(messages.put(earlier.key, entry, lease.on)), by)
+        lease = backend._leases.own(30.0, deadline)
+        backend._leases.shared(QUEUE, backend.claim_window, deadline)
+        backend._calls.txn(messages.then(messages.put(earlier.key, entry, lease.on)), deadline)
         key: bytes = earlier.key
         return key
 
@@ -106,13 +106,13 @@ def test_one_that_is_given_up_as_it_takes_the_lock_does_not_have_it(
 
 def test_what_was_given_up_before_it_arrived_joins_no_line(cluster: EtcdCluster) -> None:
     with held_by_another(cluster) as scene:
-        backend, by = scene.backend, soon(scene.backend)
+        backend, deadline = scene.backend, soon(scene.backend)
         left = messages.put_for_ever(backend._naming.left("me"), b"")
-        backend._calls.txn(messages.then(left), by)
+        backend._calls.txn(messages.then(left), deadline)
         attempt = backend._roll.enrol(ticket_of())
-        hold = backend._roll.lease_to_hold(attempt, by)
-        wait = backend._leases.shared(QUEUE, backend.claim_window, by)
-        answer = backend._calls.txn(backend._asking._request(attempt, hold, wait), by)
+        hold = backend._roll.lease_to_hold(attempt, deadline)
+        wait = backend._leases.shared(QUEUE, backend.claim_window, deadline)
+        answer = backend._calls.txn(backend._asking._request(attempt, hold, wait), deadline)
         assert not answer.succeeded
         assert len(line(scene.locks)) == 1
         backend._roll.forget(attempt)
@@ -132,11 +132,11 @@ def test_what_was_given_up_before_it_arrived_is_told_so(cluster: EtcdCluster) ->
 def test_who_asks_for_another_kind_joins_no_line(cluster: EtcdCluster) -> None:
     """Though it has all that it needs to wait."""
     with held_by_another(cluster) as scene:
-        backend, by = scene.backend, soon(scene.backend)
-        backend._leases.shared(QUEUE, backend.claim_window, by)
+        backend, deadline = scene.backend, soon(scene.backend)
+        backend._leases.shared(QUEUE, backend.claim_window, deadline)
         other = Ticket(Terms("x", 60.0, Label("here", 1), 1, 3, "semaphore"), "me")
         with pytest.raises(holdfast.ConfigError, match="is in use as"):
-            backend.acquire(other, by)
+            backend.acquire(other, deadline)
         assert len(line(scene.locks)) == 1
 
 
@@ -152,14 +152,14 @@ def test_what_was_handed_over_does_not_stay_on_the_lease_of_those_who_wait(
 ) -> None:
     """Also where that is as long as the one that was asked for."""
     with held_by_another(cluster) as scene:
-        backend, by = scene.backend, soon(scene.backend)
+        backend, deadline = scene.backend, soon(scene.backend)
         ttl = backend.claim_window
         ticket = Ticket(Terms("x", ttl, Label("here", 1), renew=False), "me")
-        assert isinstance(backend.acquire(ticket, by), Queued)
+        assert isinstance(backend.acquire(ticket, deadline), Queued)
         attempt = backend._roll.known("x", "me")
         assert attempt.lease.kind == QUEUE
         attempt.held_from(7, attempt.changed)  # as the bell says
-        assert isinstance(backend._asking.held(attempt, ttl, by), Renewed)
+        assert isinstance(backend._asking.held(attempt, ttl, deadline), Renewed)
         assert attempt.lease.kind == OWN
 
 
@@ -175,25 +175,25 @@ def test_a_key_that_is_still_there_keeps_its_place(cluster: EtcdCluster) -> None
 def test_whose_request_may_still_arrive_keeps_its_key(cluster: EtcdCluster) -> None:
     """What arrives late is refused by what was left for that key; under another it would wait on."""
     with held_by_another(cluster) as scene:
-        backend, by = scene.backend, soon(scene.backend)
+        backend, deadline = scene.backend, soon(scene.backend)
         scene.left_by_an_earlier_one()
         txn = backend._calls.txn
         requests: list[bytes] = []
 
-        def unsure(request: bytes, by: float, doubt: Any = None, **options: Any) -> Any:
+        def unsure(request: bytes, deadline: float, doubt: Any = None, **options: Any) -> Any:
             if doubt is not None:
                 doubt()
                 requests.append(request)
-            return txn(request, by, doubt, **options)
+            return txn(request, deadline, doubt, **options)
 
         backend._calls.txn = unsure
         with pytest.raises(holdfast.BackendUnavailable, match="ask again"):
-            backend.acquire(ticket_of(), by)
-        backend.release("x", "me", by)
+            backend.acquire(ticket_of(), deadline)
+        backend.release("x", "me", deadline)
         backend._calls.txn = txn
         assert len(line(scene.locks)) == 1
         for request in requests:
-            txn(request, by)
+            txn(request, deadline)
         assert len(line(scene.locks)) == 1
 
 
@@ -235,10 +235,10 @@ def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
 
 def test_leases_that_have_ended_are_made_anew(cluster: EtcdCluster) -> None:
     with held_by_another(cluster) as scene:
-        backend, by = scene.backend, soon(scene.backend)
+        backend, deadline = scene.backend, soon(scene.backend)
         for kind, ttl in ((QUEUE, backend.claim_window), (HOLD, 60.0)):
-            lease = backend._leases.shared(kind, ttl, by)
-            backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), by)
+            lease = backend._leases.shared(kind, ttl, deadline)
+            backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), deadline)
         txn = backend._calls.txn
         tries = 0
 
@@ -257,20 +257,20 @@ def test_leases_that_have_ended_are_made_anew(cluster: EtcdCluster) -> None:
 def test_a_deadline_counts_from_what_renewed_the_lease(cluster: EtcdCluster) -> None:
     """Whatever is answered: the lease on which it rests may be older than the question."""
     with held_by_another(cluster) as scene:
-        backend, by = scene.backend, soon(scene.backend)
+        backend, deadline = scene.backend, soon(scene.backend)
         attempt = scene.waiting("first")
         wait = attempt.lease
         wait.sent -= wait.lasting / 2  # fresh enough to hang more on it
-        queued = backend.acquire(ticket_of("second"), by)
+        queued = backend.acquire(ticket_of("second"), deadline)
         assert isinstance(queued, Queued)
         assert queued.since == wait.sent
         assert backend._roll.known("x", "second").until <= wait.sent + wait.ttl
         ticket = Ticket(Terms("y", 60.0, Label("here", 1)), "me")
-        granted = backend.acquire(ticket, by)
+        granted = backend.acquire(ticket, deadline)
         assert isinstance(granted, Granted)
         hold = backend._roll.known("y", "me").lease
         hold.sent -= hold.ttl / FRESH / 2
-        again = backend.acquire(ticket, by)
+        again = backend.acquire(ticket, deadline)
         assert isinstance(again, Granted)
         assert again.since == hold.sent
         assert again.token == granted.token
@@ -279,17 +279,17 @@ def test_a_deadline_counts_from_what_renewed_the_lease(cluster: EtcdCluster) -> 
 def test_a_lock_that_was_handed_over_unheard_keeps_its_token(cluster: EtcdCluster) -> None:
     """A second grant would end the first one."""
     with held_by_another(cluster) as scene:
-        backend, by = scene.backend, soon(scene.backend)
+        backend, deadline = scene.backend, soon(scene.backend)
         attempt = scene.waiting()
         backend._roll._rung = lambda events: None
         giving: Any = scene.others._session().backend
         (holder,) = giving._roll._attempts.values()
-        giving._leaving._drop(holder, by)
+        giving._leaving._drop(holder, deadline)
         backend._roll._bell.heard = lambda events: None
-        found = giving._calls.range(messages.range_of(holder.line.start, holder.line.end), by)
-        giving._leaving.hand_on(giving._roll.line_of(found.keys), by)
+        found = giving._calls.range(messages.range_of(holder.line.start, holder.line.end), deadline)
+        giving._leaving.hand_on(giving._roll.line_of(found.keys), deadline)
         (granted,) = scene.locks.inspect("x").holders
-        outcome = backend._asking.take(attempt, by)
+        outcome = backend._asking.take(attempt, deadline)
         assert isinstance(outcome, Renewed)
         assert outcome.token == granted.token
         assert [one.token for one in scene.locks.inspect("x").holders] == [granted.token]
@@ -380,18 +380,18 @@ def test_what_a_locks_attempts_have_in_common_is_not_their_key_nor_their_lease(
     """The request is made once for all of them; but not where it would be another one."""
     with holdfast.connect(cluster.url) as locks:
         backend: Any = locks._session().backend
-        by = soon(backend)
-        backend._leases.shared(QUEUE, backend.claim_window, by)
+        deadline = soon(backend)
+        backend._leases.shared(QUEUE, backend.claim_window, deadline)
         terms = Terms("x", 60.0, Label("here", 1))
         first, second, third = (Ticket(terms, new_owner()) for _ in range(3))
-        assert isinstance(backend.acquire(first, by), Granted)
+        assert isinstance(backend.acquire(first, deadline), Granted)
         hold = backend._roll.known("x", first.owner).lease
-        assert backend.release("x", first.owner, by) is True
+        assert backend.release("x", first.owner, deadline) is True
         hold.dead = True  # by our clock: nobody keeps it alive any more
-        assert isinstance(backend.acquire(second, by), Granted)
+        assert isinstance(backend.acquire(second, deadline), Granted)
         attempt = backend._roll.known("x", second.owner)
         assert attempt.lease is not hold
-        (found,) = backend._calls.range(messages.range_of(attempt.key), by).keys
+        (found,) = backend._calls.range(messages.range_of(attempt.key), deadline).keys
         assert found.lease == attempt.lease.id
-        assert isinstance(backend.acquire(third, by), Queued)
+        assert isinstance(backend.acquire(third, deadline), Queued)
         assert line(locks) == [second.owner, third.owner]

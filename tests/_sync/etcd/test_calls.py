@@ -10,12 +10,12 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import soon
-from holdfast._sync.backends.etcd_calls import SHORTEST_TRY, Calls
 from holdfast.clock import system_clock
-from holdfast.etcd import messages
-from holdfast.etcd.address import Address
-from holdfast.etcd.failures import Failure
-from holdfast.etcd.threads import Wire
+from holdfast.stores.etcd._sync.retry import SHORTEST_TRY, Calls
+from holdfast.stores.etcd.address import Address
+from holdfast.stores.etcd.wire import messages
+from holdfast.stores.etcd.wire.failures import Failure
+from holdfast.stores.etcd.wire.threads import Wire
 from servers.etcd import EtcdCluster
 
 
@@ -27,7 +27,7 @@ def test_a_keep_alive_is_not_proved_by_what_was_sent_before_it(cluster: EtcdClus
     """Its leader may have been deposed in between."""
     with holdfast.connect(cluster.url) as locks:
         calls = calls_of(locks)
-        by = locks._session().by()
+        deadline = locks._session().deadline()
         call = calls.call
         proved: list[str] = []
 
@@ -40,10 +40,10 @@ def test_a_keep_alive_is_not_proved_by_what_was_sent_before_it(cluster: EtcdClus
             return answer
 
         calls.call = meanwhile
-        calls.txn(messages.then(messages.read(b"x")), by)
+        calls.txn(messages.then(messages.read(b"x")), deadline)
         calls.call = call
         assert proved == []
-        calls.txn(messages.then(messages.read(b"x")), by)
+        calls.txn(messages.then(messages.read(b"x")), deadline)
         assert proved == ["kept alive"]
         assert calls.unproven == {}
 
@@ -65,7 +65,7 @@ def test_a_call_that_is_broken_off_is_in_doubt(cluster: EtcdCluster, tries: int)
     """At its first try, or at another: in both cases it may have been carried out."""
     with holdfast.connect(cluster.url) as locks:
         calls = calls_of(locks)
-        by = soon(locks._session().backend)
+        deadline = soon(locks._session().backend)
         ask = calls.wire.call
         asked: list[str] = []
         doubts: list[int] = []
@@ -82,7 +82,7 @@ def test_a_call_that_is_broken_off_is_in_doubt(cluster: EtcdCluster, tries: int)
 
         calls.wire.call = broken_off
         with pytest.raises(BrokenOff):
-            calls.call(messages.TXN, b"", by, lambda: doubts.append(1))
+            calls.call(messages.TXN, b"", deadline, lambda: doubts.append(1))
         calls.wire.call = ask
         assert len(asked) == tries
         assert doubts == [1]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast._sync.backends import etcd_guard
-from holdfast._sync.backends.etcd_attempt import Attempt
-from holdfast._sync.backends.etcd_guard import Guard
-from holdfast._sync.contract import Terms
 from holdfast.clock import system_clock
 from holdfast.model import Label
+from holdfast.stores._sync.contract import Terms
+from holdfast.stores.etcd._sync import holder_watch as etcd_guard
+from holdfast.stores.etcd._sync.attempt import Attempt
+from holdfast.stores.etcd._sync.holder_watch import Guard
 from worlds.threads import eventually
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._sync.backends import etcd_leaving
-from holdfast._sync.contract import Terms, Ticket
-from holdfast.etcd import messages
-from holdfast.etcd.keys import WAITING, Entry
-from holdfast.etcd.messages import Event, KeyValue
 from holdfast.model import Label, Queued
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.etcd._sync import release as etcd_leaving
+from holdfast.stores.etcd.keys import WAITING, Entry
+from holdfast.stores.etcd.wire import messages
+from holdfast.stores.etcd.wire.messages import Event, KeyValue
 from servers.etcd import EtcdCluster
 from stores import etcd_cluster
 from worlds.threads import Job, eventually
@@ -119,11 +119,11 @@ def test_all_have_had_it_meanwhile(cluster: EtcdCluster) -> None:
 def test_what_was_given_up_before_it_arrived_is_refused(cluster: EtcdCluster) -> None:
     with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         left = messages.put_for_ever(backend._naming.left("me"), b"")
-        backend._calls.txn(messages.then(left), by)
+        backend._calls.txn(messages.then(left), deadline)
         attempt = backend._roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), "me"))
-        assert backend._asking._join(attempt, by) is None
+        assert backend._asking._join(attempt, deadline) is None
         assert len(scene.line()) == 2
 
 
@@ -131,28 +131,28 @@ def test_of_two_who_would_join_so_at_once_one_looks_at_the_line(cluster: EtcdClu
     """The other one, in another thread, knows of nobody who waits: the line may be of another kind."""
     with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         before = scene.line()
         first, second = (
             backend._roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), owner))
             for owner in ("me", "you")
         )
-        assert isinstance(backend._asking._join(first, by), Queued)
-        assert backend._asking._join(second, by) is None
+        assert isinstance(backend._asking._join(first, deadline), Queued)
+        assert backend._asking._join(second, deadline) is None
         assert scene.line() == (*before, "me")
-        backend.release("x", "me", by)
+        backend.release("x", "me", deadline)
 
 
 def test_a_key_that_is_still_there_is_left_alone(cluster: EtcdCluster) -> None:
     """From an attempt whose lease is just ending."""
     with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         (line,) = backend._roll._lines.values()
         entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
-        lease = backend._leases.own(30.0, by)
-        backend._calls.txn(messages.then(messages.put(line.mine + b"0", entry, lease.on)), by)
-        answer = backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
+        lease = backend._leases.own(30.0, deadline)
+        backend._calls.txn(messages.then(messages.put(line.mine + b"0", entry, lease.on)), deadline)
+        answer = backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), deadline)
         assert isinstance(answer, Queued)
         *_, last_but_one, last = scene.line()
         assert (last_but_one, last) == ("old", "me")
@@ -161,7 +161,7 @@ def test_a_key_that_is_still_there_is_left_alone(cluster: EtcdCluster) -> None:
 def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> None:
     with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
         txn = backend._calls.txn
         rang = 0
@@ -175,9 +175,9 @@ def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> 
             return answer
 
         backend._calls.txn = rings_first
-        assert isinstance(backend.acquire(ticket, by), Queued)
+        assert isinstance(backend.acquire(ticket, deadline), Queued)
         backend._calls.txn = txn
-        grant = backend.wait(ticket, by)
+        grant = backend.wait(ticket, deadline)
         assert grant is not None
         assert grant.token == rang
         backend._roll.known("x", "me").token = 0  # it was not true
@@ -188,27 +188,27 @@ def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
         backend = scene.backend
         backend._roll._bell.began = 2**60
         ticket = Ticket(Terms("x", 30.0, Label("here", 1)), "me")
-        by = backend.clock.now() + 10.0
-        assert isinstance(backend.acquire(ticket, by), Queued)
-        assert backend.wait(ticket, by) is None
-        assert backend.clock.now() < by
+        deadline = backend.clock.now() + 10.0
+        assert isinstance(backend.acquire(ticket, deadline), Queued)
+        assert backend.wait(ticket, deadline) is None
+        assert backend.clock.now() < deadline
 
 
 def test_one_that_is_given_up_before_it_is_answered_is_told(cluster: EtcdCluster) -> None:
     with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         txn = backend._calls.txn
 
         def given_up(*args: Any, **options: Any) -> Any:
             backend._calls.txn = txn
             answer = txn(*args, **options)
-            backend.release("x", "me", by)
+            backend.release("x", "me", deadline)
             return answer
 
         backend._calls.txn = given_up
         with pytest.raises(holdfast.BackendUnavailable, match="given up"):
-            backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
+            backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), deadline)
         assert scene.looks == 0
         assert len(scene.line()) == 2
 
@@ -216,10 +216,10 @@ def test_one_that_is_given_up_before_it_is_answered_is_told(cluster: EtcdCluster
 def test_its_time_counts_from_what_renewed_its_lease(cluster: EtcdCluster) -> None:
     with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
-        lease = backend._leases.shared("queue", backend.claim_window, by)
+        deadline = backend.clock.now() + 10.0
+        lease = backend._leases.shared("queue", backend.claim_window, deadline)
         lease.sent -= lease.lasting / 2  # fresh enough to hang more on it
-        queued = backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
+        queued = backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), deadline)
         assert scene.looks == 0
         assert queued.since == lease.sent
         assert backend._roll.known("x", "me").until == lease.sent + lease.ttl
@@ -228,10 +228,10 @@ def test_its_time_counts_from_what_renewed_its_lease(cluster: EtcdCluster) -> No
 def test_a_lease_that_has_ended_is_made_anew(cluster: EtcdCluster) -> None:
     with handed_on(cluster) as scene:
         backend = scene.backend
-        by = backend.clock.now() + 10.0
+        deadline = backend.clock.now() + 10.0
         leases = [one for one in backend._leases._all.values() if one.kind == "queue"]
         for lease in leases:
-            backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), by)
-        answer = backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), by)
+            backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), deadline)
+        answer = backend.acquire(Ticket(Terms("x", 30.0, Label("here", 1)), "me"), deadline)
         assert isinstance(answer, Queued)
         assert scene.line()[-1] == "me"

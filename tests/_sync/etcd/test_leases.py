@@ -11,13 +11,13 @@ import pytest
 import holdfast
 from _sync.etcd.scenes import revoke, soon, waits
 from _sync.many import hold_many
-from holdfast._sync.backends import etcd_leases
-from holdfast._sync.backends.etcd_leases import Lease
-from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
-from holdfast.etcd.messages import LEASE_KEEP_ALIVE, RANGE, parse_term, range_of
 from holdfast.lifecycle import drift_margin
 from holdfast.model import GONE, Renewed
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.etcd._sync import leases as etcd_leases
+from holdfast.stores.etcd._sync.leases import Lease
+from holdfast.stores.etcd.wire.messages import LEASE_KEEP_ALIVE, RANGE, parse_term, range_of
 from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
 
@@ -54,7 +54,7 @@ def test_what_needs_proof_is_proved_by_a_transaction_of_the_same_term(
     with holdfast.connect(cluster.url) as locks:
         session: Any = locks._session()
         calls = session.backend._calls
-        term = parse_term(calls.call(RANGE, range_of(b"x"), session.by()))
+        term = parse_term(calls.call(RANGE, range_of(b"x"), session.deadline()))
         proved: list[str] = []
         calls.unproven[lambda: proved.append("kept alive in this term")] = term
         calls.unproven[lambda: proved.append("kept alive by another leader")] = term - 1
@@ -150,7 +150,7 @@ def test_nobody_is_kept_by_another_who_asks_the_cluster_for_the_same(
         session: Any = locks._session()
         backend, clock = session.backend, session.clock
         leases = backend._leases
-        lease = leases.shared("hold", 30.0, session.by())
+        lease = leases.shared("hold", 30.0, session.deadline())
         lease.sent -= lease.ttl / 2  # not fresh any more
         for mutex in (lease.keeping, leases._granting):
             with mutex:

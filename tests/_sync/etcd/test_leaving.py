@@ -10,10 +10,10 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import soon
-from holdfast._sync.backends import etcd_leaving
-from holdfast._sync.contract import Terms, Ticket
-from holdfast.etcd import messages
 from holdfast.model import Granted, Label
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.etcd._sync import release as etcd_leaving
+from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 
 
@@ -109,12 +109,12 @@ def test_one_that_was_asked_for_but_not_answered_is_refused_if_it_arrives(
     """Another thread is still asking, and nothing has failed yet."""
     with holdfast.connect(cluster.url) as locks:
         backend = backend_of(locks)
-        by = soon(backend)
+        deadline = soon(backend)
         attempt = backend._roll.enrol(Ticket(Terms("x", 60.0, Label("here", 1)), "me"))
-        hold = backend._roll.lease_to_hold(attempt, by)
+        hold = backend._roll.lease_to_hold(attempt, deadline)
         request = backend._asking._request(attempt, hold, None)
-        assert backend._leaving.leave(attempt, by) is False
-        answer = backend._calls.txn(request, by)
+        assert backend._leaving.leave(attempt, deadline) is False
+        answer = backend._calls.txn(request, deadline)
         assert not answer.succeeded
         assert holders(locks) == []
 

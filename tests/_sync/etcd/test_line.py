@@ -10,10 +10,10 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import revoke, waits
-from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
-from holdfast.etcd.messages import range_of
 from holdfast.model import GONE, Label, Queued, Renewed, new_owner
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.etcd.wire.messages import range_of
 from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
 
@@ -44,10 +44,10 @@ def test_a_waiter_whose_entry_goes_as_it_takes_the_lock_is_not_granted(
         take = asking.take
         outcomes: list[object] = []
 
-        def too_late(attempt: Any, by: float) -> object:
+        def too_late(attempt: Any, deadline: float) -> object:
             if not outcomes:
                 cluster.ctl("del", attempt.key.decode())
-            outcomes.append(take(attempt, by))
+            outcomes.append(take(attempt, deadline))
             return outcomes[-1]
 
         monkeypatch.setattr(asking, "take", too_late)
@@ -93,28 +93,28 @@ def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: EtcdClus
         before = locks.lock("x").acquire()
         giving: Any = locks._session().backend
         taking: Any = others._session().backend
-        by = taking.clock.now() + 20.0
+        deadline = taking.clock.now() + 20.0
         ticket = Ticket(Terms("x", 30.0, Label("here", 1)), new_owner())
-        assert isinstance(taking.acquire(ticket, by), Queued)
+        assert isinstance(taking.acquire(ticket, deadline), Queued)
         attempt = taking._roll.known("x", ticket.owner)
         lease_to_hold = taking._roll.lease_to_hold
 
         def meanwhile(*args: Any) -> Any:
             taking._roll.lease_to_hold = lease_to_hold
-            found = giving._calls.range(range_of(attempt.line.start, attempt.line.end), by)
-            giving._leaving.hand_on(giving._roll.line_of(found.keys), by)
+            found = giving._calls.range(range_of(attempt.line.start, attempt.line.end), deadline)
+            giving._leaving.hand_on(giving._roll.line_of(found.keys), deadline)
             eventually(lambda: attempt.token)  # the bell
             return lease_to_hold(*args)
 
-        giving._leaving._drop(giving._roll.known("x", before.owner), by)
+        giving._leaving._drop(giving._roll.known("x", before.owner), deadline)
         taking._roll.lease_to_hold = meanwhile
-        (outcome,) = taking.renew([Claim("x", ticket.owner, 30.0)], by)
-        told = taking.wait(ticket, by)
+        (outcome,) = taking.renew([Claim("x", ticket.owner, 30.0)], deadline)
+        told = taking.wait(ticket, deadline)
         assert isinstance(outcome, Renewed)
         assert outcome.token == told.token
         (holder,) = locks.inspect("x").holders
         assert holder.token == told.token
-        assert taking.release("x", ticket.owner, by) is True
+        assert taking.release("x", ticket.owner, deadline) is True
 
 
 def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluster) -> None:

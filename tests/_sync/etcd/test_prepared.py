@@ -10,12 +10,12 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import soon
-from holdfast._sync.backends import etcd_roll
-from holdfast._sync.backends.etcd_leases import HOLD, QUEUE, Lease
-from holdfast._sync.contract import Terms, Ticket
-from holdfast.etcd import messages
-from holdfast.etcd.codec import fields
 from holdfast.model import Label, new_owner
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.etcd._sync import attempts as etcd_roll
+from holdfast.stores.etcd._sync.leases import HOLD, QUEUE, Lease
+from holdfast.stores.etcd.wire import messages
+from holdfast.stores.etcd.wire.codec import fields
 from servers.etcd import EtcdCluster
 
 

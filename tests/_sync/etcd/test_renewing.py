@@ -10,11 +10,11 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import soon
-from holdfast._sync.backends.etcd import LOOK_AGAIN
-from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
-from holdfast.etcd import messages
 from holdfast.model import GONE, Granted, Label, Queued, Waiting
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.etcd._sync.backend import LOOK_AGAIN
+from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 from worlds.threads import eventually
 
@@ -130,9 +130,9 @@ def test_a_waiter_looks_now_and_then_though_its_watches_are_quiet(
         look = backend._calls.range
         looks: list[bytes] = []
 
-        def looked(request: bytes, by: float) -> Any:
+        def looked(request: bytes, deadline: float) -> Any:
             looks.append(request)
-            return look(request, by)
+            return look(request, deadline)
 
         backend._calls.range = looked
         attempt.looked = backend.clock.now() + 60.0
@@ -152,10 +152,10 @@ def test_a_forced_release_leaves_the_next_alone_who_has_the_same_key(
         first = asked(backend, "first")
         look = backend._calls.range
 
-        def meanwhile(request: bytes, by: float) -> Any:
+        def meanwhile(request: bytes, deadline: float) -> Any:
             backend._calls.range = look
-            found = look(request, by)
-            backend.release("x", "first", by)
+            found = look(request, deadline)
+            backend.release("x", "first", deadline)
             assert asked(backend, "second").key == first.key
             return found
 

@@ -10,11 +10,11 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import soon, waits
-from holdfast._sync.backends import etcd_roll
-from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
-from holdfast.etcd.messages import Event, KeyValue, range_of
 from holdfast.model import Label, Queued
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.etcd._sync import attempts as etcd_roll
+from holdfast.stores.etcd.wire.messages import Event, KeyValue, range_of
 from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
 

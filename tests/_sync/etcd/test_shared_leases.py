@@ -8,13 +8,13 @@ from typing import Any
 
 import holdfast
 from _sync.etcd.scenes import soon
-from holdfast._sync.backends.etcd_leases import GRAVES, HOLD, LONGEST, OWN, seconds
-from holdfast._sync.backends.etcd_leaving import GRAVE_TTL
-from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
-from holdfast.etcd.failures import Failure
-from holdfast.etcd.messages import LEASE_GRANT, LEASE_KEEP_ALIVE
 from holdfast.model import Label, Renewed
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.etcd._sync.leases import GRAVES, HOLD, LONGEST, OWN, seconds
+from holdfast.stores.etcd._sync.release import GRAVE_TTL
+from holdfast.stores.etcd.wire.failures import Failure
+from holdfast.stores.etcd.wire.messages import LEASE_GRANT, LEASE_KEEP_ALIVE
 from servers.etcd import EtcdCluster
 
 
@@ -32,14 +32,14 @@ def test_one_on_which_something_may_still_be_put_is_not_given_to_another(
     """A late request would hang on what is kept alive for somebody else."""
     with holdfast.connect(cluster.url) as locks:
         backend = backend_of(locks)
-        leases, by = backend._leases, soon(backend)
+        leases, deadline = backend._leases, soon(backend)
         attempt = enrolled(backend, "me")
         for doubtful in (False, True):
-            lease = leases.own(60.0, by)
+            lease = leases.own(60.0, deadline)
             leases.join(attempt, lease)
             attempt.doubtful = doubtful
             leases.leave(attempt)
-            assert (leases.own(60.0, by) is lease) is not doubtful
+            assert (leases.own(60.0, deadline) is lease) is not doubtful
 
 
 def test_what_was_given_up_is_put_on_no_lease(cluster: EtcdCluster) -> None:
@@ -125,7 +125,7 @@ def test_what_cannot_be_paid_now_keeps_nobody_from_renewing(cluster: EtcdCluster
         pay = leases._pay
         tried: list[Any] = []
 
-        def cut(attempt: Any, by: float) -> None:
+        def cut(attempt: Any, deadline: float) -> None:
             tried.append(attempt)
             raise holdfast.BackendUnavailable("the way is cut")
 
@@ -144,18 +144,18 @@ def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
     """That needs no payment first, which would need the graves."""
     with holdfast.connect(cluster.url) as locks:
         backend = backend_of(locks)
-        by = soon(backend)
-        grave = backend._leases.shared(GRAVES, GRAVE_TTL, by)
+        deadline = soon(backend)
+        grave = backend._leases.shared(GRAVES, GRAVE_TTL, deadline)
         grave.sent -= GRAVE_TTL / 2
         owed = [enrolled(backend, owner) for owner in ("me", "you")]
         for attempt in owed:
             attempt.doubt()
             backend._leases.begin_leaving(attempt)
             backend._leases.still_owed(attempt)
-        backend._leaving.leave(owed[1], by)
-        assert backend.clock.now() < by  # not given up
+        backend._leaving.leave(owed[1], deadline)
+        assert backend.clock.now() < deadline  # not given up
         assert backend._roll.known("x", "you") is None
-        assert backend._leases.keep(backend._leases.shared(HOLD, 60.0, by), by)
+        assert backend._leases.keep(backend._leases.shared(HOLD, 60.0, deadline), deadline)
         assert backend._roll.known("x", "me") is None
         assert cluster.ctl(
             "get", "--prefix", "--keys-only", "/holdfast/holdfast/left/"

@@ -8,7 +8,7 @@ from typing import Any
 
 import holdfast
 from _sync.etcd.scenes import soon, waits
-from holdfast.etcd import messages
+from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
 
@@ -72,10 +72,10 @@ def test_what_was_taken_away_cannot_be_handed_over(cluster: EtcdCluster) -> None
         jobs = hand_on(first, second, third)
         lease = jobs[0].result()
         backend: Any = second._session().backend
-        by = soon(backend)
+        deadline = soon(backend)
         request = messages.delete_one(backend._roll.known("x", lease.owner).key)
-        backend._calls.call(messages.DELETE, request, by)
-        assert backend.release("x", lease.owner, by) is False
+        backend._calls.call(messages.DELETE, request, deadline)
+        assert backend.release("x", lease.owner, deadline) is False
         assert jobs[1].result().token > lease.token
 
 
@@ -85,12 +85,12 @@ def test_a_grant_that_follows_is_for_the_entry_that_was_seen(cluster: EtcdCluste
         waiter = Job(locks.lock("x").acquire)
         waits(others)
         backend: Any = others._session().backend
-        by = soon(backend)
+        deadline = soon(backend)
         line = backend._roll.known("x", lease.owner).line
-        found = backend._calls.range(messages.range_of(line.start, line.end), by)
+        found = backend._calls.range(messages.range_of(line.start, line.end), deadline)
         seen = backend._roll.line_of(found.keys)[1:]
         _, owner = begins_anew(locks)
-        backend._leaving.hand_on(seen, by)
+        backend._leaving.hand_on(seen, deadline)
         state = others.inspect("x")
         assert [one.owner for one in state.holders] == [lease.owner]
         assert [one.owner for one in state.waiters] == [owner]

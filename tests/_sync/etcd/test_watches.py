@@ -10,7 +10,7 @@ from typing import Any
 
 import holdfast
 from _sync.etcd.scenes import waits
-from holdfast.etcd.codec import number
+from holdfast.stores.etcd.wire.codec import number
 from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
 

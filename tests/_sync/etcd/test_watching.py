@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import revoke, through, waits
-from holdfast.etcd.messages import Event, KeyValue
+from holdfast.stores.etcd.wire.messages import Event, KeyValue
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from worlds.threads import Job, eventually

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.etcd.messages import AUTHENTICATE
+from holdfast.stores.etcd.wire.messages import AUTHENTICATE
 from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
 
@@ -106,7 +106,7 @@ def test_while_one_logs_in_anew_nobody_is_refused(
             return answer
 
         monkeypatch.setattr(calls.wire, "call", slowly)
-        calls.log_in(session.by())
+        calls.log_in(session.deadline())
         assert len(meanwhile) == 1
         assert locks.lock("x").try_acquire() is not None
 

@@ -19,7 +19,7 @@ from redis.credentials import UsernamePasswordCredentialProvider
 from redis.sentinel import Sentinel
 
 import holdfast
-from holdfast.redis.threads import ASYNCHRONOUS
+from holdfast.stores.redis.wire.threads import ASYNCHRONOUS
 from servers.ports import free_port
 from servers.redis import RedisServer
 from servers.sentinel import NAME

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.redis.cluster import SLOTS, ClusterNaming, slot_of_command, tag_of
-from holdfast.redis.cluster import slot_of as slot_of_key
-from holdfast.redis.commands import Commands
+from holdfast.stores.redis.cluster import SLOTS, ClusterNaming, slot_of_command, tag_of
+from holdfast.stores.redis.cluster import slot_of as slot_of_key
+from holdfast.stores.redis.commands import Commands
 from servers.cluster import Cluster, ClusterNode, slot_of
 from servers.proxy import Proxy
 from servers.redis import RedisServer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.redis.protocol import Late, Lost
+from holdfast.stores.redis.wire.protocol import Late, Lost
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from stores import redis_server
@@ -310,18 +310,18 @@ def test_who_is_refused_until_its_time_is_over_is_told_why(server: RedisServer) 
     """Though the last of its tries was on its way by then, and may still be carried out."""
     with holdfast.connect(server.url) as locks:
         calls: Any = locks._session().backend._calls  # type: ignore[attr-defined]
-        by = calls._clock.now() + 20.0
+        deadline = calls._clock.now() + 20.0
 
         def broke() -> Any:
             raise Lost("its connection broke")
 
         with pytest.raises(Lost, match="broke"):
-            calls.settled(RuntimeError("LOADING data"), broke, by)
+            calls.settled(RuntimeError("LOADING data"), broke, deadline)
 
         def late() -> Any:
-            calls._clock = SimpleNamespace(now=lambda: by)
+            calls._clock = SimpleNamespace(now=lambda: deadline)
             raise Late("it did not answer in time")
 
         with pytest.raises(Late, match="still loading its data") as raised:
-            calls.settled(RuntimeError("LOADING data"), late, by)
+            calls.settled(RuntimeError("LOADING data"), late, deadline)
         assert not raised.value.broken

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from holdfast._sync.backends import redis_replicated
+from holdfast.stores.redis._sync import replicated as redis_replicated
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from worlds.threads import Job, eventually

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast._sync.contract import Backend, Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.model import Label, LockState, new_owner
+from holdfast.stores._sync.contract import Backend, Terms, Ticket
 from servers.redis import RedisServer
 from stores import redis_server
 
@@ -33,9 +33,9 @@ class Pair:
     def both(self, what: str, verb: str, *args: tuple[Any, Any]) -> None:
         answers = []
         for side, backend in enumerate(self.sides):
-            by = backend.clock.now() + 10.0
+            deadline = backend.clock.now() + 10.0
             try:
-                answer = getattr(backend, verb)(*[pair[side] for pair in args], by)
+                answer = getattr(backend, verb)(*[pair[side] for pair in args], deadline)
             except holdfast.ConfigError as error:
                 answer = str(error).replace("holdfast\\x1f", "")  # as the model shows a name
             answers.append(plain(answer))

@@ -100,10 +100,10 @@ def test_a_release_after_a_restart_without_data_says_that_it_had_ended(
         assert lease.release() is False
 
 
-@pytest.mark.parametrize("by", ["itself", "the keeper"])
+@pytest.mark.parametrize("renewed_by", ["itself", "the keeper"])
 @pytest.mark.parametrize("again", [False, True])
 def test_a_holder_whose_grant_was_forgotten_is_told_at_its_next_renewal(
-    server: RedisServer, again: bool, by: str
+    server: RedisServer, again: bool, renewed_by: str
 ) -> None:
     """A restart from a snapshot in which it was still waiting."""
     with (
@@ -121,7 +121,7 @@ def test_a_holder_whose_grant_was_forgotten_is_told_at_its_next_renewal(
         server.start()
         if again:  # as if it had its turn there, too: that would be another grant
             assert server("DEL", "holdfast:{x}") == 1
-        if by == "itself":
+        if renewed_by == "itself":
             with pytest.raises(holdfast.LeaseLost):
                 lease.renew()
             assert not lease.held

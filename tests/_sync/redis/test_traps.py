@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from holdfast._sync.backends import redis_calls
+from holdfast.stores.redis._sync import retry as redis_calls
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from stores import redis_server
@@ -157,7 +157,7 @@ def test_a_lost_answer_is_no_refusal_also_where_a_client_was_given(
     import redis
     import redis.asyncio
 
-    from holdfast.redis.threads import ASYNCHRONOUS
+    from holdfast.stores.redis.wire.threads import ASYNCHRONOUS
 
     client = (redis.asyncio.Redis if ASYNCHRONOUS else redis.Redis)(port=proxy.port)
     with holdfast.connect(client) as locks:

@@ -10,11 +10,11 @@ import pytest
 
 import holdfast
 from _sync.redlock.scenes import MAX_TTL, connect
-from holdfast._sync.backends import redlock_nodes
-from holdfast._sync.backends.redlock import RedlockBackend
-from holdfast.redlock.members import settings_of
-from holdfast.redlock.standing import Marker, read_known, read_marker, run_id_of
-from holdfast.urls import parse
+from holdfast.stores.redlock._sync import recovery as redlock_nodes
+from holdfast.stores.redlock._sync.backend import RedlockBackend
+from holdfast.stores.redlock.members import settings_of
+from holdfast.stores.redlock.membership import Marker, read_known, read_marker, run_id_of
+from holdfast.stores.urls import parse
 from servers.redis import RedisServer
 from servers.redlock import RedlockNodes
 from worlds.threads import eventually

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from holdfast._sync.backends import redlock_rounds
-from holdfast._sync.backends.redlock_rounds import ROUNDS, SHORTEST_PAUSE, Rounds
 from holdfast.clock import system_clock
-from holdfast.redis.protocol import bulk
-from holdfast.redlock.commands import MARKED, QUIET, UNMARKED, Commands
-from holdfast.redlock.members import settings_of
-from holdfast.redlock.standing import Board, Marker
-from holdfast.redlock.votes import Ballot
-from holdfast.urls import Target
+from holdfast.stores.redis.wire.protocol import bulk
+from holdfast.stores.redlock._sync import rounds as redlock_rounds
+from holdfast.stores.redlock._sync.rounds import ROUNDS, SHORTEST_PAUSE, Rounds
+from holdfast.stores.redlock.commands import MARKED, QUIET, UNMARKED, Commands
+from holdfast.stores.redlock.members import settings_of
+from holdfast.stores.redlock.membership import Board, Marker
+from holdfast.stores.redlock.votes import Ballot
+from holdfast.stores.urls import Target
 
 ATTEMPTS = 400
 
@@ -49,7 +49,7 @@ def test_pauses_between_rounds_are_random_and_grow(monkeypatch: pytest.MonkeyPat
         def wait(self, until: float) -> None:
             pauses[-1].append(until - 100.0)
 
-    def split(self: Rounds, waiter: Any, by: float) -> Ballot:
+    def split(self: Rounds, waiter: Any, deadline: float) -> Ballot:
         return Ballot(board)
 
     monkeypatch.setattr(redlock_rounds, "Signal", Noted)
@@ -78,7 +78,7 @@ def test_there_is_no_pause_beyond_the_end(monkeypatch: pytest.MonkeyPatch) -> No
         seat.votes(Marker(b"run.1", 1, 1, 60_000, b"", b""))
     tries = 0
 
-    def split(self: Rounds, waiter: Any, by: float) -> Ballot:
+    def split(self: Rounds, waiter: Any, deadline: float) -> Ballot:
         nonlocal tries
         tries += 1
         return Ballot(board)
@@ -99,7 +99,12 @@ class Told:
         self.owed: list[tuple[int, bytes, float]] = []
 
     def post(
-        self, commands: Any, by: float, heard: Callable[[int, Any], bool], ways: Any, instead: Any
+        self,
+        commands: Any,
+        deadline: float,
+        heard: Callable[[int, Any], bool],
+        ways: Any,
+        instead: Any,
     ) -> list[int]:
         self.posted = [commands, ways, instead, heard]
         return [2]

@@ -12,11 +12,11 @@ import pytest
 
 import holdfast
 from _sync.redlock.scenes import LOCK, MAX_TTL, connect
-from holdfast._sync.backends.redlock_nodes import Nodes
 from holdfast.entries import Claim
 from holdfast.model import UNKNOWN, Gone, Renewed
-from holdfast.redis.protocol import pack
-from holdfast.redlock.standing import read_known, read_marker, run_id_of
+from holdfast.stores.redis.wire.protocol import pack
+from holdfast.stores.redlock._sync.recovery import Nodes
+from holdfast.stores.redlock.membership import read_known, read_marker, run_id_of
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, url_of
 from worlds.threads import eventually
@@ -206,8 +206,8 @@ def test_what_too_few_nodes_can_say_is_not_known(nodes: RedlockNodes) -> None:
         for seat in board.seats[1:]:
             seat.vote = b""
         board.changed()
-        by = backend.clock.now() + 10.0
-        (outcome,) = backend.renew([claim], by)
+        deadline = backend.clock.now() + 10.0
+        (outcome,) = backend.renew([claim], deadline)
         assert outcome is UNKNOWN
         for seat, vote in zip(board.seats, votes, strict=True):
             seat.vote = vote

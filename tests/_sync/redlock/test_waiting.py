@@ -12,11 +12,11 @@ import pytest
 
 import holdfast
 from _sync.redlock.scenes import LOCK, MAX_TTL, connect
-from holdfast._sync.backends.redlock_bells import Waiter
-from holdfast._sync.contract import Terms, Ticket
 from holdfast.entries import Claim
 from holdfast.errors import BackendUnavailable
 from holdfast.model import GONE, Label, Queued, Renewed, Waiting, new_owner
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.redlock._sync.wakeups import Waiter
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, url_of
 from worlds.threads import Job, eventually
@@ -59,16 +59,16 @@ def test_a_heartbeat_that_set_out_before_the_grant_takes_nothing(nodes: RedlockN
         held = locks.lock("x", ttl=MAX_TTL).acquire()
         backend: Any = locks._session().backend
         waiter = queued(backend, "x")
-        owner, by = waiter.ticket.owner, backend.clock.now() + 20.0
+        owner, deadline = waiter.ticket.owner, backend.clock.now() + 20.0
         assert held.release() is True
 
         def granted() -> bool:
-            return isinstance(backend.renew([Claim("x", owner, MAX_TTL)], by)[0], Renewed)
+            return isinstance(backend.renew([Claim("x", owner, MAX_TTL)], deadline)[0], Renewed)
 
         eventually(granted)
-        assert isinstance(backend._beat(waiter, by), Waiting)  # held: not lost, not again
-        assert backend.release("x", owner, by) is True
-        assert isinstance(backend._beat(waiter, by), Waiting)
+        assert isinstance(backend._beat(waiter, deadline), Waiting)  # held: not lost, not again
+        assert backend.release("x", owner, deadline) is True
+        assert isinstance(backend._beat(waiter, deadline), Waiting)
         keys = [f"{LOCK}:q", LOCK]
         eventually(lambda: not any(node("EXISTS", *keys) for node in nodes.nodes))
 
@@ -101,9 +101,9 @@ def test_one_at_a_time_tries_for_a_waiter(nodes: RedlockNodes) -> None:
         backend: Any = locks._session().backend
         waiter = queued(backend, "x")
         assert held.release() is True
-        by = backend.clock.now() + 20.0
+        deadline = backend.clock.now() + 20.0
         waiter.trying = True
-        assert isinstance(backend._beat(waiter, by), Waiting)
+        assert isinstance(backend._beat(waiter, deadline), Waiting)
         assert waiter.again
         assert not waiter.granted
         waiter.trying = False
@@ -111,7 +111,7 @@ def test_one_at_a_time_tries_for_a_waiter(nodes: RedlockNodes) -> None:
         Noted.granted_then.clear()
 
         def granted() -> bool:
-            return isinstance(backend._beat(waiter, by), Renewed)
+            return isinstance(backend._beat(waiter, deadline), Renewed)
 
         eventually(granted)
         assert Noted.granted_then[-1] is True
@@ -123,21 +123,21 @@ def test_a_node_that_cannot_be_told_that_nobody_waits_is_told_later(
     with connect(nodes, node_timeout=5.0) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = locks._session().backend
         waiter = queued(backend, "x")
-        post, by = backend._fan.post, backend.clock.now() + 20.0
+        post, deadline = backend._fan.post, backend.clock.now() + 20.0
         waiter.strays = {1: True}
         backend._fan.post = lambda *args: [1]
-        backend._take_off(waiter, by)
+        backend._take_off(waiter, deadline)
         backend._fan.post = post
         assert len(backend._owed._owed[1]) == 1
         eventually(lambda: not backend._owed._owed[1])
-        backend.release("x", waiter.ticket.owner, by)
+        backend.release("x", waiter.ticket.owner, deadline)
 
 
 def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
     with connect(nodes, node_timeout=5.0) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = locks._session().backend
         waiter = queued(backend, "x")
-        by = backend.clock.now() + 20.0
+        deadline = backend.clock.now() + 20.0
         attend = backend._bells.attend
 
         def overtaken(one: Any, limit: float) -> Any:
@@ -150,9 +150,9 @@ def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
                 one.left = True
 
         backend._bells.attend = overtaken
-        assert backend._beat(waiter, by) is GONE
+        assert backend._beat(waiter, deadline) is GONE
         eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
-        assert backend._beat(waiter, by) is GONE
+        assert backend._beat(waiter, deadline) is GONE
         assert not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes)
 
 
@@ -162,9 +162,9 @@ def test_a_heartbeat_that_fails_after_leaving_leaves_nothing(nodes: RedlockNodes
     with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = locks._session().backend
         waiter = queued(backend, "x")
-        by = backend.clock.now() + 20.0
+        deadline = backend.clock.now() + 20.0
         backend._bells.forget(waiter)
-        backend._take_off(waiter, by)
+        backend._take_off(waiter, deadline)
         waiter._beats = 2  # the next one tries a round
 
         def failed(one: Any, limit: float) -> Any:
@@ -183,7 +183,7 @@ def test_a_heartbeat_that_fails_after_leaving_leaves_nothing(nodes: RedlockNodes
 
         backend._bells.attend, backend._rounds.tried = attended, failed
         with pytest.raises(holdfast.BackendUnavailable):
-            backend._beat(waiter, by)
+            backend._beat(waiter, deadline)
         eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
 
 
@@ -193,7 +193,7 @@ def test_a_request_to_wait_that_arrives_after_its_end_is_refused(nodes: RedlockN
     with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = locks._session().backend
         ticket = Ticket(Terms("x", MAX_TTL, Label("here", 1)), new_owner())
-        by = backend.clock.now() + 20.0
+        deadline = backend.clock.now() + 20.0
         wire, first = backend._bells._wires[0], nodes.nodes[0]
         enqueue = wire.enqueue
         late: list[Any] = []
@@ -204,8 +204,8 @@ def test_a_request_to_wait_that_arrives_after_its_end_is_refused(nodes: RedlockN
 
         wire.enqueue = given_up
         with pytest.raises(KeyboardInterrupt):
-            backend.acquire(ticket, by)
-        assert backend.release("x", ticket.owner, by) is False
+            backend.acquire(ticket, deadline)
+        assert backend.release("x", ticket.owner, deadline) is False
         eventually(lambda: first("EXISTS", f"{LOCK}:w:{ticket.owner}"))
         assert enqueue(*late) < 0
         assert first("EXISTS", f"{LOCK}:q") == 0

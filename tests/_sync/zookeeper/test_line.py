@@ -14,10 +14,11 @@ import pytest
 
 import holdfast
 from holdfast._sync import session
-from holdfast._sync.contract import Terms, Ticket
 from holdfast.clock import system_clock
-from holdfast.zookeeper import client, link, store
-from holdfast.zookeeper.link import Link
+from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.zookeeper import client, store
+from holdfast.stores.zookeeper import session as link
+from holdfast.stores.zookeeper.session import Link
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
@@ -215,11 +216,11 @@ def test_who_is_given_up_by_another_does_not_wait_any_longer(through: str, proxy
     with holdfast.connect(through, tick=TICK) as locks:
         locks.lock("x").acquire().release()
         live: Any = locks._session()
-        backend, by = live.backend, live.clock.now() + 60.0
+        backend, deadline = live.backend, live.clock.now() + 60.0
         proxy.stalled = True
-        asking = Job(backend.acquire, Ticket(Terms("x", 30.0, live.label), "me"), by)
+        asking = Job(backend.acquire, Ticket(Terms("x", 30.0, live.label), "me"), deadline)
         eventually(lambda: "me" in backend._store._nodes)
-        leaving = Job(backend.release, "x", "me", by)
+        leaving = Job(backend.release, "x", "me", deadline)
         error = asking.error()
         assert isinstance(error, holdfast.BackendUnavailable)
         assert "given up" in str(error)

@@ -1,1 +1,0 @@
-"""One adapter for each kind of store; `..contract` says what each has to do."""

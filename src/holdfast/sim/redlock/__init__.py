@@ -1,0 +1,1 @@
+"""Several independent Redis nodes, simulated; `plan` has its runs, and variants to be caught."""

@@ -1,0 +1,292 @@
+"""What a run on Redlock is like, by its seed; and what is known to be bad, which must be caught."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..._runtime.aio import Signal
+from ...stores.redlock import lua
+from ...stores.redlock._async import recovery as redlock_nodes_module
+from ...stores.redlock._async.backend import RedlockBackend
+from ...stores.redlock._async.recovery import Nodes, Sealed
+from ...stores.redlock._async.wakeups import Waiter
+from ...stores.redlock.lua import text_of
+from ...stores.redlock.membership import read_marker, run_id_of
+from ...stores.redlock.votes import Ballot
+from .. import faults
+from ..calm import Unclean
+from ..loop import Process
+from ..network import Chances
+from ..redis.server import RedisNode, Session
+from .base import CalmRedlock, Hammer, RedlockPlan
+
+if TYPE_CHECKING:
+    from ..world import World
+
+
+def plan(seed: int) -> RedlockPlan:
+    return Hammer() if seed % 20 == 0 else RedlockPlan()
+
+
+def calm(seed: int) -> RedlockPlan:
+    return CalmRedlock()
+
+
+# Known to be bad: each leaves one rule of the protocol out, and must be caught.
+
+
+@contextmanager
+def replaced(owner: object, name: str, member: object) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, member)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+class Heedless(RedlockPlan):
+    """A plain lock: nobody looks whether it is still held, and the resource has no fence."""
+
+    turns = 4
+    faults = (faults.PAUSE,)
+    heedless = True
+
+
+class Unconditional(Hammer):
+    """Phase 2 raises the counter and counts the node, whoever holds the lock there by then."""
+
+    turns = 20
+
+    def scripts(self) -> dict[bytes, bytes]:
+        text = text_of("raise")
+        cut = text.index(b"local v =")
+        raising = b"""
+if tonumber(redis.call('GET', N) or 0) < tonumber(ARGV[1]) then redis.call('SET', N, ARGV[1]) end
+return 1"""
+        return {text: text[:cut] + raising}
+
+
+class Echo(RedisNode):
+    """Each phase 1 request arrives once more before its phase 2: where its hold is over, it makes a new
+    one of the same owner."""
+
+    def __init__(self, process: Process, altered: dict[bytes, bytes]) -> None:
+        super().__init__(process, altered)
+        scripts = lua.scripts()
+        self._take = scripts["take"].digest
+        self._raise = scripts["raise"].digest
+        self._heard: dict[bytes, list[bytes]] = {}
+
+    def _answer(self, words: list[bytes], session: Session, micros: int) -> bytes:
+        if words[0] == b"EVALSHA":
+            if words[1] == self._take:
+                self._heard[words[-2]] = words  # the owner; the incarnation is behind it
+            elif words[1] == self._raise and words[-1] in self._heard:
+                super()._answer(self._heard[words[-1]], session, micros)
+        return super()._answer(words, session, micros)
+
+
+class OwnerOnly(Hammer):
+    """Phase 2 asks for the owner, and not for the hold that answered phase 1."""
+
+    turns = 20
+    faults = (faults.PAUSE, faults.RACE)
+
+    def start(self, world: World) -> list[Any]:
+        world.network.chances = Chances(slow=0.5, slowest=0.03)
+        return super().start(world)
+
+    def node(self, process: Process) -> RedisNode:
+        return Echo(process, self.scripts())
+
+    def scripts(self) -> dict[bytes, bytes]:
+        text = text_of("raise")
+        asked = b"'rl1\\031' .. ARGV[4] .. '\\031'"
+        cut = text.index(b"redis.call('SET', K")
+        altered = text[:cut].replace(asked + b" .. ARGV[2] .. '\\031'", asked)
+        assert altered != text[:cut]
+        return {text: altered + b"return 1"}
+
+
+class LateReply(Hammer):
+    """Answers that come after the token was chosen are counted."""
+
+    turns = 20
+
+    def altered(self) -> AbstractContextManager[object]:
+        def stands(ballot: Ballot) -> bool:
+            ballot.raising = False
+            ballot.counted = list(ballot.begins)
+            return len(ballot.counted) >= ballot._quorum
+
+        return replaced(Ballot, "stands", stands)
+
+
+class OwnerAgain(Hammer):
+    """All rounds of an attempt have the same owner id."""
+
+    faults = (faults.CUT, faults.PAUSE)
+    turns = 20
+
+    def start(self, world: World) -> list[Any]:
+        # Connections break, and what was sent on them arrives later: behind its own clean-up.
+        world.network.chances = Chances(slow=0.2, slowest=0.1, lost=0.03, overtaken=0.1)
+        return super().start(world)
+
+    def altered(self) -> AbstractContextManager[object]:
+        return replaced(Waiter, "next_round", lambda waiter: waiter.ticket.owner)
+
+
+class Restarts(RedlockPlan):
+    clients = (3,)
+    turns = 3
+    faults: Sequence[str] = (faults.CRASH, faults.PAUSE)
+    crashes = 10
+    sizes = (3,)
+    scales = (0.1,)
+
+
+class AtOnce(Restarts):
+    """A node that has restarted votes at once."""
+
+    faults = (faults.CRASH,)
+    scales = (1.0,)
+
+    def altered(self) -> AbstractContextManager[object]:
+        async def rejoin(nodes: Nodes, seat: Any, run_id: bytes, marker: Any) -> None:
+            reply = await nodes._begin(seat, run_id, b"again")
+            if reply[0] == 1:
+                await nodes._votes(seat, read_marker(reply[1]))
+            else:
+                await nodes._admit(seat, run_id, reply[1], 2, 1, b"")
+
+        return replaced(Nodes, "_rejoin", rejoin)
+
+
+class WaitsOnly(Restarts):
+    """It waits, but does not ask the others for their counters."""
+
+    def altered(self) -> AbstractContextManager[object]:
+        async def seal(nodes: Nodes, seat: Any, others: Any, life: int) -> list[Sealed]:
+            return [Sealed(seat.name, 1, 1, 0, b"")]
+
+        return replaced(Nodes, "_seal", seal)
+
+
+class FewerReads(Restarts):
+    """It asks one node less than a majority."""
+
+    faults = (faults.CRASH, faults.CUT)
+
+    def altered(self) -> AbstractContextManager[object]:
+        seal = Nodes._seal
+
+        async def sealed(nodes: Nodes, seat: Any, others: Any, life: int) -> list[Sealed]:
+            board = nodes._board
+            board.quorum -= 1
+            try:
+                return await seal(nodes, seat, others[-board.quorum :], life)
+            finally:
+                board.quorum += 1
+
+        return replaced(Nodes, "_seal", sealed)
+
+
+class NotTied(Restarts):
+    """Who brings a node back does not notice that it restarts again meanwhile."""
+
+    faults = (faults.CUT,)
+    turns = 20
+    pace = 0.1
+    scales = (0.05,)
+    unsettled = 60
+
+    def unsettle(self, world: World) -> None:
+        """Always the same node, which is mostly ahead of the others: what it forgets matters."""
+        if world.loop.random.random() < 0.2:
+            world.crash(world.servers[0], "nothing", 0.001)
+        else:
+            self.advance(world, world.servers[0])
+
+    def altered(self) -> AbstractContextManager[object]:
+        admit = Nodes._admit
+
+        async def late(
+            nodes: Nodes, seat: Any, run_id: bytes, incarnation: bytes, life: int, *rest: Any
+        ) -> None:
+            pause = (0.0, 0.5)[os.urandom(1)[0] % 2]
+            await Signal(nodes._clock).wait(nodes._clock.now() + pause)
+            info, _, scripts = await nodes._fan.reach(seat.index, nodes._deadline())
+            if not all(scripts):
+                await nodes._fan.batch(seat.index, nodes._commands.loads, nodes._deadline())
+            run_id = run_id_of(info)
+            reply = await nodes._begin(seat, run_id, b"again", life)
+            if reply[0] == 1:
+                await nodes._votes(seat, read_marker(reply[1]))
+            else:
+                await admit(nodes, seat, run_id, reply[1], reply[5], *rest)
+
+        return replaced(Nodes, "_admit", late)
+
+
+class ReadsOnly(Restarts):
+    """It asks the others, but does not wait."""
+
+    faults = (faults.CRASH, faults.CUT)
+    scales = (1.0,)
+
+    def altered(self) -> AbstractContextManager[object]:
+        return replaced(redlock_nodes_module, "DRIFT", 0.0)
+
+
+class SnapshotForNone(Restarts):
+    """A restart from a snapshot is taken for none."""
+
+    memories = ("snapshot",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options["appendfsync"] = "always"
+
+
+class UncleanRedlock(Unclean, CalmRedlock):
+    pass
+
+
+class BeatsOn(CalmRedlock):
+    """A heartbeat that set out before the grant tries by itself, after that was given back."""
+
+    clients = (1, 2)
+    tasks = (10,)
+    locks = (2,)
+    turns = 4
+
+    def altered(self) -> AbstractContextManager[object]:
+        beat = RedlockBackend._beat
+
+        def on(backend: RedlockBackend, waiter: Waiter, deadline: float) -> Any:
+            waiter.granted = False
+            return beat(backend, waiter, deadline)
+
+        return replaced(RedlockBackend, "_beat", on)
+
+
+VARIANTS: dict[str, type[RedlockPlan]] = {
+    "heedless": Heedless,
+    "unconditional-phase-2": Unconditional,
+    "owner-only-phase-2": OwnerOnly,
+    "late-reply-counted": LateReply,
+    "owner-used-again": OwnerAgain,
+    "votes-at-once": AtOnce,
+    "waits-only": WaitsOnly,
+    "reads-only": ReadsOnly,
+    "fewer-reads": FewerReads,
+    "rejoin-not-tied": NotTied,
+    "snapshot-taken-for-none": SnapshotForNone,
+    "unclean": UncleanRedlock,
+    "beats-on": BeatsOn,
+}

@@ -1,1 +1,0 @@
-"""A module for each store that can be simulated, with `plan` and `VARIANTS`: docs/simulator.md."""

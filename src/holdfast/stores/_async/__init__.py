@@ -1,0 +1,1 @@
+"""The contract between the engine and a store, as it is written: for asyncio."""

@@ -1,0 +1,271 @@
+"""The backend contract: all that the engine knows of a store, and all that a store must do.
+
+To add a store, write a class with these members and name it in `stores.urls`; then add its line to the
+conformance suite, which runs every rule below against it. A backend knows its store and
+nothing of the engine: no leases, no keeper, no time-outs of the user.
+
+**The one primitive.** A ticket asks for a *weight* out of a lock's *capacity*, first come, first
+served. A mutex is weight 1 of capacity 1; a semaphore weight 1 of n; a reader weight 1 and a writer
+all of a large capacity; an election is a mutex whose value is its holder's label. A lock has one
+kind and capacity at a time: a ticket that differs is refused with `ConfigError` while anybody holds
+or waits, in the step that would have enqueued it.
+
+**Rules.**
+
+1. *The grant is atomic and mints the token*: an integer above that of every grant of the lock that
+   ended before it and of every conflicting one, whatever expired, crashed or was cleaned up. Where the
+   guarantees say `slots`, no two holders of a semaphore have the same remainder by its capacity.
+2. *Idempotent by owner.* The same ticket asked again (its answer was lost) gets the same answer: the
+   grant it already has, never shortened, or its place in the queue. An owner is never used for a
+   second attempt, so whatever is known of it belongs to this one; an owner in use for something
+   else is refused with `ConfigError`.
+3. *Only by the owner.* A release or renewal by anybody else changes nothing. Nothing is re-created:
+   a lease that has ended is `GONE`, also if nobody has taken the lock since.
+4. *The store's clock* decides when a lease ends, never a client's wall clock.
+5. *The queue is on the store.* A ticket that may not have the lock, and has `queue`, is put into it in
+   the same step. `renew` is its heartbeat; without one for a while it loses its place. Whatever step
+   finds the lock free (a release, a heartbeat, anybody's acquire) grants it to the first living
+   waiter for the *claim window* and wakes exactly that one. A backend that has no queue answers
+   `Busy`, says `fair=False` in its guarantees, and the engine backs off and asks again.
+6. *Wake-ups are hints.* They may be lost or come for nothing; heartbeats carry correctness. A wake-up
+   that names the token lets the waiter start at once.
+7. *Fail closed.* What cannot be done or is not known raises `BackendUnavailable`, at the latest at
+   `deadline`. A call that raised, or was cancelled, may still have happened: the engine will then send
+   `release` for that owner, and it must take effect *after* the call that it cleans up for (behind
+   it on the same connection, or by leaving a tombstone).
+8. *Safe to share.* Verbs may be called from many tasks, or many threads, at once.
+
+**Where many leases hang on one thing** that the store expires (an etcd lease, a ZooKeeper session), an
+answer may rest on an earlier request than the one that was asked: it says so by `since`, and the
+engine counts from there. What has to end by itself (`Ticket.renew` is False, a place that nobody
+renews, a release that could not be sent) is then ended by the backend, since the shared thing lives on.
+A backend that learns of an end, or of a doubt, by itself may have an attribute `look`: the session
+sets it to a function to call, from any thread, with the owners about whom `renew` is to be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ..._runtime.aio import Poller, Signal
+from ...clock import Clock
+from ...entries import Claim
+from ...guarantees import Guarantees
+from ...model import Busy, Granted, Label, LockState, Outcome, Queued
+
+
+class Terms:
+    """What a lock is asked for as: made once for all its attempts, and not changed."""
+
+    __slots__ = (
+        "barge",
+        "capacity",
+        "home",
+        "kind",
+        "label",
+        "name",
+        "prepared",
+        "renew",
+        "ttl",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        ttl: float,
+        label: Label,
+        weight: int = 1,
+        capacity: int = 1,
+        kind: str = "lock",
+        barge: bool = False,
+        renew: bool = True,
+    ) -> None:
+        self.name = name
+        self.ttl = ttl
+        self.label = label
+        self.weight = weight
+        self.capacity = capacity
+        self.kind = kind
+        self.barge = barge
+        self.renew = renew
+        """False: it is to end with its TTL, whatever else is kept alive beside it."""
+        self.home: object = None
+        """For whom they were made."""
+        self.prepared: Any = None
+        """A place for the backend, which is always the same one: what it has made of these."""
+
+
+class Ticket:
+    """One attempt to get a lock, from before it is asked for until it is granted or given up."""
+
+    __slots__ = (
+        "__weakref__",
+        "_signal",
+        "_told",
+        "grant",
+        "owner",
+        "queue",
+        "terms",
+        "ttl",
+        "until",
+    )
+
+    def __init__(self, terms: Terms, owner: str, queue: bool = True) -> None:
+        self.terms = terms
+        self.owner = owner
+        self.ttl = terms.ttl
+        """What was asked for, until the store says that it gives something else."""
+        self.queue = queue
+        self.until: float | None = None
+        """When the attempt will be given up, on the backend's clock; None: never."""
+        self.grant: Granted | None = None
+        self._told = False
+        self._signal: Signal | None = None
+
+    @property
+    def name(self) -> str:
+        return self.terms.name
+
+    @property
+    def label(self) -> Label:
+        return self.terms.label
+
+    @property
+    def weight(self) -> int:
+        return self.terms.weight
+
+    @property
+    def capacity(self) -> int:
+        return self.terms.capacity
+
+    @property
+    def kind(self) -> str:
+        return self.terms.kind
+
+    @property
+    def barge(self) -> bool:
+        return self.terms.barge
+
+    @property
+    def renew(self) -> bool:
+        return self.terms.renew
+
+    def attach(self, signal: Signal | None) -> None:
+        """For a backend that waits in a way of its own: set `signal` whenever this is told."""
+        self._signal = signal
+        if signal is not None and self._told:
+            signal.set()
+
+    def tell(self, grant: Granted | None = None) -> None:
+        """Wake the waiter, from any thread: it was granted, or it should ask. Called by backends."""
+        if grant is not None:
+            self.grant = grant
+        # First the mark, then the look for somebody who waits; `wait` does it the other way round.
+        self._told = True
+        if self._signal is not None:
+            self._signal.set()
+
+    async def wait(
+        self, clock: Clock, until: float | None, poller: Poller | None = None
+    ) -> Granted | None:
+        """Until this is told something, or until `until`: the whole of `Backend.wait`, mostly.
+
+        Those who wait serve the `poller` by whose descriptors they are told.
+        """
+        if self._signal is None:
+            self._signal = Signal(clock)  # most tickets never wait
+            if self._told:
+                self._signal.set()
+        if poller is None:
+            await self._signal.wait(until)
+        else:
+            await poller.attend(self._signal, until)
+        grant, self.grant = self.grant, None
+        return grant
+
+
+OPEN_LIMIT = 10.0
+"""Seconds in which a store has to be reached, unless the caller has less; and to be let go of."""
+
+
+class Backend(Protocol):
+    """An adapter to one kind of store. `deadline` is a time on `clock` by which a call must end."""
+
+    @property
+    def guarantees(self) -> Guarantees: ...
+
+    @property
+    def clock(self) -> Clock:
+        """What the engine counts its own deadlines on."""
+        ...
+
+    @property
+    def claim_window(self) -> float:
+        """For how long a lock is handed to a waiter before the waiter has confirmed it."""
+        ...
+
+    @property
+    def heartbeat(self) -> float:
+        """How often a waiter has to be renewed."""
+        ...
+
+    async def open(self, deadline: float) -> None:
+        """Reach the store, and refuse one that is not fit to be used. Called once, first.
+
+        If it fails it leaves nothing open.
+        """
+        ...
+
+    async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
+        """Grant it; or enqueue it, if `ticket.queue`; or answer `Busy` and leave nothing behind.
+
+        A grant that is `handed` says that it was enqueued, and is not any more: another's release
+        came before this was answered.
+        """
+        ...
+
+    async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
+        """Keep leases and places in the queue alive, many at once; one outcome for each, in order.
+
+        `Renewed`: it is held, for its whole TTL from now (this also tells a waiter that it has
+        been granted). `Waiting`: still in the queue. `GONE`: neither. `UNKNOWN`: no answer for this
+        one. A renewal never shortens. Each heartbeat also admits whoever is next.
+        """
+        ...
+
+    async def release(self, name: str, owner: str, deadline: float) -> bool:
+        """Free the lease, or leave the queue, in one step, and hand on to the next in line.
+
+        True if a lease that had not ended was freed. Repeating it is harmless.
+        """
+        ...
+
+    async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
+        """Wait until this queued ticket is told something, or until `until`.
+
+        Answers the grant if the wake-up carried it; None means ask, or look at the time.
+        """
+        ...
+
+    async def inspect(self, name: str, deadline: float) -> LockState:
+        """The lock as it stands, with everybody who is dead or expired left out."""
+        ...
+
+    async def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
+        """Every lock with a holder or a waiter whose name starts with `prefix`, by name."""
+        ...
+
+    async def force_release(self, name: str, actor: str, deadline: float) -> bool:
+        """End every holder's lease and raise the token; leaves an audit record naming `actor`."""
+        ...
+
+    async def tether(self, name: str, owner: str, deadline: float) -> int | None:
+        """A descriptor for a child process to inherit, which keeps the lease from ending with ours.
+
+        None where a lease does not end with its process: the child needs nothing then.
+        """
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,158 @@
+"""Asking an etcd cluster: at one member after the other, until one answers or the time is over.
+
+Everything that is asked through here may be repeated: an acquisition is known by its owner, a
+release and a grant by the revision of the key that they change. Whoever has to know that an earlier
+try may still arrive, because it ended without an answer, is told by `doubt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...._runtime.aio import Mutex, Signal, enter
+from ....clock import Clock
+from ....errors import BackendUnavailable
+from ..address import Address
+from ..wire import messages
+from ..wire.aio import Wire
+from ..wire.failures import Failure
+from ..wire.messages import Range, Transaction
+
+UNREACHABLE = 2.0
+"""Seconds for which no member may be reachable at all before that is given up. One that restarts is
+back by then."""
+PAUSE, LONGEST_PAUSE = 0.01, 0.2
+SHORTEST_TRY = 0.5
+LOGINS = 3
+"""How often one call may have to log in anew."""
+
+
+class Calls:
+    def __init__(self, wire: Wire, address: Address, clock: Clock) -> None:
+        self.wire = wire
+        self._address = address
+        self._clock = clock
+        self._logging_in = Mutex()
+        self._logins = 0
+        self._members = len(address.endpoints)
+        self._share = self._members + 2 if self._members > 1 else 1
+        """Into so many parts the time of a call is divided; one member may take one of them."""
+        self.unproven: dict[Callable[[], None], int] = {}
+        """What to call once a transaction that was sent later is answered in the same term."""
+
+    async def txn(
+        self,
+        request: bytes,
+        deadline: float,
+        doubt: Callable[[], None] | None = None,
+        *,
+        brief: bool = False,
+    ) -> Transaction:
+        kept = list(self.unproven.items()) if self.unproven else None
+        answer = await self.call(messages.TXN, request, deadline, doubt)
+        if kept:
+            term = messages.parse_term(answer)
+            for prove, of in kept:
+                if self.unproven.pop(prove, None) is not None and of == term:
+                    prove()
+        return messages.parse_txn(answer, brief=brief)
+
+    async def range(self, request: bytes, deadline: float) -> Range:
+        return messages.parse_range(await self.call(messages.RANGE, request, deadline))
+
+    async def call(
+        self, method: str, request: bytes, deadline: float, doubt: Callable[[], None] | None = None
+    ) -> bytes:
+        """Raises `Failure` for what is wrong with a lease, and else what the user is to be told."""
+        logins = self._logins
+        left = deadline - self._clock.now()
+        patience = left / self._share
+        if patience < SHORTEST_TRY:
+            patience = self._patience(left)
+        try:
+            # At once, and mostly that is all.
+            return await self.wire.call(method, request, patience)
+        except Failure as failure:
+            return await self._again(failure, method, request, deadline, doubt, logins)
+        except BaseException:
+            if doubt is not None:
+                doubt()
+            raise
+
+    def _patience(self, left: float) -> float:
+        """How long one member may take, so that there is time left for the others."""
+        return max(left / self._share, min(left, SHORTEST_TRY), 0.001)
+
+    async def _again(
+        self,
+        failure: Failure,
+        method: str,
+        request: bytes,
+        deadline: float,
+        doubt: Callable[[], None] | None,
+        logins: int,
+    ) -> bytes:
+        clock = self._clock
+        pause = PAUSE
+        tries = 1
+        reached = clock.now()
+        while True:
+            if self.wire.closed:
+                raise BackendUnavailable(f"this connection to {self._address} is closed")
+            now = clock.now()
+            user = self._address.user and method != messages.AUTHENTICATE
+            if failure.wants_login and user and tries <= LOGINS:
+                await self._log_in(logins, deadline)
+                logins = self._logins
+            elif failure.passing:
+                if doubt is not None:
+                    doubt()
+                if not failure.unreachable:
+                    reached = now
+                self.wire.turn_from(failure.endpoint)  # for the next call, at least
+                if now + pause >= deadline or now - reached > UNREACHABLE:
+                    raise failure.in_words(str(self._address))
+                if tries >= self._members:
+                    await Signal(clock).wait(now + pause)
+                    pause = min(pause * 2, LONGEST_PAUSE)
+            elif failure.lease_is_gone or failure.lease_exists:
+                raise failure
+            else:
+                raise failure.in_words(str(self._address))
+            tries += 1
+            left = deadline - clock.now()
+            if left <= 0:
+                raise failure.in_words(str(self._address))
+            try:
+                return await self.wire.call(method, request, self._patience(left))
+            except Failure as another:
+                failure = another
+            except BaseException:
+                if doubt is not None:
+                    doubt()
+                raise
+
+    async def log_in(self, deadline: float) -> None:
+        if self._address.user:
+            await self._log_in(self._logins, deadline)
+
+    async def _log_in(self, seen: int, deadline: float) -> None:
+        """Get a token for our user, unless somebody did since `seen`."""
+        await self.take_turn(self._logging_in, deadline)
+        try:
+            if self._logins != seen:
+                return
+            # The old token stays until then: without one the calls of others would be refused.
+            request = messages.authenticate(self._address.user, self._address.password)
+            self.wire.log_in(
+                messages.parse_token(await self.call(messages.AUTHENTICATE, request, deadline))
+            )
+            self._logins += 1
+        finally:
+            self._logging_in.release()
+
+    async def take_turn(self, mutex: Mutex, deadline: float) -> None:
+        """Behind others who ask the cluster for the same; they may have longer than we do."""
+        if not await enter(mutex, deadline - self._clock.now()):
+            failure = Failure("DEADLINE_EXCEEDED", "", self.wire.endpoint)
+            raise failure.in_words(str(self._address))

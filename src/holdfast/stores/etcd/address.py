@@ -1,0 +1,98 @@
+"""Where the members of an etcd cluster are, and how to be let in: from the URL and the options."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...errors import ConfigError
+from ..redis.address import unquote
+from ..urls import Target
+
+DEFAULT_PORT = 2379
+
+OPTIONS: dict[str, Any] = {"tls": 0, "tls_ca": None, "tls_cert": None, "tls_key": None}
+
+
+class Tls(NamedTuple):
+    """Certificates as gRPC wants them: the text of PEM files. None: those that gRPC brings."""
+
+    ca: bytes | None
+    cert: bytes | None
+    key: bytes | None
+
+    def __repr__(self) -> str:
+        return "<Tls>"
+
+
+class Address(NamedTuple):
+    """A cluster. Its text has no credentials in it."""
+
+    endpoints: tuple[str, ...]
+    user: str
+    password: str
+    tls: Tls | None
+
+    def __str__(self) -> str:
+        return ",".join(self.endpoints)
+
+    def __repr__(self) -> str:
+        return f"<Address {self}>"
+
+
+def address_of(target: Target, settings: dict[str, Any]) -> Address:
+    """`etcd://[user:password@]host[:port],host[:port],…`"""
+    authority, _, path = target.rest.partition("/")
+    if path:
+        raise ConfigError("an etcd:// URL has no path: etcd://host1:2379,host2:2379")
+    credentials, _, places = authority.rpartition("@")
+    user, colon, password = credentials.partition(":")
+    if credentials and not (user and colon and password):
+        raise ConfigError("write both, user and password: etcd://user:password@host:2379")
+    endpoints = tuple(_endpoint(place) for place in places.split(","))
+    if len(set(endpoints)) < len(endpoints):
+        raise ConfigError("the etcd:// URL names the same member twice")
+    return Address(endpoints, unquote(user), unquote(password), _tls(settings))
+
+
+def _endpoint(place: str) -> str:
+    if place.startswith("["):
+        host, closing, rest = place[1:].partition("]")
+        port = rest.removeprefix(":")
+        bad = not closing or (rest != "" and not rest.startswith(":"))
+        shown = f"[{host}]"
+    else:
+        host, _, port = place.partition(":")
+        bad = False
+        shown = unquote(host)
+    bad = bad or not host or (port != "" and not (port.isascii() and port.isdecimal()))
+    if bad or (port and not 0 < int(port) < 65536):
+        # Not shown: what stands here may be part of a password with an unescaped @ or /.
+        raise ConfigError(
+            "each member in an etcd:// URL needs a host, and a port between 1 and 65535 if any: "
+            "etcd://host1:2379,host2:2379; write @, /, : and , in a password as %40, %2F, %3A and %2C"
+        )
+    return f"{shown}:{port or DEFAULT_PORT}"
+
+
+def _tls(settings: dict[str, Any]) -> Tls | None:
+    ca, cert, key = settings["tls_ca"], settings["tls_cert"], settings["tls_key"]
+    if settings["tls"] not in (0, 1):
+        raise ConfigError("tls must be True or False; in a URL, 1 or 0")
+    if (cert is None) != (key is None):
+        raise ConfigError("tls_cert and tls_key go together: a client's certificate and its key")
+    if not settings["tls"] and ca is None and cert is None:
+        return None
+    return Tls(_pem("tls_ca", ca), _pem("tls_cert", cert), _pem("tls_key", key))
+
+
+def _pem(option: str, path: object) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        with open(path, "rb") as file:  # type: ignore[call-overload]
+            text: bytes = file.read()
+    except (OSError, TypeError, ValueError) as error:
+        raise ConfigError(f"the file given as {option} cannot be read: {error}") from None
+    if b"-----BEGIN" not in text:
+        raise ConfigError(f"the file given as {option} is not a PEM file")
+    return text

@@ -1,0 +1,65 @@
+"""What etcd, or the way to it, answers instead of an answer; and which of that may be tried again."""
+
+from __future__ import annotations
+
+from ....errors import BackendUnavailable, ConfigError
+
+
+class Failure(Exception):
+    """A call that ended without an answer. `code` is the name of a gRPC status."""
+
+    def __init__(self, code: str, details: str, endpoint: str) -> None:
+        super().__init__(f"{code}: {details}")
+        self.code = code
+        self.details = details
+        self.endpoint = endpoint
+
+    @property
+    def passing(self) -> bool:
+        """Another member, or the same one later, may answer."""
+        return self.code in _PASSING or "too many requests" in self.details
+
+    @property
+    def unreachable(self) -> bool:
+        """There was no connection at all, rather than a member that does not know its leader."""
+        return self.code == "UNAVAILABLE" and "etcdserver" not in self.details
+
+    @property
+    def wants_login(self) -> bool:
+        """The token of our user is not known any more, or older than a change of the users; or there
+        was none, because somebody was just getting a new one."""
+        return self.code == "UNAUTHENTICATED" or any(text in self.details for text in _LOG_IN)
+
+    @property
+    def lease_is_gone(self) -> bool:
+        return "lease not found" in self.details
+
+    @property
+    def lease_exists(self) -> bool:
+        return "lease already exists" in self.details
+
+    def in_words(self, cluster: str) -> BackendUnavailable | ConfigError:
+        """For the user. Nothing here has a password in it: etcd does not repeat what it was told."""
+        text = self.details.removeprefix("etcdserver: ") or self.code.lower()
+        if self.code == "PERMISSION_DENIED":
+            return ConfigError(
+                f"the etcd cluster at {cluster} does not let this user work on our keys ({text}); "
+                "grant its role: etcdctl role grant-permission ROLE --prefix=true readwrite /holdfast/"
+            )
+        if "not enabled" in text:
+            return ConfigError(
+                f"the etcd cluster at {cluster} knows no users: {text}; leave the user and the "
+                "password out of the URL, or enable it: etcdctl auth enable"
+            )
+        if self.code == "UNAUTHENTICATED" or "authentication" in text or "user name" in text:
+            return ConfigError(
+                f"the etcd cluster at {cluster} does not let us in: {text}; give its user and "
+                "password in the URL, as etcd://user:password@host:2379"
+            )
+        if self.code == "DEADLINE_EXCEEDED":
+            text = "it did not answer in time"
+        return BackendUnavailable(f"the etcd cluster at {cluster} cannot be used: {text}")
+
+
+_LOG_IN = ("auth store is old", "user name is empty")
+_PASSING = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "INTERNAL", "UNKNOWN"}

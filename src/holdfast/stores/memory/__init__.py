@@ -1,0 +1,1 @@
+"""`memory://`: locks of one process, for users' own tests."""

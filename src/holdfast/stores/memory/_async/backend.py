@@ -1,0 +1,112 @@
+"""`memory://` and `memory://NAME`: the adapter to a store in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .... import checks
+from ....clock import Clock
+from ....entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, SEPARATOR, Ask, Claim
+from ....errors import BackendUnavailable, ConfigError
+from ....guarantees import Guarantees
+from ....model import Busy, Granted, LockState, Outcome, Queued
+from ..._async.contract import Backend, Ticket
+from ...urls import Target, merge_options
+from .. import guarantees
+from ..store import MemoryStore, join, leave
+
+
+def prepare(
+    target: Target, namespace: str, options: dict[str, Any]
+) -> tuple[Guarantees, Callable[[], Backend]]:
+    """Check everything that can be checked without opening; answers how to open."""
+    known = {"clock": None, "heartbeat": HEARTBEAT, "claim_window": CLAIM_WINDOW}
+    settings = merge_options(target, options, known)
+    clock = settings["clock"]
+    if clock is not None and not all(hasattr(clock, verb) for verb in ("now", "wall", "subscribe")):
+        raise ConfigError("clock must be a clock, such as holdfast.clock.ManualClock()")
+    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
+    claim_window = checks.ttl(settings["claim_window"], "claim_window")
+    if "/" in target.rest or "@" in target.rest:
+        raise ConfigError("write memory:// or memory://NAME; it has neither a path nor a user")
+    return guarantees.MEMORY, lambda: MemoryBackend(
+        target.rest, namespace, clock, heartbeat, claim_window
+    )
+
+
+class MemoryBackend:
+    guarantees = guarantees.MEMORY
+
+    def __init__(
+        self,
+        store_name: str,
+        namespace: str,
+        clock: Clock | None,
+        heartbeat: float,
+        claim_window: float,
+    ) -> None:
+        self._store_name = store_name
+        self._prefix = namespace + SEPARATOR
+        self._store: MemoryStore = join(store_name, clock)
+        self._closed = False
+        self.clock = self._store.clock
+        self.heartbeat = heartbeat
+        self.claim_window = claim_window
+
+    async def open(self, deadline: float) -> None:
+        pass
+
+    async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
+        ask = Ask(
+            self._prefix + ticket.name,
+            ticket.owner,
+            ticket.ttl,
+            ticket.weight,
+            ticket.capacity,
+            ticket.kind,
+            ticket.queue,
+            ticket.barge,
+            self.claim_window,
+            self.heartbeat * MISSED_HEARTBEATS,
+            ticket.label,
+        )
+        return self._open_store().acquire(ask, ticket.tell)
+
+    async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
+        prefix = self._prefix
+        return self._open_store().renew(
+            [Claim(prefix + name, owner, ttl) for name, owner, ttl in claims]
+        )
+
+    async def release(self, name: str, owner: str, deadline: float) -> bool:
+        return self._open_store().release(self._prefix + name, owner)
+
+    async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
+        return await ticket.wait(self.clock, until)
+
+    async def inspect(self, name: str, deadline: float) -> LockState:
+        return self._shown(self._open_store().inspect(self._prefix + name))
+
+    async def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
+        states = self._open_store().list(self._prefix + prefix)
+        return [self._shown(state) for state in states]
+
+    async def force_release(self, name: str, actor: str, deadline: float) -> bool:
+        return self._open_store().force_release(self._prefix + name, actor)
+
+    async def tether(self, name: str, owner: str, deadline: float) -> int | None:
+        return None
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            leave(self._store_name, self._store)
+
+    def _shown(self, state: LockState) -> LockState:
+        return state._replace(name=state.name[len(self._prefix) :])
+
+    def _open_store(self) -> MemoryStore:
+        if self._closed:
+            raise BackendUnavailable("this connection to memory:// is closed")
+        return self._store

@@ -1,0 +1,152 @@
+"""The store behind `memory://`: a dictionary behind a mutex, in one process, for users' own tests.
+
+All who name the same `memory://NAME` in one process share one store, blocking or asyncio; it ends
+with the last of them. Its clock may be one that the test moves by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from threading import Lock
+from typing import TypeVar
+
+from ...clock import BootClock, Clock
+from ...entries import Ask, Claim, Entry
+from ...errors import ConfigError
+from ...ledger import Ledger
+from ...model import Busy, Granted, LockState, Outcome, Queued, in_free_slot
+
+Result = TypeVar("Result")
+Tell = Callable[[Granted | None], None]
+
+
+class MemoryStore:
+    """The rows, and the steps on them. Safe to use from any thread."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock: Clock = BootClock() if clock is None else clock
+        self.users = 0
+        self.audit: list[tuple[float, str, str]] = []
+        self._mutex = Lock()
+        self._locks: dict[str, dict[str, Entry]] = {}
+        self._tells: dict[str, Tell] = {}
+        self._token = 0
+        self._arrivals = 0
+
+    # Its steps, each atomic.
+
+    def acquire(self, ask: Ask, tell: Tell) -> Granted | Queued | Busy:
+        def step(ledger: Ledger) -> Granted | Queued | Busy:
+            answer = ledger.acquire(ask)
+            if isinstance(answer, Queued):
+                self._tells[ask.owner] = tell
+            return answer
+
+        return self._step(step)
+
+    def renew(self, claims: list[Claim]) -> list[Outcome]:
+        return self._step(lambda ledger: [ledger.renew(claim) for claim in claims])
+
+    def release(self, name: str, owner: str) -> bool:
+        return self._step(lambda ledger: ledger.release(name, owner))
+
+    def inspect(self, name: str) -> LockState:
+        return self._step(lambda ledger: ledger.state(name, self._token))
+
+    def list(self, prefix: str) -> list[LockState]:
+        def step(ledger: Ledger) -> list[LockState]:
+            names = sorted(name for name in self._locks if name.startswith(prefix))
+            states = [ledger.state(name, self._token) for name in names]
+            return [state for state in states if state.holders or state.waiters]
+
+        return self._step(step)
+
+    def force_release(self, name: str, actor: str) -> bool:
+        def step(ledger: Ledger) -> bool:
+            self.audit.append((self.wall(), name, actor))
+            return bool(ledger.force_release(name))
+
+        return self._step(step)
+
+    def _step(self, step: Callable[[Ledger], Result]) -> Result:
+        with self._mutex:
+            ledger = Ledger(self)
+            result = step(ledger)
+            told = [(self._tells.get(wake.owner), wake) for wake in ledger.wakes]
+        for tell, wake in told:
+            if tell is not None:
+                tell(Granted(wake.token, 0.0, handed=True) if wake.token else None)
+        return result
+
+    # Its rows, for the ledger.
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    def wall(self) -> float:
+        return self.clock.wall()
+
+    def of(self, name: str) -> Iterator[Entry]:
+        entries = self._locks.get(name, {})
+        return iter(sorted(entries.values(), key=lambda entry: (entry.token == 0, entry.seq)))
+
+    def find(self, name: str, owner: str) -> Entry | None:
+        return self._locks.get(name, {}).get(owner)
+
+    def alive(self, entry: Entry) -> bool:
+        return True
+
+    def arrival(self, name: str) -> int:
+        self._arrivals += 1
+        return self._arrivals
+
+    def mint(self, taken: Container[int] = (), permits: int = 1) -> int:
+        above = max(self._token + 1, int(self.wall() * 1_000_000))
+        self._token = in_free_slot(above, taken, permits)
+        return self._token
+
+    def add(self, entry: Entry) -> None:
+        self._locks.setdefault(entry.name, {})[entry.owner] = entry
+
+    def save(self, entry: Entry, was_waiting: bool) -> None:
+        pass  # the entry is the row
+
+    def drop_held(self, name: str, owner: str) -> bool:
+        entry = self.find(name, owner)
+        if entry is None or not entry.token or entry.expires <= self.now():
+            return False
+        self.drop(entry)
+        return True
+
+    def drop(self, entry: Entry) -> None:
+        self._tells.pop(entry.owner, None)
+        entries = self._locks[entry.name]
+        del entries[entry.owner]
+        if not entries:
+            del self._locks[entry.name]
+
+
+_stores: dict[str, MemoryStore] = {}
+_stores_mutex = Lock()
+
+
+def join(name: str, clock: Clock | None) -> MemoryStore:
+    """The store of that name, made if it is not there. `leave` it once for every `join`."""
+    with _stores_mutex:
+        store = _stores.get(name)
+        if store is None:
+            store = _stores[name] = MemoryStore(clock)
+        elif clock is not None and clock is not store.clock:
+            raise ConfigError(
+                f"memory://{name} is in use with another clock; give all its users the same one, "
+                "or another name"
+            )
+        store.users += 1
+        return store
+
+
+def leave(name: str, store: MemoryStore) -> None:
+    with _stores_mutex:
+        store.users -= 1
+        if store.users == 0 and _stores.get(name) is store:
+            del _stores[name]

@@ -1,0 +1,174 @@
+"""Where a Redis server is, and how to be let in: from the URL and the options of `connect()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import ConfigError
+from ..urls import Target
+
+if TYPE_CHECKING:
+    import ssl
+
+DEFAULT_PORT = 6379
+
+
+class Address(NamedTuple):
+    """One server. Its text has no credentials in it."""
+
+    host: str
+    port: int
+    path: str
+    """Of a unix socket; empty for TCP."""
+    db: int
+    user: str
+    password: str
+    tls: ssl.SSLContext | None
+    expects: str = "standalone"
+    """What it has to be: `standalone`, `primary` (of a replicated set), `sentinel`, `cluster`."""
+    login: Callable[[], tuple[str, str]] | None = None
+    """Asked for user and password, for each connection, where they may change."""
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
+
+    def __repr__(self) -> str:
+        return f"<Address {self}>"
+
+
+TLS_OPTIONS: dict[str, Any] = {
+    "tls_ca": None,
+    "tls_cert": None,
+    "tls_key": None,
+    "tls_context": None,
+}
+
+
+def address_of(target: Target, settings: dict[str, Any]) -> Address:
+    """`redis://[user:password@]host[:port][/db]`, `rediss://…`, `redis+unix://[user:password@]/path`."""
+    authority, slash, path = target.rest.partition("/")
+    credentials, _, place = authority.rpartition("@")
+    user, password = _login(credentials, target.scheme)
+    if target.scheme == "redis+unix":
+        if place or not path:
+            raise ConfigError("write redis+unix:///path/to/redis.sock, with three slashes")
+        path = _sendable("the path", slash + unquote(path), target.scheme)
+        return Address("", 0, path, database(settings["db"]), user, password, None)
+    host, port = _host(place, target.scheme)
+    db = database_of(path, settings)
+    return Address(host, port, "", db, user, password, tls_of(target.scheme == "rediss", settings))
+
+
+def hosts_of(target: Target, default_port: int) -> tuple[list[tuple[str, int]], str, str, str]:
+    """`scheme://[user:password@]host[:port],host[:port]…/path`: the hosts, user, password, path."""
+    authority, _, path = target.rest.partition("/")
+    credentials, _, places = authority.rpartition("@")
+    if "@" in credentials and "," in credentials:
+        raise ConfigError(
+            f"a {target.scheme}:// URL has one user and password for all its hosts, before the first: "
+            f"{target.scheme}://user:password@host1,host2; write @ in a password as %40"
+        )
+    user, password = _login(credentials, target.scheme)
+    hosts = [_host(place, target.scheme, default_port) for place in places.split(",")]
+    return hosts, user, password, path
+
+
+def _login(credentials: str, scheme: str) -> tuple[str, str]:
+    user, colon, password = credentials.partition(":")
+    if not colon:
+        user, password = "", user  # redis://secret@host: a password alone
+    what = "the user or the password"
+    return _sendable(what, unquote(user), scheme), _sendable(what, unquote(password), scheme)
+
+
+def _sendable(what: str, text: str, scheme: str) -> str:
+    """Never shown: it may be a secret."""
+    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        raise ConfigError(f"{what} in the {scheme}:// URL has a zero byte or a lone surrogate")
+    return text
+
+
+def _host(place: str, scheme: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
+    if place.startswith("["):
+        host, closing, rest = place[1:].partition("]")
+        port = rest.removeprefix(":")
+        if not closing or (rest and not rest.startswith(":")):
+            raise ConfigError(f"the {scheme}:// URL has an unfinished IPv6 address")
+    else:
+        host, _, port = place.partition(":")
+    if not host or (port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)):
+        # Not shown: what stands here may be part of a password with an unescaped @ or /.
+        raise ConfigError(
+            f"the {scheme}:// URL needs a host, and a port between 1 and 65535 if any: "
+            f"{scheme}://host:{default_port}; write @, / and : in a password as %40, %2F and %3A"
+        )
+    host = unquote(host)
+    if not _is_name(host):
+        raise ConfigError(
+            f"the host in the {scheme}:// URL is no name that could be looked up: its parts have 1 to "
+            "63 characters each, between single dots, and no control characters"
+        )
+    return host, int(port) if port else default_port
+
+
+def _is_name(host: str) -> bool:
+    if host.isascii():
+        labels = host.removesuffix(".").split(".")
+        return host.isprintable() and all(0 < len(label) < 64 for label in labels)
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
+
+
+def database_of(path: str, settings: dict[str, Any]) -> int:
+    """From the end of the URL, or from the option."""
+    option = database(settings["db"])
+    if not path:
+        return option
+    db = database(path)
+    if option not in (0, db):
+        raise ConfigError(f"the URL names the database {db}, and the option db another: {option}")
+    return db
+
+
+def database(value: object) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = str(value)
+    if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and len(text) < 9):
+        raise ConfigError("the database of a redis:// URL is a number: redis://host:6379/0")
+    return int(text)
+
+
+def tls_of(wanted: bool, settings: dict[str, Any]) -> ssl.SSLContext | None:
+    given = {name: settings[name] for name in TLS_OPTIONS if settings[name] is not None}
+    if not wanted:
+        if given:
+            raise ConfigError(f"{min(given)} is an option of rediss://, which uses TLS")
+        return None
+    import ssl  # slow to import, and not needed by most
+
+    context = given.pop("tls_context", None)
+    if context is not None:
+        if given or not isinstance(context, ssl.SSLContext):
+            raise ConfigError(
+                "tls_context must be an ssl.SSLContext, and excludes tls_ca and others"
+            )
+        return context
+    try:
+        made = ssl.create_default_context(cafile=given.get("tls_ca"))
+        if "tls_cert" in given:
+            made.load_cert_chain(given["tls_cert"], given.get("tls_key"))
+    except (OSError, TypeError) as error:
+        raise ConfigError(f"the TLS files given cannot be used: {error}") from None
+    return made
+
+
+def unquote(text: str) -> str:
+    if "%" not in text:
+        return text
+    from urllib.parse import unquote as decode  # slow to import, and rarely needed
+
+    return decode(text)

@@ -1,0 +1,162 @@
+"""A redis-py client that the user already has: where it connects to, and how it is let in.
+
+Only that is taken from it. The client is never used to ask for a lock, because it repeats commands
+behind our back, and it is never closed: it stays the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import BackendUnavailable, ConfigError
+from .address import DEFAULT_PORT, Address, database
+from .sentinel import Watched
+
+if TYPE_CHECKING:
+    import ssl
+
+_LEFT_OUT = ("ssl_validate_ocsp", "ssl_validate_ocsp_stapled")
+
+
+class Found(NamedTuple):
+    """One of the three."""
+
+    address: Address | None = None
+    watched: Watched | None = None
+    seeds: list[Address] | None = None
+
+
+def found_in(client: Any, *, asynchronous: bool) -> Found:
+    """What to connect to. A client of the other world is refused."""
+    name = f"{type(client).__module__}.{type(client).__qualname__}"
+    theirs = any(base.__module__.startswith("redis.asyncio") for base in type(client).__mro__)
+    if theirs and not asynchronous:
+        raise ConfigError(f"{name} is for asyncio: give it to holdfast.aio.connect(), not here")
+    if asynchronous and not theirs:
+        raise ConfigError(
+            f"{name} is for blocking code: give it to holdfast.connect(), or give "
+            "holdfast.aio.connect() a client of redis.asyncio"
+        )
+    manager = getattr(client, "nodes_manager", None)
+    if manager is not None:
+        return Found(seeds=_cluster(client, manager))
+    pool = getattr(client, "connection_pool", None)
+    if pool is None:
+        raise ConfigError(
+            f"{name} cannot be used: give a Redis or a RedisCluster client, or what master_for() of a "
+            "Sentinel answers"
+        )
+    if hasattr(pool, "sentinel_manager"):
+        return Found(watched=_sentinel(pool))
+    return Found(address=_address(pool.connection_kwargs, pool.connection_class, "standalone"))
+
+
+def _cluster(client: Any, manager: Any) -> list[Address]:
+    if getattr(manager, "address_remap", None) is not None:
+        raise ConfigError("a RedisCluster client with address_remap cannot be used; give a URL")
+    settings = dict(getattr(client, "connection_kwargs", None) or manager.connection_kwargs)
+    settings.pop("redis_connect_func", None)  # of the client itself
+    kind = settings.get("connection_class")
+    nodes = {**manager.startup_nodes, **manager.nodes_cache}.values()
+    made = []
+    for node in nodes:
+        here = {**settings, "host": node.host, "port": node.port, "db": 0}
+        made.append(_address(here, kind, "cluster"))
+    return made
+
+
+def _sentinel(pool: Any) -> Watched:
+    if not pool.is_master:
+        raise ConfigError("locks need the primary: give what master_for() answers, not slave_for()")
+    sentinels = []
+    for sentinel in pool.sentinel_manager.sentinels:
+        asked = sentinel.connection_pool
+        sentinels.append(_address(asked.connection_kwargs, asked.connection_class, "sentinel"))
+    primary = _address({**pool.connection_kwargs, "host": ""}, pool.connection_class, "primary")
+    service = pool.service_name
+    return Watched(tuple(sentinels), service, primary)
+
+
+def _address(settings: Mapping[str, Any], kind: Any, expects: str) -> Address:
+    names = [base.__name__ for base in kind.__mro__] if kind is not None else []
+    if kind is not None and not kind.__module__.startswith("redis."):
+        raise ConfigError(
+            f"a client with connections of another kind ({kind.__module__}.{kind.__qualname__}) cannot "
+            "be used: locks are kept on a real server, over connections of our own"
+        )
+    if settings.get("redis_connect_func") is not None:
+        raise ConfigError("a client with a redis_connect_func cannot be used; give a URL")
+    secure = bool(settings.get("ssl")) or any("SSL" in name for name in names)
+    return Address(
+        str(settings.get("host", "localhost")),
+        int(settings.get("port") or DEFAULT_PORT),
+        str(settings.get("path") or ""),
+        database(settings.get("db") or 0),
+        _text(settings.get("username")),
+        _text(settings.get("password")),
+        _tls(settings) if secure else None,
+        expects,
+        _login(settings.get("credential_provider")),
+    )
+
+
+def _text(value: Any) -> str:
+    """redis-py takes users and passwords as bytes, too."""
+    return value.decode() if isinstance(value, bytes) else str(value or "")
+
+
+def _login(provider: Any) -> Callable[[], tuple[str, str]] | None:
+    """Asked for each connection: what it answers may change."""
+    if provider is None:
+        return None
+
+    def login() -> tuple[str, str]:
+        try:
+            given = tuple(provider.get_credentials())
+        except Exception as error:
+            name = type(provider).__qualname__
+            raise BackendUnavailable(
+                f"the credential provider of the client ({name}) failed: {type(error).__name__}"
+            ) from error
+        return (_text(given[0]), _text(given[1])) if len(given) > 1 else ("", _text(given[0]))
+
+    return login
+
+
+def _tls(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    import ssl
+
+    for name in _LEFT_OUT:
+        if settings.get(name):
+            raise ConfigError(f"a client with {name} cannot be used: it would not be checked here")
+    needed = settings.get("ssl_cert_reqs", "required")
+    modes = {None: "none", "none": "none", "optional": "optional", "required": "required"}
+    try:
+        context = ssl.create_default_context()
+        context.check_hostname = bool(settings.get("ssl_check_hostname", True))
+        if isinstance(needed, ssl.VerifyMode):
+            mode = needed
+        else:
+            mode = ssl.VerifyMode[f"CERT_{modes[needed].upper()}"]
+        if mode is ssl.CERT_NONE:
+            context.check_hostname = False
+        context.verify_mode = mode
+        for flag in settings.get("ssl_include_verify_flags") or ():
+            context.verify_flags |= flag
+        for flag in settings.get("ssl_exclude_verify_flags") or ():
+            context.verify_flags &= ~flag
+        if settings.get("ssl_certfile") or settings.get("ssl_keyfile"):
+            context.load_cert_chain(
+                settings["ssl_certfile"], settings.get("ssl_keyfile"), settings.get("ssl_password")
+            )
+        places = [settings.get(f"ssl_ca_{what}") for what in ("certs", "path", "data")]
+        if any(place is not None for place in places):
+            context.load_verify_locations(*places)
+        if settings.get("ssl_min_version") is not None:
+            context.minimum_version = settings["ssl_min_version"]
+        if settings.get("ssl_ciphers"):
+            context.set_ciphers(settings["ssl_ciphers"])
+    except (OSError, TypeError, KeyError, ValueError) as error:
+        raise ConfigError(f"the TLS settings of the client cannot be used: {error}") from None
+    return context

@@ -1,0 +1,67 @@
+"""The Lua scripts that run inside a Redis server, read from a folder and packed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache
+from hashlib import sha1
+from typing import NamedTuple
+
+from .wire.protocol import bulk, pack
+
+NAMES = ("acquire", "release", "keep", "beat", "look", "force")
+_FOLDER = os.path.join(os.path.dirname(__file__), "scripts")
+_INCLUDE = "--@include "
+
+
+class Script(NamedTuple):
+    load: bytes
+    """The command that brings it to the server."""
+    digest: bytes
+    call: bytes
+    """The first two parts of the command that runs it, without the count of parts."""
+
+    def command(self, keys: int, parts: int) -> bytes:
+        """How a call of it begins, with so many keys and so many parts (keys and arguments)."""
+        return _beginning(self.call, keys, parts)
+
+
+@cache
+def _beginning(call: bytes, keys: int, parts: int) -> bytes:
+    return b"*%d\r\n" % (parts + 3) + call + bulk(b"%d" % keys)
+
+
+@cache
+def scripts() -> dict[str, Script]:
+    """Returns the scripts of a single Redis, by name."""
+    return scripts_in(_FOLDER, NAMES)
+
+
+def scripts_in(folder: str, names: Iterable[str]) -> dict[str, Script]:
+    """Returns the scripts of those names in `folder`."""
+    return {name: _script(script_text(folder, name)) for name in names}
+
+
+@cache
+def script_text(folder: str, name: str) -> bytes:
+    """Returns the script `name` of `folder` as it is sent: with what it includes, without comments."""
+    return "\n".join(_lines(folder, f"{name}.lua")).encode()
+
+
+def _script(text: bytes) -> Script:
+    sha = sha1(text, usedforsecurity=False).hexdigest().encode()
+    return Script(pack(b"SCRIPT", b"LOAD", text), sha, bulk(b"EVALSHA") + bulk(sha))
+
+
+def _lines(folder: str, file_name: str) -> list[str]:
+    """Without comments: they would be kept in the server's memory."""
+    lines: list[str] = []
+    with open(os.path.join(folder, file_name), encoding="utf-8") as file:
+        text = file.read()
+    for line in text.splitlines():
+        if line.startswith(_INCLUDE):
+            lines += _lines(folder, line.removeprefix(_INCLUDE).strip())
+        elif line.strip() and not line.lstrip().startswith("--"):
+            lines.append(line)
+    return lines

@@ -1,0 +1,101 @@
+-- Grant a lock, or put the asker into the queue, or refuse it: one step.
+--
+-- KEYS: 1 the lock · 2 its queue (":q") · 3 the counter of tokens
+-- ARGV: 1 the request (see queue.lua) · 2 ttl in ms · 3 ms that it keeps its place without a heartbeat
+--       4 the channel where this asker is told; empty: do not put it into the queue · 5 its owner id
+-- Answers the token, as text; or ms: it is in the queue, and the holders have that long; or -1 - ms: it is not
+-- in the queue; or an error: HFKIND capacity kind (in use as something else), HFUSED (this owner asked for
+-- something else before), HFLEFT (this owner has left already).
+
+local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
+local request, channel, owner = ARGV[1], ARGV[4], ARGV[5]
+
+-- The two common cases first, for a plain lock. They do what the rest below would do.
+if string.sub(request, 1, 9) == '1\0311\031lock\031' then
+  local call, sub = redis.call, string.sub
+  local mine = Q .. ':' .. owner
+  -- Who can be told has waited before, and will find it held again.
+  local v = channel ~= '' and call('GET', K)
+  -- Nobody holds it, nobody waits, and this owner has not left before it came.
+  if not v and call('EXISTS', K, Q, mine) == 0 then
+    local time = call('TIME')
+    local second, micro = time[1], time[2]
+    local now = #micro == 6 and second .. micro or second .. sub('00000' .. micro, -6)
+    local token, since = now, ''
+    local last = call('SET', C, now, 'GET')
+    if last and (#last ~= #now or last >= now) then
+      local higher = (tonumber(last) or 0) + 1
+      if higher > tonumber(now) then
+        token, since = string.format('%.0f', higher), now
+        call('SET', C, token)
+      end
+    end
+    call('SET', K, 'hf1\031' .. owner .. '\031' .. token .. '\031' .. since .. '\031' .. request, 'PX', ARGV[2])
+    return token
+  end
+  -- Another holds it, as a plain lock too, and this owner is not known yet.
+  if v then
+    local h, f, flag, us = string.byte(v, 1, 4)
+    if h == 104 and f == 102 and us == 31 and (flag == 50 or flag == 49) and string.byte(request, 10) == 48
+      and sub(v, 5, 5 + #owner) ~= owner .. '\031'
+      and call('SET', mine, '\031' .. channel .. '\031' .. request, 'NX', 'PX', ARGV[3]) then
+      if flag == 49 then call('SETRANGE', K, 2, '2') end
+      if call('RPUSH', Q, owner) == 1 then call('PEXPIRE', Q, 3600000 + ARGV[3]) end
+      return call('PTTL', K)
+    end
+  end
+end
+
+--@include queue.lua
+
+local ask = read('\031' .. channel .. '\031' .. request)
+local mine = waiter_key(owner)
+if call('GET', mine) == 'x' then
+  return redis.error_reply('HFLEFT this owner has left')
+end
+local head
+if not v or shared() or foreign() then head = settle('') end
+
+local function differs(other)
+  return other.weight ~= ask.weight or other.capacity ~= ask.capacity or other.kind ~= ask.kind
+end
+local USED = 'HFUSED this owner asked for something else'
+
+-- Asked again, because the answer was lost: the same answer.
+local known
+if has(owner) then
+  known = holder_text()
+elseif shared() then
+  known = call('HGET', H, owner)
+end
+if known then
+  if differs(read_holder(known)) then return redis.error_reply(USED) end
+  return fmt('%.0f', extend(owner, ask.ttl))
+end
+known = call('GET', mine)
+if known then
+  local waiter = read(known)
+  if differs(waiter) then return redis.error_reply(USED) end
+  if channel == '' then return -1 - remaining() end
+  call('SET', mine, began(waiter, mine) .. '\031' .. channel .. '\031' .. request, 'PX', ask.patience)
+  return remaining()
+end
+
+local capacity, kind
+if shared() then
+  capacity, kind = match(v, '^hf0\031\031(%d+)\031(.*)$')
+elseif v and not foreign() then
+  local holder = read_holder(holder_text())
+  capacity, kind = holder.capacity, holder.kind
+elseif head then
+  capacity, kind = head.capacity, head.kind
+end
+if capacity and (tonumber(capacity) ~= ask.capacity or kind ~= ask.kind) then
+  return redis.error_reply('HFKIND ' .. capacity .. ' ' .. kind)
+end
+
+if room(ask) and (not head or ask.barge) then return fmt('%.0f', take(owner, ask, ask.ttl)) end
+if channel == '' then return -1 - remaining() end
+call('SET', mine, '\031' .. channel .. '\031' .. request, 'PX', ask.patience)
+enqueue(owner, ask)
+return remaining()

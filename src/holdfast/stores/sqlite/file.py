@@ -1,0 +1,203 @@
+"""The store's file: made whole or not at all, and refused, untouched, if it is not one of ours.
+
+A new store is written under a draft's name and linked into place, so nobody ever sees half of one,
+and of two who make it at the same time one wins and both use that one. An existing file is asked who
+it is before anything is written to it: another program's database, another version's store or
+something that is no database at all is left exactly as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+
+from ...errors import BackendUnavailable, ConfigError
+from . import location as place
+
+APPLICATION_ID = 0x48464C4B  # "HFLK"
+FORMAT = 2
+
+_SCHEMA = os.path.join(os.path.dirname(__file__), "scripts", "schema.sql")
+_BUSY_SECONDS = 2.0
+_NO_BOOT = "none yet"
+
+
+def open_store(path: str) -> sqlite3.Connection:
+    """A connection to the store at that real path, which is made if it is not there."""
+    while True:
+        if not os.path.exists(path):
+            _make(path)
+        try:
+            _part_from_another_log(path)
+            _verify(path)
+            connection = _connect(path, "rw")
+        except FileNotFoundError:
+            continue  # removed in this very moment
+        try:
+            connection.execute("PRAGMA synchronous = NORMAL")
+            # The log is emptied into the file, which waits for the disk, after 2 MB of it. Not later:
+            # a lock that is taken again and again changes the same page each time, and SQLite looks
+            # through all versions of it in the log (up to 4,096) for each change.
+            connection.execute("PRAGMA wal_autocheckpoint = 2000")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            return connection
+        except sqlite3.Error as error:
+            connection.close()
+            raise unavailable(path, error) from error
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _part_from_another_log(path: str) -> None:
+    """Remove a log that belongs to a file which was here before; SQLite would lay it over this one.
+
+    A note in the folder of the living says which file was opened last. It counts only within one
+    boot: device numbers change with the next, and a log that outlived a power cut is needed.
+    """
+    status = os.stat(path)
+    boot, _ = place.clock_identity()
+    here = f"{boot} {status.st_dev}:{status.st_ino}"
+    note = f"{place.live_directory(path)}/file"
+    try:
+        with open(note, encoding="ascii") as noted:
+            before = noted.read()
+    except FileNotFoundError:
+        before = ""
+    if before == here:
+        return
+    if boot and before.partition(" ")[0] == boot and _says_it_is_ours(path):
+        _remove_log(path)
+    draft = f"{note}.{os.urandom(4).hex()}.new"
+    try:
+        with open(draft, "x", encoding="ascii") as noted:
+            noted.write(here)
+        os.replace(draft, note)
+    except OSError as error:
+        raise BackendUnavailable(f"the embedded store cannot write {note!r}: {error}") from error
+
+
+def _says_it_is_ours(path: str) -> bool:
+    """By its first page, without its log. Only for a file that this process has not opened yet:
+    closing a descriptor of it drops every lock that the process has on it."""
+    with open(path, "rb") as file:
+        header = file.read(72)
+    return header[68:72] == APPLICATION_ID.to_bytes(4, "big")
+
+
+def _remove_log(path: str) -> None:
+    for suffix in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(path + suffix)
+
+
+def unavailable(path: str, error: Exception) -> BackendUnavailable:
+    """SQLite's own trouble, in words that say what to do."""
+    text = str(error)
+    hint = ""
+    if "disk is full" in text or "disk I/O error" in text:
+        hint = "; nothing was granted. Make room on its disk, or see the system's log for the disk"
+    elif "locked" in text or "busy" in text:
+        hint = "; another program keeps it locked. End that, or wait"
+    elif "readonly" in text:
+        hint = "; nothing was granted. Make the file and its folder writable again"
+    elif "malformed" in text:
+        hint = "; it is damaged. Stop every process that uses it, and move it away"
+    return BackendUnavailable(f"the embedded store {path!r} failed: {text}{hint}")
+
+
+def _connect(path: str, mode: str) -> sqlite3.Connection:
+    uri = "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    try:
+        return sqlite3.connect(
+            f"{uri}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY_SECONDS,
+        )
+    except sqlite3.Error as error:
+        if not os.path.exists(path):
+            raise FileNotFoundError(path) from None
+        raise unavailable(path, error) from error
+
+
+def _verify(path: str) -> None:
+    """Ask the file who it is, in such a way that it stays as it is.
+
+    A connection that may write would empty a log that another program has left beside its database;
+    one that may not would itself leave an empty log behind, where there is none.
+    """
+    left_behind = any(os.path.exists(path + suffix) for suffix in ("-wal", "-journal"))
+    connection = _connect(path, "ro" if left_behind else "rw")
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError as error:
+        raise unavailable(path, error) from error
+    except sqlite3.DatabaseError as error:
+        raise ConfigError(
+            f"{path!r} is not a Holdfast store: {error}. It was left as it is; choose another "
+            "path, or move that file away"
+        ) from error
+    finally:
+        connection.close()
+    if application != APPLICATION_ID:
+        raise ConfigError(
+            f"{path!r} is a database, but not a Holdfast store. It was left as it is; choose "
+            "another path"
+        )
+    if version != FORMAT:
+        newer = "a newer" if version > FORMAT else "an older"
+        raise ConfigError(
+            f"the store {path!r} was made by {newer} version of Holdfast (format {version}; this "
+            f"one has format {FORMAT}). It was left as it is; use that version everywhere, or "
+            "another path"
+        )
+
+
+def _make(path: str) -> None:
+    draft = f"{path}-{os.urandom(8).hex()}.new"
+    with open(_SCHEMA, encoding="utf-8") as file:
+        schema = file.read()
+    try:
+        try:
+            connection = sqlite3.connect(draft, isolation_level=None)
+            try:
+                # A row has some 250 bytes, and a step changes two pages: small ones cost less.
+                connection.execute("PRAGMA page_size = 1024")
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.executescript(f"BEGIN; {schema}")
+                connection.execute(
+                    "INSERT INTO store VALUES (0, 0, 0, 0, ?, ?, ?)",
+                    (_NO_BOOT, "", place.identity_of(place.live_directory(path))),
+                )
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
+                connection.execute("COMMIT")
+            finally:
+                connection.close()  # as the last one it empties the log into the file
+            if not os.path.exists(path):
+                _remove_log(path)  # what is left of a file that was removed
+            with suppress(FileExistsError):  # then somebody was quicker, and theirs it is
+                os.link(draft, path)
+            _sync_folder(os.path.dirname(path))
+        finally:
+            for suffix in ("", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    os.unlink(draft + suffix)
+    except sqlite3.Error as error:
+        raise unavailable(path, error) from error
+    except OSError as error:
+        raise BackendUnavailable(f"the embedded store {path!r} cannot be made: {error}") from error
+
+
+def _sync_folder(folder: str) -> None:
+    """A power cut must not take the file away again after its first token was handed out."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

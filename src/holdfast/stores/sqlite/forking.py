@@ -1,0 +1,76 @@
+"""A fork, and SQLite: no connection may be open across it.
+
+SQLite keeps, for the whole process, a table of the files that it has open and of the locks that it
+believes to hold on them. A forked child inherits that table, but not the locks: they belong to the
+parent. A *new* connection of the child to the same file would trust the table, take no lock of its
+own, and later find the log deleted by a parent that closed as "the last one"; from then on parent
+and child would each see a store of their own, and grant the same lock twice.
+
+So before a fork every store closes its connection, with other threads kept out for that moment, and
+parent and child both open anew when they need it. If a store cannot be closed, because the fork is
+made from inside one of its own steps (by a signal handler) or a step does not end, then the child
+may not use that file at all, and is told so.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+from weakref import WeakSet
+
+from ...clock import BootClock
+
+# Its hooks have to be registered before ours, so that ours come first before a fork: the gate, then
+# the presence, in the same order as a step takes them.
+from . import presence as _presence  # noqa: F401
+
+PATIENCE = 5.0
+"""Seconds that a fork waits for steps of other threads to end."""
+
+
+class Forkable(Protocol):
+    path: str
+
+    def before_fork(self, deadline: float) -> bool:
+        """Close the connection and keep others from opening it; False if that was impossible."""
+        ...
+
+    def after_fork(self) -> None:
+        """In the parent, if `before_fork` succeeded: go on."""
+        ...
+
+
+_stores: WeakSet[Forkable] = WeakSet()
+_paused: list[Forkable] = []
+_open_across: list[str] = []
+unusable: set[str] = set()
+"""Paths of stores that were open when this process was forked off."""
+
+
+def register(store: Forkable) -> None:
+    _stores.add(store)
+
+
+def _before() -> None:
+    deadline = BootClock().now() + PATIENCE
+    for store in list(_stores):
+        if store.before_fork(deadline):
+            _paused.append(store)
+        else:
+            _open_across.append(store.path)
+
+
+def _in_parent() -> None:
+    while _paused:
+        _paused.pop().after_fork()
+    _open_across.clear()
+
+
+def _in_child() -> None:
+    # The stores themselves are the parent's, and so are their gates: nothing is to be let go here.
+    _paused.clear()
+    unusable.update(_open_across)
+    _open_across.clear()
+
+
+os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -1,0 +1,245 @@
+"""Where the embedded store may live.
+
+Its safety rests on what the kernel of *one* machine tells its processes: who holds a lock, who has
+died, what time it is since boot. A file system that several machines (or a guest and its host) see
+carries the file and not that knowledge: locks are emulated, late or absent, and every holder on the
+other machine looks dead. So such a place is refused before anything is written, and named.
+
+It also rests on all processes meeting in the same folder beside the file. So the path is made real
+first (a symbolic link would have a folder of its own), and `identity_of` gives the folder a random
+name of its own, which the store keeps: should the file turn up without its folder (copied,
+restored, or mounted alone into a container), what the folder says about its entries is worth
+nothing.
+
+The database file itself is never opened here: SQLite's locks are POSIX record locks, and closing
+any descriptor of the file would drop those of every connection in this process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from contextlib import suppress
+
+from ...errors import BackendUnavailable, ConfigError
+
+_SHARED = (
+    " 9p acfs afs beegfs ceph cephfs cifs coda davfs davfs2 drvfs fuse fuseblk gfs gfs2 glusterfs "
+    "gpfs kafs lustre ncp ncpfs nfs nfs4 ocfs2 orangefs panfs prl_fs pvfs2 smb2 smb3 smbfs vboxsf "
+    "virtiofs vmhgfs wekafs "
+)
+_HINT = "Write sqlite:///full/path/to/locks.db (three slashes), or name no store at all"
+
+
+def default_path() -> str:
+    """The store that serves when none is named: one per user, in the user's folder for state."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # the specification: a relative one is to be ignored
+        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+    if not os.path.isabs(state):
+        raise ConfigError("there is no home folder to keep the store in; name one: sqlite:///path")
+    return os.path.join(state, "holdfast", "locks.db")
+
+
+def path_of_url(url: str) -> str:
+    """The path in `sqlite:///full/path`, percent-decoded; its query was taken off before."""
+    scheme, separator, rest = url.partition("://")
+    if scheme.lower() != "sqlite" or not separator:
+        raise ConfigError(f"this is not the URL of an embedded store. {_HINT}")
+    if not rest.startswith("/"):
+        host = rest.partition("/")[0].rpartition("@")[2]  # without a password that strayed here
+        if not host:
+            raise ConfigError(f"{scheme}:// has no path. {_HINT}")
+        raise ConfigError(
+            f"{scheme}://{host} has a host, {host!r}, and an embedded store has none; its path is "
+            f"always absolute. {_HINT}"
+        )
+    if "?" in rest or "#" in rest:
+        raise ConfigError(f"{url!r}: in a path, '?' is written %3F and '#' is written %23")
+    try:
+        path = os.fsdecode(_unquote(os.fsencode(rest)))
+    except ValueError:
+        raise ConfigError(f"{url!r}: in a path, '%' is written %25") from None
+    if any(character < " " or character == "\x7f" for character in path):
+        raise ConfigError(f"{url!r}: there is a control character in its path")
+    path = "/" + path.lstrip("/")
+    if path == "/":
+        raise ConfigError(f"{url!r} has no path. {_HINT}")
+    if path.endswith(("/", "/.", "/..")):
+        raise ConfigError(f"{url!r} names a folder; the store is a file in it, such as locks.db")
+    return path
+
+
+def _unquote(text: bytes) -> bytes:
+    """Percent-decoding; ValueError when there is none. (urllib.parse takes long to import.)"""
+    plain, *parts = text.split(b"%")
+    for part in parts:
+        if len(part) < 2 or not part[:2].isalnum():  # fromhex would skip a blank
+            raise ValueError(part)
+        plain += bytes.fromhex(part[:2].decode("ascii")) + part[2:]
+    return plain
+
+
+def live_directory(path: str) -> str:
+    """The folder of locks and sockets that belongs to the store at that (real) path."""
+    return path + "-live"
+
+
+def prepare(path: str) -> str:
+    """Make the folders that the store needs, and prove that they can be written to.
+
+    Answers the real path, which is the one to open: all who use a store must agree on its folder.
+    """
+    path = os.path.realpath(path)
+    refuse_unsuitable(path)
+    parent = os.path.dirname(path)
+    try:
+        os.makedirs(parent, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _trouble(error, f"the folder {parent!r} for the store cannot be made") from error
+    # By doing it, as permissions do not tell all; not on the file itself, see above. A journal
+    # needs to be made beside the file too, so the folder has to be writable in any case.
+    trial = f"{path}-{os.urandom(8).hex()}.new"
+    try:
+        os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.unlink(trial)
+        os.makedirs(live_directory(path), exist_ok=True)
+    except OSError as error:
+        raise _trouble(error, f"the store's folder {parent!r} cannot be written to") from error
+    if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+        raise ConfigError(f"the store {path!r} cannot be read and written by this user")
+    return path
+
+
+def refuse_unsuitable(path: str) -> None:
+    """Raise ConfigError if a store must not, or cannot, be at that path. Makes nothing."""
+    path = os.path.realpath(path)
+    if os.path.isdir(path):
+        raise ConfigError(f"{path!r} is a folder; the store is a file in it, such as locks.db")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ConfigError(f"{path!r} is not a regular file, and so cannot be a store")
+    folder = os.path.dirname(path)
+    while not os.path.isdir(folder):
+        if os.path.exists(folder):
+            raise ConfigError(f"{folder!r} is not a folder, so no store can be at {path!r}")
+        folder = os.path.dirname(folder)
+    if not sys.platform.startswith("linux"):
+        return  # nothing to ask here without help from outside the standard library: declared
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+            kind = file_system_of(folder, table.read())
+    except OSError:
+        return
+    if kind is not None and is_shared(kind):
+        raise ConfigError(
+            f"the store {path!r} would be on a {kind!r} file system, which other machines may "
+            "share, and on which nobody can tell whether the holder of a lock is alive. Put it on "
+            "a local disk, or use a store that is made for several machines, such as redis:// or "
+            "postgresql://"
+        )
+
+
+def is_shared(kind: str) -> bool:
+    """Whether another kernel may see a file system of that type, or a process emulates it."""
+    return f" {kind} " in _SHARED or kind.startswith("fuse.")
+
+
+def file_system_of(path: str, mountinfo: str) -> str | None:
+    """The type of the file system that a real, absolute path is on, by /proc/self/mountinfo.
+
+    Walks down from the root as the kernel does: at each folder of the path, the mount that sits
+    there on the mount we are in, and again while another one is stacked on it. The longest matching
+    mount point would be wrong when a later mount above has hidden it.
+    """
+    mounts: list[tuple[str, str, str, str]] = []  # id, id of its parent, mount point, type
+    for line in mountinfo.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields = before.split(" ")
+        if separator and len(fields) >= 6:
+            mounts.append((fields[0], fields[1], _unescape(fields[4]), after.split(" ")[0]))
+    at = {(parent, point): (number, kind) for number, parent, point, kind in mounts}
+    known = {number for number, _, _, _ in mounts}
+    current, found = "", None
+    for number, parent, point, kind in mounts:
+        if point == "/" and (parent not in known or parent == number):
+            current, found = number, kind
+    if found is None:
+        return _longest(path, mounts)
+    names = [name for name in path.split("/") if name]
+    for depth in range(len(names) + 1):
+        point = "/" + "/".join(names[:depth])
+        seen = {current}
+        while (current, point) in at and at[current, point][0] not in seen:
+            current, found = at[current, point]
+            seen.add(current)
+    return found
+
+
+def _longest(path: str, mounts: list[tuple[str, str, str, str]]) -> str | None:
+    """For a root that is no mount point: the deepest mount above, the last one of several."""
+    best, found = -1, None
+    for _, _, point, kind in mounts:
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= best:
+            best, found = len(point), kind
+    return found
+
+
+def _unescape(field: str) -> str:
+    """Mount points have blanks and such written as three octal digits: `\\040`."""
+    first, *parts = field.split("\\")
+    return first + "".join(
+        chr(int(part[:3], 8)) + part[3:] if part[:3].isdigit() else "\\" + part for part in parts
+    )
+
+
+def clock_identity() -> tuple[str, str]:
+    """Which boot, and which time namespace, this process's boot clock counts in.
+
+    A time on that clock means something only to a process with the same two. Where the system does
+    not tell, a part is "": after a reboot such a store cannot see that its times are of another
+    boot. Entries that are bound to a process end with it all the same; others may stay longer.
+    """
+    boot = namespace = ""
+    with suppress(OSError, ValueError), open("/proc/sys/kernel/random/boot_id", "rb") as file:
+        boot = file.read().decode("ascii").strip()
+    with suppress(OSError):
+        namespace = str(os.stat("/proc/self/ns/time").st_ino)
+    return boot, namespace
+
+
+def identity_of(directory: str) -> str:
+    """The random name of a "-live" folder, given to it by whoever asks first.
+
+    The store keeps it, and compares: a file whose folder has another name was parted from its own.
+    """
+    file = f"{directory}/id"
+    draft = f"{directory}/.{os.urandom(8).hex()}.id.new"
+    try:
+        try:
+            with open(file, encoding="ascii") as existing:
+                return existing.read()
+        except FileNotFoundError:
+            pass
+        with open(draft, "x", encoding="ascii") as made:
+            made.write(os.urandom(16).hex())
+        try:
+            os.link(draft, file)  # unlike a rename it fails if somebody was quicker
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(draft)
+        with open(file, encoding="ascii") as existing:
+            return existing.read()
+    except (OSError, ValueError) as error:
+        raise BackendUnavailable(f"cannot tell which folder {directory!r} is: {error}") from error
+
+
+def _trouble(error: OSError, what: str) -> ConfigError | BackendUnavailable:
+    """Not allowed is a matter of configuration; a full disk and the like may pass."""
+    if error.errno == errno.EROFS:
+        return ConfigError(f"{what}: it is on a read-only file system. Choose another place")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG):
+        return ConfigError(f"{what}: {error.strerror}. Choose another place, or change that")
+    return BackendUnavailable(f"{what}: {error.strerror or error}")

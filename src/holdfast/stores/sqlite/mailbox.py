@@ -1,0 +1,189 @@
+"""Wake-ups between the managers of one machine: a unix datagram socket for each.
+
+A wake-up is a hint. It may be lost (a full queue, no permission) or come too early or twice; what
+is true is in the store, and a waiter's heartbeat finds it without any hint. So a send never blocks,
+and a receiver looks into the store rather than believe a message.
+
+A datagram to a dead process is refused by the kernel, which is as good a sign of death as a lock;
+but only `presence` decides about that, and GONE merely says that waking was in vain.
+
+What is sent and not yet read counts against the *sender's* buffer. One frozen receiver could fill
+that of a socket that is used for all, and then nobody would be woken; so when a queue seems full,
+the message is tried again from a new socket, which from then on is the one in use.
+
+A socket's address has room for 107 bytes. A longer path is reached through /proc/self/fd, where
+there is one. A forked child closes what it inherits: a dead parent must not seem to be listening.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Literal
+
+from ...errors import BackendUnavailable, ConfigError
+
+if TYPE_CHECKING:
+    from _socket import socket as Socket
+
+DELIVERED: Final = "delivered"  # it is in the receiver's queue
+MISSED: Final = "missed"  # not delivered, though the receiver may be alive: it will look by itself
+GONE: Final = "gone"  # nobody is there any more
+
+MAX_PAYLOAD = 512
+
+_ROOM = 107
+# More than a queue holds, so that all that was there is read; and an end, should more keep coming.
+_MOST = 1024
+
+_numbers = itertools.count(1)
+_mutex = threading.Lock()
+_sender: _Sender | None = None
+_folders: dict[str, int] = {}  # descriptors of folders whose path is too long for an address
+_open: weakref.WeakSet[Mailbox] = weakref.WeakSet()
+
+
+class Mailbox:
+    """Where one manager is woken. `address` is the socket's file name in the folder."""
+
+    def __init__(self, directory: str, process_name: str) -> None:
+        self._directory = os.path.abspath(directory)
+        self._maker = os.getpid()
+        self._socket: Socket | None = _new_socket()
+        try:
+            while True:
+                self.address = f"{process_name}-{next(_numbers)}.sock"
+                try:
+                    self._socket.bind(_reach(self._directory, self.address))
+                    break
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        raise BackendUnavailable(
+                            f"cannot make the socket {self.address!r} in {self._directory!r}, by "
+                            f"which waiters are woken: {error.strerror or error}"
+                        ) from error
+        except BaseException:
+            self._socket.close()
+            raise
+        _open.add(self)
+
+    def fileno(self) -> int:
+        """The descriptor to poll for reading; -1 when closed."""
+        return -1 if self._socket is None else self._socket.fileno()
+
+    def receive(self, most: int = _MOST) -> list[bytes]:
+        """All messages that are there, without waiting; an empty list when there are none."""
+        messages: list[bytes] = []
+        if self._socket is None:
+            return messages
+        try:
+            while len(messages) < most:
+                messages.append(self._socket.recv(MAX_PAYLOAD))
+        except OSError as error:
+            # EBADF: closed meanwhile, by another thread.
+            if error.errno not in (errno.EAGAIN, errno.EWOULDBLOCK, errno.EBADF):
+                raise BackendUnavailable(f"cannot read {self.address!r}: {error}") from error
+        return messages
+
+    def close(self) -> None:
+        """Stop listening, and remove the socket's file. Safe to call again."""
+        socket, self._socket = self._socket, None
+        if socket is None:
+            return
+        # The file first: a message then finds nobody, rather than a socket that nobody reads.
+        if self._maker == os.getpid():
+            with suppress(OSError):
+                os.unlink(f"{self._directory}/{self.address}")
+        socket.close()
+
+    def _abandon(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            socket.close()
+
+
+def send(directory: str, address: str, payload: bytes) -> Literal["delivered", "missed", "gone"]:
+    """Wake the mailbox of that address in that (absolute) folder.
+
+    Never blocks, and never raises because of the receiver.
+    """
+    global _sender
+    if len(payload) > MAX_PAYLOAD:
+        raise ValueError(f"a wake-up has at most {MAX_PAYLOAD} bytes, not {len(payload)}")
+    sender = _sender
+    if sender is None:
+        sender = _sender = _Sender(_new_socket())
+    target = _reach(directory, address)
+    try:
+        try:
+            sender.socket.sendto(payload, target)
+        except BlockingIOError:
+            sender = _sender = _Sender(_new_socket())
+            sender.socket.sendto(payload, target)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return GONE
+    except OSError:
+        return MISSED
+    return DELIVERED
+
+
+class _Sender:
+    """An unbound socket, closed when the last thread that is sending by it is through."""
+
+    __slots__ = ("socket",)
+
+    def __init__(self, socket: Socket) -> None:
+        self.socket = socket
+
+    def __del__(self) -> None:
+        self.socket.close()
+
+
+def _reach(directory: str, address: str) -> str:
+    """A path to that socket that fits into an address."""
+    path = f"{directory}/{address}"
+    if len(path) <= _ROOM and (path.isascii() or len(os.fsencode(path)) <= _ROOM):
+        return path
+    folder = _folders.get(directory)
+    if folder is None:
+        if not os.path.isdir("/proc/self/fd"):
+            raise ConfigError(
+                f"the path {path!r} has {len(os.fsencode(path))} bytes, and a socket's address has "
+                f"room for {_ROOM} on this system; put the store in a folder with a shorter name"
+            )
+        with _mutex:
+            folder = _folders.get(directory)
+            if folder is None:
+                try:
+                    folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                except OSError as error:
+                    raise BackendUnavailable(f"cannot open {directory!r}: {error}") from error
+                _folders[directory] = folder
+    return f"/proc/self/fd/{folder}/{address}"
+
+
+def _new_socket() -> Socket:
+    # The bare module: `socket` costs 5 ms more to import, for classes that are not needed here.
+    import _socket
+
+    try:
+        made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)  # close-on-exec, as all are
+    except OSError as error:
+        raise BackendUnavailable(f"cannot make a socket to wake others: {error}") from error
+    made.setblocking(False)
+    return made
+
+
+def _after_fork_in_child() -> None:
+    global _sender, _mutex
+    _mutex = threading.Lock()
+    _sender = None
+    for mailbox in list(_open):
+        mailbox._abandon()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,137 @@
+"""Which store a URL names, and which options it takes. A new backend joins by its line here."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..errors import ConfigError
+
+
+class Scheme(NamedTuple):
+    """A kind of store: its folder here, the extra that brings its driver, and its module there."""
+
+    folder: str
+    extra: str | None = None
+    module: str = "backend"
+
+    def module_in(self, world: str) -> str:
+        """Returns the full name of the store's adapter for `world`: `_async` or `_sync`."""
+        return f"{__package__}.{self.folder}.{world}.{self.module}"
+
+
+SCHEMES: dict[str, Scheme] = {
+    "memory": Scheme("memory"),
+    "sqlite": Scheme("sqlite"),
+    "etcd": Scheme("etcd", "etcd"),
+    "redis": Scheme("redis", "redis"),
+    "rediss": Scheme("redis", "redis"),
+    "redis+unix": Scheme("redis", "redis"),
+    "redis+sentinel": Scheme("redis", "redis", "sentinel"),
+    "redis+cluster": Scheme("redis", "redis", "cluster"),
+    "redlock": Scheme("redlock", "redis"),
+    "zookeeper": Scheme("zookeeper", "zookeeper"),
+}
+
+CLIENT = Scheme("redis", "redis", "client")
+"""In place of a URL: a client of redis-py that the user already has."""
+
+COMING: tuple[str, ...] = (
+    "postgresql",
+    "mysql",
+    "mariadb",
+    "http",
+    "https",
+)
+"""Known, but not in this release: said in the error, so that nobody looks for a typing mistake."""
+
+
+class Target(NamedTuple):
+    """A URL taken apart: enough for a backend, and safe to show."""
+
+    scheme: str
+    rest: str
+    """What follows `scheme://`, without the query."""
+    query: dict[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{_without_credentials(self.rest, self.scheme == 'redlock')}"
+
+
+def _without_credentials(rest: str, each: bool) -> str:
+    """No user and no password. A comma is part of one, except where each host may have its own."""
+    authority, slash, path = rest.partition("/")
+    parts = authority.split(",") if each else [authority]
+    return ",".join(part.rpartition("@")[2] for part in parts) + slash + path
+
+
+def is_client(thing: object) -> bool:
+    """Whether it may be a client of redis-py."""
+    return any(base.__module__.partition(".")[0] == "redis" for base in type(thing).__mro__)
+
+
+def parse(url: object) -> Target:
+    if not isinstance(url, str):
+        raise ConfigError(
+            f"a store's URL must be a str, or a client of redis-py, not {type(url).__name__}"
+        )
+    scheme, separator, rest = url.partition("://")
+    scheme = scheme.lower()
+    if not separator or not scheme:
+        # The text is not shown: it may be a password that was pasted into the wrong place.
+        raise ConfigError(
+            "this is not a store's URL: it has no scheme; write for example "
+            "sqlite:///var/lib/app/locks.db or memory://"
+        )
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        if scheme in COMING:
+            raise ConfigError(f"{scheme}:// is not in this release of holdfast; it has {known}")
+        raise ConfigError(f"unknown kind of store {scheme[:32]!r} in the URL; there are {known}")
+    rest, _, query = rest.partition("?")
+    if "#" in rest or "#" in query:
+        raise ConfigError(f"a {scheme}:// URL has no fragment; write # as %23")
+    if "@" in query:
+        # Not shown: it is the rest of a password.
+        raise ConfigError(f"in a {scheme}:// URL options come last; write ? in a password as %3F")
+    return Target(scheme, rest, _query(scheme, query))
+
+
+def _query(scheme: str, text: str) -> dict[str, str]:
+    from urllib.parse import unquote_plus  # slow to import, and rarely needed
+
+    options: dict[str, str] = {}
+    for pair in filter(None, text.split("&")):
+        name, equals, value = pair.partition("=")
+        name = unquote_plus(name)
+        if not equals or name in options:
+            raise ConfigError(f"option {name!r} of the {scheme}:// URL has no value, or two")
+        options[name] = unquote_plus(value)
+    return options
+
+
+def merge_options(target: Target, options: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """The options of `connect()` and of the URL, checked against what the backend knows.
+
+    `known` maps each option to its default. Those in the URL are text and become numbers here.
+    """
+    merged = dict(known)
+    for name, value in target.query.items():
+        _refuse_unknown(target, name, known)
+        if name in options:
+            raise ConfigError(f"option {name!r} is given both in the URL and to connect()")
+        if not isinstance(known[name], int | float):
+            raise ConfigError(f"option {name!r} cannot be given in the URL; give it to connect()")
+        try:
+            merged[name] = float(value)
+        except ValueError:
+            raise ConfigError(f"option {name!r} must be a number, not {value!r:.40}") from None
+    for name, value in options.items():
+        _refuse_unknown(target, name, known)
+        merged[name] = value
+    return merged
+
+
+def _refuse_unknown(target: Target, name: str, known: dict[str, Any]) -> None:
+    if name not in known:
+        choices = ", ".join(sorted(known)) or "none"
+        raise ConfigError(f"{target.scheme}:// has no option {name!r:.40}; it has: {choices}")
