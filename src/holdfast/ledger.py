@@ -24,7 +24,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from .entries import SEPARATOR, Ask, Claim, Entry, Rows, Wake
-from .errors import ConfigError
 from .model import (
     GONE,
     Busy,
@@ -37,6 +36,7 @@ from .model import (
     Waiting,
     slot_of,
 )
+from .refusals import in_use_as, owner_used_again
 
 
 class _Standing(NamedTuple):
@@ -74,13 +74,11 @@ class Ledger:
             if known is not None:
                 return self._repeated(ask, known, standing)
             if present.kind != ask.kind or present.capacity != ask.capacity:
-                raise ConfigError(
-                    f"{shown(ask.name)!r} is in use as "
-                    f"{kind_in_words(present.kind, present.capacity)}, so it cannot be asked "
-                    f"for as {kind_in_words(ask.kind, ask.capacity)} until it is free; use another "
-                    "name, or the same kind and size everywhere",
-                    name=shown(ask.name),
-                    owner=ask.owner,
+                raise in_use_as(
+                    shown(ask.name),
+                    ask.owner,
+                    (present.kind, present.capacity),
+                    (ask.kind, ask.capacity),
                 )
         fits = standing.used + ask.weight <= ask.capacity
         if fits and (standing.head is None or ask.barge):
@@ -215,12 +213,7 @@ class Ledger:
     def _repeated(self, ask: Ask, known: Entry, standing: _Standing) -> Granted | Queued:
         """The same request again, because its answer was lost: the same answer again."""
         if (known.weight, known.capacity, known.kind) != (ask.weight, ask.capacity, ask.kind):
-            raise ConfigError(
-                f"the owner id {ask.owner!r} is already used for {shown(known.name)!r}, by a request "
-                "for something else; every attempt needs an owner id of its own",
-                name=shown(ask.name),
-                owner=ask.owner,
-            )
+            raise owner_used_again(ask.owner, shown(known.name))
         now = self._rows.now()
         if known.token == 0:
             known.expires = now + known.patience
@@ -298,7 +291,3 @@ def describe(name: str, entries: Iterable[Entry], now: float, last_token: int) -
         )
     token = max((holder.token for holder in holders), default=last_token)
     return LockState(name, tuple(holders), tuple(waiters), token, kind, capacity)
-
-
-def kind_in_words(kind: str, capacity: int) -> str:
-    return f"a semaphore of {capacity} permits" if kind == "semaphore" else f"a {kind}"

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from .. import forks
 from .._runtime.aio import Alarm, Signal, finish, here
-from ..errors import ConfigError, LockError
+from ..errors import LockError
 from ..events import Event, Listeners
 from ..lifecycle import handed_for
 from ..model import Label
+from ..refusals import owner_used_again
 from ..stores._async.contract import Backend, Ticket
 from .keeper import Keeper
 from .pending_releases import Debts
@@ -126,7 +127,7 @@ class Session:
         """Remember an owner id that came from outside: it serves for one attempt only."""
         with self.mutex:
             if owner in self.burned or owner in self.leases:
-                raise _used(owner)
+                raise owner_used_again(owner)
             self.burned[owner] = None
             if len(self.burned) > REMEMBERED_OWNERS:
                 del self.burned[next(iter(self.burned))]
@@ -194,10 +195,3 @@ class Session:
     def check_open(self) -> None:
         if self.closed:
             raise LockError("this connection is closed; call connect() for a new one")
-
-
-def _used(owner: str) -> ConfigError:
-    return ConfigError(
-        f"the owner id {owner!r} has been used before; every attempt needs one of its own",
-        owner=owner,
-    )

@@ -32,8 +32,8 @@ from typing import Any
 
 from ... import admission as lineup
 from ...errors import ConfigError
-from ...ledger import kind_in_words
 from ...model import Busy, Granted, Queued
+from ...refusals import in_use_as
 from .client import BadVersionError, Unanswered, get_children, get_data, set_data
 from .creation import Joining
 from .names import Entry, in_line
@@ -308,10 +308,6 @@ class Queue(Joining):
 
 
 def _other_kind(node: Node, first: Entry) -> ConfigError:
-    return ConfigError(
-        f"{node.name!r} is in use as {kind_in_words(first.kind, first.capacity)}, so it cannot be "
-        f"asked for as {kind_in_words(node.kind, node.capacity)} until it is free; use another "
-        "name, or the same kind and size everywhere",
-        name=node.name,
-        owner=node.owner,
+    return in_use_as(
+        node.name, node.owner, (first.kind, first.capacity), (node.kind, node.capacity)
     )

@@ -11,8 +11,9 @@ from typing import Any
 
 from ...clock import Clock
 from ...entries import Claim
-from ...errors import BackendUnavailable, ConfigError
+from ...errors import BackendUnavailable
 from ...model import Granted, Queued, Renewed, Waiting
+from ...refusals import owner_used_again
 from .address import Address
 from .client import sync
 from .names import Naming
@@ -81,14 +82,7 @@ class Store(Queue):
             ticket.weight,
         )
         if not same or node.state == LEAVING:
-            done(
-                ConfigError(
-                    f"the owner id {node.owner!r} is already used for {node.name!r}, by a request for "
-                    "something else; every attempt needs an owner id of its own",
-                    name=ticket.name,
-                    owner=ticket.owner,
-                )
-            )
+            done(owner_used_again(node.owner, node.name))
         elif node.state == ASKING:
             node.answer = done
         else:

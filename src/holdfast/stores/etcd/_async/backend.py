@@ -22,10 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .... import checks
 from ....admission import admitted, blocker
 from ....clock import system_clock
-from ....entries import HEARTBEAT, Claim
+from ....entries import Claim
 from ....errors import BackendUnavailable, ConfigError
 from ....guarantees import Guarantees
 from ....model import (
@@ -40,7 +39,9 @@ from ....model import (
     Renewed,
     Waiting,
 )
+from ....refusals import owner_used_again
 from ..._async.contract import Backend, Ticket
+from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import OPTIONS, Address, address_of
@@ -76,10 +77,9 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Check everything that can be checked without opening; answers how to open."""
-    known = {"heartbeat": HEARTBEAT, "claim_window": CLAIM_WINDOW, "token_base": 0, **OPTIONS}
+    known = {**TIMING_OPTIONS, "claim_window": CLAIM_WINDOW, "token_base": 0, **OPTIONS}
     settings = merge_options(target, options, known)
-    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
-    claim_window = checks.ttl(settings["claim_window"], "claim_window")
+    timing = timing_of(settings)
     base = settings["token_base"]
     number = isinstance(base, int | float) and not isinstance(base, bool)
     if not number or not 0 <= base < 2**62 or base != int(base):
@@ -87,7 +87,7 @@ def prepare(
     address = address_of(target, settings)
     require_grpc()
     naming = Naming(namespace)
-    return guarantees.ETCD, lambda: EtcdBackend(address, naming, heartbeat, claim_window, int(base))
+    return guarantees.ETCD, lambda: EtcdBackend(address, naming, timing, int(base))
 
 
 class EtcdBackend:
@@ -97,16 +97,14 @@ class EtcdBackend:
         self,
         address: Address,
         naming: Naming,
-        heartbeat: float,
-        claim_window: float,
+        timing: Timing,
         token_base: int,
     ) -> None:
         self._address = address
         self._naming = naming
         self._base = token_base
         self.clock = system_clock()
-        self.heartbeat = heartbeat
-        self.claim_window = claim_window
+        self.heartbeat, self.claim_window = timing
         self._wire = Wire(address)
         self._calls = Calls(self._wire, address, self.clock)
         self._leases = Leases(self._calls, self.clock, self._pay, naming.root)
@@ -120,7 +118,7 @@ class EtcdBackend:
             self._watches,
             self._bells,
             token_base,
-            claim_window,
+            timing.claim_window,
         )
         self._leaving = Leaving(self._roll)
         self._asking = Asking(self._roll, self._leaving)
@@ -146,7 +144,7 @@ class EtcdBackend:
             raise self._closed()
         attempt = self._roll.enrol(ticket)
         if attempt.ticket is not ticket and not attempt.matches(ticket):
-            raise self._roll.used(ticket.name, ticket.owner)
+            raise owner_used_again(ticket.owner, ticket.name)
         answer = None
         if not attempt.created:
             try:

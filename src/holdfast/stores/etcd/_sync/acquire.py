@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from ....admission import admitted, blocker, fits_behind
-from ....errors import BackendUnavailable, ConfigError
-from ....ledger import kind_in_words
+from ....errors import BackendUnavailable
 from ....model import GONE, OWNER_ID, Busy, Granted, Outcome, Queued, Renewed
+from ....refusals import given_up, in_use_as, owner_used_again
 from ..keys import GRANTED, WAITING, Standing
 from ..wire import messages
 from ..wire.failures import Failure
@@ -65,7 +65,7 @@ class Asking:
                     self._leases.keep(lease, deadline)
                 continue
             if attempt.owed:
-                raise self._given_up(attempt)
+                raise given_up(attempt.name, attempt.owner)
             if answer.succeeded:
                 attempt.created = answer.revision
                 return roll.granted(attempt, hold, answer.revision)
@@ -126,7 +126,7 @@ class Asking:
             self._leases.keep(lease, deadline)
             return None
         if attempt.owed:
-            raise self._given_up(attempt)
+            raise given_up(attempt.name, attempt.owner)
         if not answer.succeeded:
             return None
         attempt.created = attempt.changed = answer.revision
@@ -187,24 +187,16 @@ class Asking:
         """Whether it may join this line at all."""
         for one in others:
             if (one.kind, one.capacity) != (attempt.kind, attempt.capacity):
-                raise ConfigError(
-                    f"{attempt.name!r} is in use as {kind_in_words(one.kind, one.capacity)}, so it "
-                    f"cannot be asked for as {kind_in_words(attempt.kind, attempt.capacity)} until "
-                    "it is free; use another name, or the same kind and size everywhere",
-                    name=attempt.name,
-                    owner=attempt.owner,
+                raise in_use_as(
+                    attempt.name,
+                    attempt.owner,
+                    (one.kind, one.capacity),
+                    (attempt.kind, attempt.capacity),
                 )
             if one.entry.owner == attempt.owner:
-                raise self._roll.used(attempt.name, attempt.owner)
+                raise owner_used_again(attempt.owner, attempt.name)
         if not others:
-            raise self._given_up(attempt)
-
-    def _given_up(self, attempt: Attempt) -> BackendUnavailable:
-        return BackendUnavailable(
-            f"the request for {attempt.name!r} came after it had been given up",
-            name=attempt.name,
-            owner=attempt.owner,
-        )
+            raise given_up(attempt.name, attempt.owner)
 
     def _in_line(
         self, attempt: Attempt, lease: Lease, queue: bool, line: list[Standing], deadline: float

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ....admission import ALL
 from ....clock import Clock
-from ....errors import ConfigError
 from ....model import Granted
 from ..keys import Naming, Standing, rung
 from ..wire import messages
@@ -204,14 +203,6 @@ class Roll:
     def _hang(self, attempt: Attempt, standing: Standing) -> None:
         lease = self.leases.named(standing.kv.lease, standing.entry.ttl)
         self.leases.join(attempt, lease)
-
-    def used(self, name: str, owner: str) -> ConfigError:
-        return ConfigError(
-            f"the owner id {owner!r} is already used for {name!r}, by a request for something "
-            "else; every attempt needs an owner id of its own",
-            name=name,
-            owner=owner,
-        )
 
     # Watching. What is heard comes from any thread.
 

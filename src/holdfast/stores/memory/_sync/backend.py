@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .... import checks
 from ....clock import Clock
-from ....entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, SEPARATOR, Ask, Claim
+from ....entries import MISSED_HEARTBEATS, SEPARATOR, Ask, Claim
 from ....errors import BackendUnavailable, ConfigError
 from ....guarantees import Guarantees
 from ....model import Busy, Granted, LockState, Outcome, Queued
 from ..._sync.contract import Backend, Ticket
+from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..store import MemoryStore, join, leave
@@ -23,18 +23,15 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Check everything that can be checked without opening; answers how to open."""
-    known = {"clock": None, "heartbeat": HEARTBEAT, "claim_window": CLAIM_WINDOW}
+    known = {"clock": None, **TIMING_OPTIONS}
     settings = merge_options(target, options, known)
     clock = settings["clock"]
     if clock is not None and not all(hasattr(clock, verb) for verb in ("now", "wall", "subscribe")):
         raise ConfigError("clock must be a clock, such as holdfast.clock.ManualClock()")
-    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
-    claim_window = checks.ttl(settings["claim_window"], "claim_window")
+    timing = timing_of(settings)
     if "/" in target.rest or "@" in target.rest:
         raise ConfigError("write memory:// or memory://NAME; it has neither a path nor a user")
-    return guarantees.MEMORY, lambda: MemoryBackend(
-        target.rest, namespace, clock, heartbeat, claim_window
-    )
+    return guarantees.MEMORY, lambda: MemoryBackend(target.rest, namespace, clock, timing)
 
 
 class MemoryBackend:
@@ -45,16 +42,14 @@ class MemoryBackend:
         store_name: str,
         namespace: str,
         clock: Clock | None,
-        heartbeat: float,
-        claim_window: float,
+        timing: Timing,
     ) -> None:
         self._store_name = store_name
         self._prefix = namespace + SEPARATOR
         self._store: MemoryStore = join(store_name, clock)
         self._closed = False
         self.clock = self._store.clock
-        self.heartbeat = heartbeat
-        self.claim_window = claim_window
+        self.heartbeat, self.claim_window = timing
 
     def open(self, deadline: float) -> None:
         pass

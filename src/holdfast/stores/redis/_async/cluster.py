@@ -13,6 +13,7 @@ from ....errors import BackendUnavailable, LockError
 from ....guarantees import Guarantees
 from ....model import GONE, UNKNOWN, Granted, Outcome, Renewed
 from ..._async.contract import OPEN_LIMIT, Backend, Ticket
+from ...timing import Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import Address
@@ -20,10 +21,11 @@ from ..cluster import CLUSTER_OPTIONS, ClusterNaming, seeds_of
 from ..keys import Naming
 from ..wire.aio import Finder
 from ..wire.protocol import MOVING, require_hiredis
-from .backend import COMMON_OPTIONS, RedisBackend, remember, rhythm
+from .backend import COMMON_OPTIONS, RedisBackend, remember
 from .cluster_router import ENROL_LIMIT, Nodes
 from .replicated import replicated
 from .retry import Link
+from .scan import lock_names
 
 
 def prepare(
@@ -39,11 +41,11 @@ def prepare(
 def made(
     seeds: list[Address], namespace: str, settings: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
-    heartbeat, claim_window = rhythm(settings)
+    timing = timing_of(settings)
     naming = ClusterNaming(namespace, settings["key"])
 
     def make() -> RedisBackend:
-        return ClusterBackend(seeds, naming, heartbeat, claim_window)
+        return ClusterBackend(seeds, naming, timing)
 
     return replicated(guarantees.REDIS_CLUSTER, make, settings)
 
@@ -52,9 +54,7 @@ class ClusterBackend(RedisBackend):
     guarantees = guarantees.REDIS_CLUSTER
     passing = MOVING
 
-    def __init__(
-        self, seeds: list[Address], naming: ClusterNaming, heartbeat: float, claim_window: float
-    ) -> None:
+    def __init__(self, seeds: list[Address], naming: ClusterNaming, timing: Timing) -> None:
         self._seeds = seeds
         self._mutex = RLock()
         self._enrolling: set[str] = set()
@@ -63,7 +63,7 @@ class ClusterBackend(RedisBackend):
         """How many of those there have been."""
         self._out: dict[str, None] = {}
         """Owners that were found to be gone, and are not enrolled again."""
-        super().__init__(seeds[0], naming, heartbeat, claim_window)
+        super().__init__(seeds[0], naming, timing)
         assert isinstance(self._wire, Nodes)
         self._nodes = self._wire
 
@@ -164,5 +164,5 @@ class ClusterBackend(RedisBackend):
             async def there(command: bytes) -> Any:
                 return await self._nodes.call_at(place, command, deadline)  # noqa: B023
 
-            names |= await self._scanned(prefix, there)
+            names |= await lock_names(self._commands.naming, prefix, there)
         return names

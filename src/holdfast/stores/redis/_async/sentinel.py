@@ -17,6 +17,7 @@ from ....clock import BootClock, Clock
 from ....errors import BackendUnavailable, ConfigError, LockError
 from ....guarantees import Guarantees
 from ..._async.contract import OPEN_LIMIT, Backend
+from ...timing import Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import Address
@@ -24,7 +25,7 @@ from ..keys import Naming
 from ..sentinel import SENTINEL_OPTIONS, Watched, read_place, watched_of
 from ..wire.aio import Wire
 from ..wire.protocol import PASSING_OVER, Lost, pack, require_hiredis
-from .backend import COMMON_OPTIONS, RedisBackend, rhythm
+from .backend import COMMON_OPTIONS, RedisBackend
 from .replicated import replicated
 
 EACH = 0.5
@@ -48,11 +49,11 @@ def prepare(
 def made(
     watched: Watched, namespace: str, settings: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
-    heartbeat, claim_window = rhythm(settings)
+    timing = timing_of(settings)
     naming = Naming(namespace, settings["key"])
 
     def make() -> RedisBackend:
-        return SentinelBackend(watched, naming, heartbeat, claim_window)
+        return SentinelBackend(watched, naming, timing)
 
     return replicated(guarantees.REDIS_SENTINEL, make, settings)
 
@@ -65,11 +66,10 @@ class SentinelBackend(RedisBackend):
         self,
         watched: Watched,
         naming: Naming,
-        heartbeat: float,
-        claim_window: float,
+        timing: Timing,
     ) -> None:
         self._sentinels = Sentinels(watched, BootClock())
-        super().__init__(watched.primary, naming, heartbeat, claim_window, self._sentinels)
+        super().__init__(watched.primary, naming, timing, self._sentinels)
         self._stop = Signal(self.clock)
         self._closed = False
         self._routine: Routine | None = None

@@ -14,12 +14,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from .... import checks
 from ....clock import system_clock
-from ....entries import CLAIM_WINDOW, HEARTBEAT, Claim
+from ....entries import Claim
 from ....errors import BackendUnavailable, ConfigError
 from ....guarantees import Guarantees
-from ....ledger import kind_in_words
 from ....model import (
     GONE,
     UNKNOWN,
@@ -32,19 +30,21 @@ from ....model import (
     Waiting,
     quick_new,
 )
+from ....refusals import given_up, in_use_as, owner_used_again
 from ..._sync.contract import Backend, Ticket
+from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import TLS_OPTIONS, Address, address_of
 from ..answers import lock_state
 from ..commands import Commands
 from ..keys import Naming
-from ..wire.protocol import PASSING, Lost, pack, require_hiredis
+from ..wire.protocol import PASSING, Lost, require_hiredis
 from ..wire.threads import Finder, Wire
 from .replicated import replicated
 from .retry import Calls, Link
+from .scan import lock_names
 
-SCAN_COUNT = b"1000"
 SHOWN_AT_ONCE = 100
 REMEMBERED = 100_000
 """Owners that may need special care; the oldest are forgotten, which costs a round trip at most."""
@@ -63,28 +63,21 @@ def prepare(
 def made(
     address: Address, namespace: str, settings: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
-    heartbeat, claim_window = rhythm(settings)
+    timing = timing_of(settings)
     naming = Naming(namespace, settings["key"])
 
     def make() -> RedisBackend:
-        return RedisBackend(address, naming, heartbeat, claim_window)
+        return RedisBackend(address, naming, timing)
 
     return replicated(guarantees.REDIS, make, settings)
 
 
 COMMON_OPTIONS: dict[str, Any] = {
-    "heartbeat": HEARTBEAT,
-    "claim_window": CLAIM_WINDOW,
+    **TIMING_OPTIONS,
     "key": None,
     "min_replicas": 0,
     **TLS_OPTIONS,
 }
-
-
-def rhythm(settings: dict[str, Any]) -> tuple[float, float]:
-    """Heartbeat and claim window, checked."""
-    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
-    return heartbeat, checks.ttl(settings["claim_window"], "claim_window")
 
 
 class RedisBackend:
@@ -95,15 +88,13 @@ class RedisBackend:
         self,
         address: Address,
         naming: Naming,
-        heartbeat: float,
-        claim_window: float,
+        timing: Timing,
         finder: Finder | None = None,
     ) -> None:
         self._address = address
         self.clock = system_clock()
-        self.heartbeat = heartbeat
-        self.claim_window = claim_window
-        self._commands = Commands(naming, heartbeat, claim_window)
+        self.heartbeat, self.claim_window = timing
+        self._commands = Commands(naming, *timing)
         self._new_link = partial(self._link, address, naming, finder)
         self._wire = self._new_link()
         self._behind: Link | None = None
@@ -303,21 +294,8 @@ class RedisBackend:
             raise
 
     def _names(self, prefix: str, deadline: float) -> set[str]:
-        return self._scanned(prefix, lambda command: self._calls.call(command, deadline))
-
-    def _scanned(self, prefix: str, call: Callable[[bytes], Any]) -> set[str]:
-        """The names of all locks on one server; also some that do not start so."""
         naming = self._commands.naming
-        names: set[str] = set()
-        for pattern in naming.patterns(prefix):
-            cursor = b"0"
-            while True:
-                command = pack(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_COUNT)
-                cursor, keys = call(command)
-                names.update(filter(None, map(naming.name_of, keys)))
-                if cursor == b"0":
-                    break
-        return names
+        return lock_names(naming, prefix, lambda command: self._calls.call(command, deadline))
 
     def _calling(self, command: bytes, deadline: float) -> Callable[[], Any]:
         return lambda: self._wire.call(command, deadline)
@@ -339,24 +317,11 @@ class RedisBackend:
         name, owner = ticket.name, ticket.owner
         if code == "HFKIND":
             capacity, _, kind = rest.partition(" ")
-            return ConfigError(
-                f"{name!r} is in use as {kind_in_words(kind, int(capacity))}, so it cannot be asked "
-                f"for as {kind_in_words(ticket.kind, ticket.capacity)} until it is free; use another "
-                "name, or the same kind and size everywhere",
-                name=name,
-                owner=owner,
-            )
+            return in_use_as(name, owner, (kind, int(capacity)), (ticket.kind, ticket.capacity))
         if code == "HFUSED":
-            return ConfigError(
-                f"the owner id {owner!r} is already used for {name!r}, by a request for something "
-                "else; every attempt needs an owner id of its own",
-                name=name,
-                owner=owner,
-            )
+            return owner_used_again(owner, name)
         if code == "HFLEFT":
-            return BackendUnavailable(
-                f"the request for {name!r} came after it had been given up", name=name, owner=owner
-            )
+            return given_up(name, owner)
         return self._calls.refused(error)
 
     def _forget(self, owner: str) -> None:

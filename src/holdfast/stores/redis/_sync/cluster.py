@@ -15,6 +15,7 @@ from ....errors import BackendUnavailable, LockError
 from ....guarantees import Guarantees
 from ....model import GONE, UNKNOWN, Granted, Outcome, Renewed
 from ..._sync.contract import OPEN_LIMIT, Backend, Ticket
+from ...timing import Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import Address
@@ -22,10 +23,11 @@ from ..cluster import CLUSTER_OPTIONS, ClusterNaming, seeds_of
 from ..keys import Naming
 from ..wire.protocol import MOVING, require_hiredis
 from ..wire.threads import Finder
-from .backend import COMMON_OPTIONS, RedisBackend, remember, rhythm
+from .backend import COMMON_OPTIONS, RedisBackend, remember
 from .cluster_router import ENROL_LIMIT, Nodes
 from .replicated import replicated
 from .retry import Link
+from .scan import lock_names
 
 
 def prepare(
@@ -41,11 +43,11 @@ def prepare(
 def made(
     seeds: list[Address], namespace: str, settings: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
-    heartbeat, claim_window = rhythm(settings)
+    timing = timing_of(settings)
     naming = ClusterNaming(namespace, settings["key"])
 
     def make() -> RedisBackend:
-        return ClusterBackend(seeds, naming, heartbeat, claim_window)
+        return ClusterBackend(seeds, naming, timing)
 
     return replicated(guarantees.REDIS_CLUSTER, make, settings)
 
@@ -54,9 +56,7 @@ class ClusterBackend(RedisBackend):
     guarantees = guarantees.REDIS_CLUSTER
     passing = MOVING
 
-    def __init__(
-        self, seeds: list[Address], naming: ClusterNaming, heartbeat: float, claim_window: float
-    ) -> None:
+    def __init__(self, seeds: list[Address], naming: ClusterNaming, timing: Timing) -> None:
         self._seeds = seeds
         self._mutex = RLock()
         self._enrolling: set[str] = set()
@@ -65,7 +65,7 @@ class ClusterBackend(RedisBackend):
         """How many of those there have been."""
         self._out: dict[str, None] = {}
         """Owners that were found to be gone, and are not enrolled again."""
-        super().__init__(seeds[0], naming, heartbeat, claim_window)
+        super().__init__(seeds[0], naming, timing)
         assert isinstance(self._wire, Nodes)
         self._nodes = self._wire
 
@@ -164,5 +164,5 @@ class ClusterBackend(RedisBackend):
             def there(command: bytes) -> Any:
                 return self._nodes.call_at(place, command, deadline)  # noqa: B023
 
-            names |= self._scanned(prefix, there)
+            names |= lock_names(self._commands.naming, prefix, there)
         return names

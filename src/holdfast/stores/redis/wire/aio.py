@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +19,7 @@ from ..address import Address
 from .aio_connection import Connection
 from .protocol import NO_CHANNEL, Late, Lost, bulk, check_greeting, greeting, pack, woken
 from .reply import Reply
+from .sockets import open_protocol
 
 if TYPE_CHECKING:
     from ..._async.contract import Ticket
@@ -282,37 +282,11 @@ class Wire:
             return Connection(self, loop, self._clock)
 
         try:
-            if address.path:
-                return (await loop.create_unix_connection(make, address.path))[1]
-            host = address.host
-            if ":" in host or host.replace(".", "").isdecimal():
-                return (await loop.create_connection(make, host, address.port, ssl=address.tls))[1]
-            return await self._first_to_answer(make, deadline)
+            return await open_protocol(loop, make, address, deadline, self._clock.now)
+        except TimeoutError:
+            raise
         except OSError as error:
-            if isinstance(error, TimeoutError):
-                raise
             raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
-
-    async def _first_to_answer(self, make: Callable[[], Connection], deadline: float) -> Connection:
-        """A name may stand for several places: each has its share of the time, not all of it."""
-        host, port, tls = self._address.host, self._address.port, self._address.tls
-        places = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        reason: OSError = OSError("its name stands for nothing")
-        for left, (family, _, _, _, place) in zip(range(len(places), 0, -1), places, strict=True):
-            try:
-                async with asyncio.timeout((deadline - self._clock.now()) / left):
-                    made = await self._loop.create_connection(
-                        make,
-                        str(place[0]),
-                        int(place[1]),
-                        family=family,
-                        ssl=tls,
-                        server_hostname=host if tls is not None else None,
-                    )
-                return made[1]
-            except OSError as error:
-                reason = error
-        raise reason
 
     async def _subscribe(self, connection: Connection, deadline: float) -> None:
         if connection.channel != NO_CHANNEL:

@@ -1,19 +1,116 @@
-"""What is set on every connection to a server."""
+"""Opening a connection to a server, in both worlds: one time limit for all that it takes.
+
+A name may stand for several addresses. Each is given its share of the time that is left, so that one
+which does not answer leaves time for those behind it.
+"""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..address import Address
+
+if TYPE_CHECKING:
+    import asyncio
+
+Protocol = TypeVar("Protocol", bound="asyncio.BaseProtocol")
 
 _PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """After so many seconds without a word, how often, and how many times; where the system knows them."""
+_LEAST = 0.001
+_NOTHING = "its name stands for no address"
 
 
 def prepare(sock: socket.socket) -> None:
-    """Nothing is held back to be sent together; and what lies idle is probed. Else a router on the way
-    may forget it without a word, and the next command on it would wait in vain."""
+    """Sets the options of a new socket.
+
+    Nothing is held back to be sent together. A socket that lies idle is probed: otherwise a router on
+    the way may forget it without a word, and the next command on it would wait in vain.
+    """
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _PROBES.items():
         option = getattr(socket, name, None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def open_socket(address: Address, deadline: float, now: Callable[[], float]) -> socket.socket:
+    """Returns a socket that is connected to `address`, TLS included; raises `OSError`.
+
+    Its time-out is whatever was left of the time: the caller sets its own.
+    """
+    if address.path:
+        return _connected(socket.AF_UNIX, address.path, deadline - now())
+    sock = _open_tcp(address, deadline, now)
+    try:
+        prepare(sock)
+        if address.tls is None:
+            return sock
+        sock.settimeout(max(_LEAST, deadline - now()))
+        return address.tls.wrap_socket(sock, server_hostname=address.host)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _open_tcp(address: Address, deadline: float, now: Callable[[], float]) -> socket.socket:
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    reason = OSError(_NOTHING)
+    for left, (family, _, _, _, place) in zip(range(len(found), 0, -1), found, strict=True):
+        try:
+            return _connected(family, place, (deadline - now()) / left)
+        except OSError as error:
+            reason = error
+    raise reason
+
+
+def _connected(family: int, place: Any, timeout: float) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(max(_LEAST, timeout))
+        sock.connect(place)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def open_protocol(
+    loop: asyncio.AbstractEventLoop,
+    make: Callable[[], Protocol],
+    address: Address,
+    deadline: float,
+    now: Callable[[], float],
+) -> Protocol:
+    """Returns the protocol that `make` made, connected to `address`, TLS included.
+
+    Raises `OSError`, which a `TimeoutError` is.
+    """
+    import asyncio
+
+    async with asyncio.timeout(max(0.0, deadline - now())):
+        if address.path:
+            return (await loop.create_unix_connection(make, address.path))[1]
+        host, port, tls = address.host, address.port, address.tls
+        if ":" in host or host.replace(".", "").isdecimal():
+            return (await loop.create_connection(make, host, port, ssl=tls))[1]
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        reason = OSError(_NOTHING)
+        for left, (family, _, _, _, place) in zip(range(len(found), 0, -1), found, strict=True):
+            try:
+                async with asyncio.timeout((deadline - now()) / left):
+                    made = await loop.create_connection(
+                        make,
+                        str(place[0]),
+                        int(place[1]),
+                        family=family,
+                        ssl=tls,
+                        server_hostname=host if tls is not None else None,
+                    )
+                    return made[1]
+            except OSError as error:
+                reason = error
+        raise reason

@@ -29,7 +29,7 @@ from .protocol import (
     wake_up,
     woken,
 )
-from .sockets import prepare
+from .sockets import open_socket
 
 if TYPE_CHECKING:
     from ..._sync.contract import Ticket
@@ -128,52 +128,12 @@ class Connection:
 
     def _connect(self, deadline: float) -> socket.socket:
         address = self.address
-        left = deadline - self._now()
-        if left <= 0:
+        if deadline <= self._now():
             raise BackendUnavailable(f"no time was left to reach the server at {address}")
         try:
-            if address.path:
-                sock = socket.socket(socket.AF_UNIX)
-                try:
-                    sock.settimeout(left)
-                    sock.connect(address.path)
-                except BaseException:
-                    sock.close()
-                    raise
-                return sock
-            sock = self._first_to_answer(deadline)
-            prepare(sock)
-            if address.tls is not None:
-                try:
-                    sock.settimeout(max(0.001, deadline - self._now()))
-                    return address.tls.wrap_socket(sock, server_hostname=address.host)
-                except BaseException:
-                    sock.close()
-                    raise
-            return sock
+            return open_socket(address, deadline, self._now)
         except OSError as error:
             raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
-
-    def _first_to_answer(self, deadline: float) -> socket.socket:
-        """A name may stand for several places: each has its share of the time, not all of it."""
-        host, port = self.address.host, self.address.port
-        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        reason: OSError = OSError("its name stands for nothing")
-        for left, (family, kind, proto, _, place) in zip(
-            range(len(places), 0, -1), places, strict=True
-        ):
-            sock = socket.socket(family, kind, proto)
-            try:
-                sock.settimeout(max(0.001, (deadline - self._now()) / left))
-                sock.connect(place)
-                return sock
-            except OSError as error:
-                sock.close()
-                reason = error
-            except BaseException:
-                sock.close()
-                raise
-        raise reason
 
     def listens_on(self, name: bytes, ear: Ear | None) -> None:
         self.channel_name = name

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....model import LockState
-from ...redis.wire.protocol import pack
+from ...redis._async.scan import lock_names
 from ..answers import lock_state
 from ..commands import Commands
 from ..members import Settings
@@ -16,7 +17,6 @@ from ..membership import Board
 from ..wire.aio import Fan
 from .recovery import Nodes
 
-SCAN_COUNT = b"1000"
 SHOWN_AT_ONCE = 100
 
 
@@ -46,14 +46,8 @@ class Looking:
             if not seat.vote:
                 continue
             try:
-                for pattern in naming.patterns(prefix):
-                    cursor = b"0"
-                    while True:
-                        command = pack(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_COUNT)
-                        cursor, keys = await self._nodes.call(seat.index, command, deadline)
-                        names.update(filter(None, map(naming.name_of, keys)))
-                        if cursor == b"0":
-                            break
+                call = partial(self._call, seat.index, deadline)
+                names |= await lock_names(naming, prefix, call)
             except BackendUnavailable as error:
                 self._board.failed(seat.index, str(error))
         found = sorted(name for name in names if name.startswith(prefix))
@@ -61,6 +55,9 @@ class Looking:
         for start in range(0, len(found), SHOWN_AT_ONCE):
             states += await self.look(found[start : start + SHOWN_AT_ONCE], deadline)
         return [state for state in states if state.holders or state.waiters]
+
+    async def _call(self, index: int, deadline: float, command: bytes) -> Any:
+        return await self._nodes.call(index, command, deadline)
 
     async def look(self, names: Sequence[str], deadline: float) -> Sequence[LockState]:
         await self._nodes.majority(deadline)

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....model import LockState
-from ...redis.wire.protocol import pack
+from ...redis._sync.scan import lock_names
 from ..answers import lock_state
 from ..commands import Commands
 from ..members import Settings
@@ -18,7 +19,6 @@ from ..membership import Board
 from ..wire.threads import Fan
 from .recovery import Nodes
 
-SCAN_COUNT = b"1000"
 SHOWN_AT_ONCE = 100
 
 
@@ -48,14 +48,8 @@ class Looking:
             if not seat.vote:
                 continue
             try:
-                for pattern in naming.patterns(prefix):
-                    cursor = b"0"
-                    while True:
-                        command = pack(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_COUNT)
-                        cursor, keys = self._nodes.call(seat.index, command, deadline)
-                        names.update(filter(None, map(naming.name_of, keys)))
-                        if cursor == b"0":
-                            break
+                call = partial(self._call, seat.index, deadline)
+                names |= lock_names(naming, prefix, call)
             except BackendUnavailable as error:
                 self._board.failed(seat.index, str(error))
         found = sorted(name for name in names if name.startswith(prefix))
@@ -63,6 +57,9 @@ class Looking:
         for start in range(0, len(found), SHOWN_AT_ONCE):
             states += self.look(found[start : start + SHOWN_AT_ONCE], deadline)
         return [state for state in states if state.holders or state.waiters]
+
+    def _call(self, index: int, deadline: float, command: bytes) -> Any:
+        return self._nodes.call(index, command, deadline)
 
     def look(self, names: Sequence[str], deadline: float) -> Sequence[LockState]:
         self._nodes.majority(deadline)

@@ -16,6 +16,7 @@ from ...redis.address import Address
 from ...redis.wire.aio_connection import TOGETHER, Connection
 from ...redis.wire.protocol import NOTHING, Late, Lost, check_greeting, greeting
 from ...redis.wire.reply import Reply
+from ...redis.wire.sockets import open_protocol
 from ..commands import Part
 from ..membership import Board, run_id_of, why
 
@@ -78,11 +79,7 @@ class Link:
             return NodeConnection(self, loop, fan.clock, self._index)
 
         try:
-            async with asyncio.timeout(max(0.0, deadline - fan.clock.now())):
-                made = await loop.create_connection(
-                    make, address.host, address.port, ssl=address.tls
-                )
-                return made[1]
+            return await open_protocol(loop, make, address, deadline, fan.clock.now)
         except TimeoutError:
             raise BackendUnavailable(f"{address} did not answer in time") from None
         except OSError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from ....clock import Clock
 from ....errors import BackendUnavailable
 from ...redis.address import Address
 from ...redis.wire.protocol import NOTHING, Late, Lost
-from ...redis.wire.sockets import prepare
+from ...redis.wire.sockets import open_socket
 from ..membership import Board, why
 
 Heard = Callable[[int, Any], bool]
@@ -169,18 +170,12 @@ class Lane:
 
 
 def _connected(address: Address, timeout: float) -> socket.socket:
+    now = time.monotonic
     if timeout <= 0:
         raise BackendUnavailable(f"no time was left to reach {address}")
     try:
-        sock = socket.create_connection((address.host, address.port), timeout)
-        try:
-            prepare(sock)
-            if address.tls is not None:
-                sock = address.tls.wrap_socket(sock, server_hostname=address.host)
-            sock.setblocking(False)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
+        sock = open_socket(address, now() + timeout, now)
     except OSError as error:
         raise BackendUnavailable(f"{address} cannot be reached: {error}") from error
+    sock.setblocking(False)
+    return sock

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
 from typing import Any
 
-from .... import checks
 from ...._runtime.threads import Poller, Worker, finish
 from ....clock import BootClock
-from ....entries import CLAIM_WINDOW, HEARTBEAT, MISSED_HEARTBEATS, SEPARATOR, Ask, Claim, Entry
+from ....entries import MISSED_HEARTBEATS, SEPARATOR, Ask, Claim, Entry
 from ....guarantees import Guarantees
 from ....model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
 from ..._sync.contract import OPEN_LIMIT, Backend, Ticket
+from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
 from .. import location as place
@@ -33,24 +33,22 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Check everything that can be checked without opening; answers how to open."""
-    known = {"heartbeat": HEARTBEAT, "claim_window": CLAIM_WINDOW}
+    known = {**TIMING_OPTIONS}
     settings = merge_options(target, options, known)
-    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
-    claim_window = checks.ttl(settings["claim_window"], "claim_window")
+    timing = timing_of(settings)
     path = place.path_of_url(f"sqlite://{target.rest}")
     place.refuse_unsuitable(path)
-    return guarantees.SQLITE, lambda: SqliteBackend(path, namespace, heartbeat, claim_window)
+    return guarantees.SQLITE, lambda: SqliteBackend(path, namespace, timing)
 
 
 class SqliteBackend:
     guarantees = guarantees.SQLITE
 
-    def __init__(self, path: str, namespace: str, heartbeat: float, claim_window: float) -> None:
+    def __init__(self, path: str, namespace: str, timing: Timing) -> None:
         self._path = path
         self._prefix = namespace + SEPARATOR
         self.clock = BootClock()
-        self.heartbeat = heartbeat
-        self.claim_window = claim_window
+        self.heartbeat, self.claim_window = timing
         self._worker = Worker("holdfast-sqlite")
         self._poller = Poller("holdfast-wakeups")
         self._mutex = RLock()

@@ -14,11 +14,12 @@ from .... import admission as lineup
 from .... import checks
 from ...._runtime.aio import Signal, Worker
 from ....clock import system_clock
-from ....entries import CLAIM_WINDOW, HEARTBEAT, Claim
+from ....entries import Claim
 from ....errors import BackendUnavailable
 from ....guarantees import Guarantees
 from ....model import Busy, Granted, LockState, Outcome, Participant, Queued
 from ..._async.contract import Backend, Ticket
+from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import Address, address_of, require_kazoo
@@ -34,17 +35,14 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Check everything that can be checked without opening; answers how to open."""
-    known = {"heartbeat": HEARTBEAT, "claim_window": CLAIM_WINDOW, "tick": TICK, "sasl": None}
+    known = {**TIMING_OPTIONS, "tick": TICK, "sasl": None}
     settings = merge_options(target, options, known)
-    heartbeat = checks.ttl(settings["heartbeat"], "heartbeat")
-    claim_window = checks.ttl(settings["claim_window"], "claim_window")
+    timing = timing_of(settings)
     tick = checks.ttl(settings["tick"], "tick")
     require_kazoo()
     address = address_of(target, settings["sasl"])
     naming = Naming(address.chroot, namespace)
-    return guarantees.ZOOKEEPER, lambda: ZooKeeperBackend(
-        address, naming, heartbeat, claim_window, tick
-    )
+    return guarantees.ZOOKEEPER, lambda: ZooKeeperBackend(address, naming, timing, tick)
 
 
 class ZooKeeperBackend:
@@ -54,8 +52,7 @@ class ZooKeeperBackend:
         self,
         address: Address,
         naming: Naming,
-        heartbeat: float,
-        claim_window: float,
+        timing: Timing,
         tick: float,
     ) -> None:
         from ..store import Store  # kazoo takes a tenth of a second to import
@@ -63,9 +60,8 @@ class ZooKeeperBackend:
         self._address = address
         self._naming = naming
         self.clock = system_clock()
-        self.heartbeat = heartbeat
-        self.claim_window = claim_window
-        self._store = Store(address, naming, self.clock, claim_window, tick)
+        self.heartbeat, self.claim_window = timing
+        self._store = Store(address, naming, self.clock, timing.claim_window, tick)
         self._worker = Worker("holdfast-zookeeper")
 
     @property

@@ -1,0 +1,44 @@
+"""The refusals that every store has in common, in the same words."""
+
+from __future__ import annotations
+
+from .errors import BackendUnavailable, ConfigError
+
+
+def in_use_as(
+    name: str, owner: str, present: tuple[str, int], wanted: tuple[str, int]
+) -> ConfigError:
+    """Returns the refusal of a lock that is in use as another kind, or with another capacity.
+
+    `present` and `wanted` are each a kind and a capacity.
+    """
+    return ConfigError(
+        f"{name!r} is in use as {_in_words(*present)}, so it cannot be asked for as "
+        f"{_in_words(*wanted)} until it is free; use another name, or the same kind and size "
+        "everywhere",
+        name=name,
+        owner=owner,
+    )
+
+
+def owner_used_again(owner: str, name: str | None = None) -> ConfigError:
+    """Returns the refusal of an owner id that was used by an earlier attempt, at `name` if known."""
+    where = (
+        "has been used before" if name is None else f"was used before, by a request for {name!r}"
+    )
+    return ConfigError(
+        f"the owner id {owner!r} {where}; every attempt needs an owner id of its own",
+        name=name,
+        owner=owner,
+    )
+
+
+def given_up(name: str, owner: str) -> BackendUnavailable:
+    """Returns the refusal of a request that reached the store after its attempt had been given up."""
+    return BackendUnavailable(
+        f"the request for {name!r} came after it had been given up", name=name, owner=owner
+    )
+
+
+def _in_words(kind: str, capacity: int) -> str:
+    return f"a semaphore of {capacity} permits" if kind == "semaphore" else f"a {kind}"
