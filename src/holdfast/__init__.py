@@ -7,10 +7,11 @@ with locks.lock("invoice:42", ttl=30.0, timeout=5.0) as lease:
     write(row, token=lease.token)
 """
 
+from ._sync.connect import connect
 from ._sync.election import Election, Term
 from ._sync.lease import Lease
 from ._sync.lock import Lock, ReadWriteLock
-from ._sync.manager import Locks, connect
+from ._sync.manager import Locks
 from ._version import __version__
 from .clock import ManualClock
 from .errors import (

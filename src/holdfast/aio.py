@@ -7,10 +7,11 @@ async with holdfast.aio.connect("sqlite:///var/lib/app/locks.db") as locks:
         await write(row, token=lease.token)
 """
 
+from ._async.connect import connect
 from ._async.election import Election, Term
 from ._async.lease import Lease
 from ._async.lock import Lock, ReadWriteLock
-from ._async.manager import Locks, connect
+from ._async.manager import Locks
 from ._version import __version__
 from .clock import ManualClock
 from .errors import (

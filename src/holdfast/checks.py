@@ -14,7 +14,7 @@ MAX_OWNER = 64
 
 
 def printable(what: str, text: object, limit: int) -> str:
-    """Any text that a person could read: no control characters, no lone surrogates, not too long."""
+    """Returns `text` if a person could read it: no control characters, not too long."""
     if not isinstance(text, str):
         raise ConfigError(f"{what} must be a str, not {type(text).__name__}: {text!r:.80}")
     if not text:
@@ -83,7 +83,7 @@ def ttl(value: object, what: str = "ttl") -> float:
 
 
 def timeout(value: object) -> float | None:
-    """None waits for ever."""
+    """Returns the seconds to wait; None waits for ever."""
     if value is None:
         return None
     if isinstance(value, float) and value == float("inf"):
@@ -110,7 +110,7 @@ def permits(value: object) -> int:
 
 
 def flag(what: str, value: object, allowed: tuple[object, ...]) -> None:
-    """One of a few words, or of True, False and None: nothing merely truthy."""
+    """Refuses a `value` that is not one of the allowed words: nothing merely truthy passes."""
     if not any(value is choice or (type(value) is str and value == choice) for choice in allowed):
         choices = ", ".join(repr(choice) for choice in allowed)
         raise ConfigError(f"{what} must be one of {choices}, not {value!r:.80}")

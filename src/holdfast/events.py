@@ -1,4 +1,4 @@
-"""What happened to a lease, told to whoever listens: the place where metrics and traces hang.
+"""Events: what happened to a lease, told to listeners. Metrics and traces hang here.
 
     acquired         granted; `duration` is the time from the first request to the grant
     waited           it had to queue, and was granted or gave up; `duration` is the time in the queue
@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 
 class Event(NamedTuple):
+    """One thing that happened to a lease."""
+
     kind: str
     name: str
     owner: str
@@ -56,7 +58,7 @@ class Listeners(list[Listener]):
 
 
 def report(message: str, error: BaseException) -> None:
-    """Log an exception of a user's callback: it has nowhere to go, and must not be lost either."""
+    """Logs an exception of a user's callback, which has nowhere to go and must not be lost."""
     import logging  # 20 ms that most programs never need
 
     logging.getLogger("holdfast").error(message, exc_info=error)

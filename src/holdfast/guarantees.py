@@ -1,4 +1,4 @@
-"""What each store promises, as data: shown to people, and asked by the code that must refuse."""
+"""Guarantees: what a store promises, as data that people are shown and that the code asks."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import NamedTuple
 
 
 class Guarantees(NamedTuple):
-    """What a lock on one kind of store can and cannot promise."""
+    """The promises of one kind of store, and their limits."""
 
     store: str
     consistency: str
-    """What agreement stands behind a grant."""
+    """The agreement that stands behind a grant."""
     survives: str
-    """Which failures of the store leave its locks and its tokens as they were."""
+    """The failures of the store that leave its locks and its tokens as they were."""
     auto_release: str
-    """What frees the lock of a holder that died, and how soon."""
+    """The way in which the lock of a holder that died is freed, and how soon."""
     clock_dependence: str
-    """Which clocks have to behave for two holders never to overlap."""
+    """The clocks that have to behave for two holders never to overlap."""
     token_source: str
-    """Where the fencing token comes from, and what could make it go back."""
+    """The source of the fencing token, and all that could make it go back."""
     fair: bool
     """First come, first served; without it `fair=True` is refused."""
     wakeup: str
-    """How a waiter learns that it is its turn."""
+    """The way in which a waiter learns that it is its turn."""
     safe_for: tuple[str, ...]
     """`efficiency`, and `correctness` where a fenced lock may stand on this store."""
     barging: bool = True

@@ -1,6 +1,5 @@
 """The states of a lease, as a table.
 
-    ACQUIRING   asked for; perhaps in the queue, perhaps already granted without our knowing
     HELD        granted, and its end by our own clock lies ahead
     UNCERTAIN   as HELD, but the store did not answer the last renewal: it may end soon
     LOST        over without our doing: its end came, or the store told us; final
@@ -15,21 +14,17 @@ from __future__ import annotations
 
 from typing import Final
 
-ACQUIRING: Final = "acquiring"
 HELD: Final = "held"
 UNCERTAIN: Final = "uncertain"
 LOST: Final = "lost"
 RELEASED: Final = "released"
 
-GRANTED: Final = "granted"  # the store granted it, and our deadline lies ahead
 RENEWED: Final = "renewed"  # the store confirmed it
 DOUBTED: Final = "doubted"  # the store did not answer
 ENDED: Final = "ended"  # the deadline passed, or the store says that it is gone
-FREED: Final = "freed"  # we released it, or gave up the attempt
+FREED: Final = "freed"  # we released it
 
 TRANSITIONS: Final[dict[tuple[str, str], str]] = {
-    (ACQUIRING, GRANTED): HELD,
-    (ACQUIRING, FREED): RELEASED,
     (HELD, RENEWED): HELD,
     (HELD, DOUBTED): UNCERTAIN,
     (HELD, ENDED): LOST,
@@ -42,7 +37,7 @@ TRANSITIONS: Final[dict[tuple[str, str], str]] = {
 
 
 def after(state: str, event: str) -> str:
-    """The state that `event` leads to; the same one where the event means nothing."""
+    """Returns the state that `event` leads to; `state` itself where the event means nothing."""
     return TRANSITIONS.get((state, event), state)
 
 
@@ -51,11 +46,11 @@ ENOUGH_OF_A_CLAIM = 0.25
 
 
 def drift_margin(ttl: float) -> float:
-    """How much earlier than the store we end a lease: 1 % for clocks that run apart, and 2 ms."""
+    """Returns how much earlier than the store we end a lease: 1 % for clocks that run apart, 2 ms."""
     margin = ttl * 0.01 + 0.002
     return margin if margin < ttl * 0.5 else ttl * 0.5
 
 
 def handed_for(window: float) -> tuple[float, float]:
-    """How long a hand-over lasts for us, given for `window`, and how much must be left to use it so."""
+    """Returns how long a hand-over for `window` lasts for us, and how much must be left to use it."""
     return window - drift_margin(window), window * ENOUGH_OF_A_CLAIM

@@ -11,7 +11,7 @@ quick_new: Callable[..., Any] = tuple.__new__
 
 
 class Label(NamedTuple):
-    """Who holds or waits, for people to read. `text` is the user's own word, or an election's value."""
+    """A holder or waiter for people to read. `text` is the user's own word, or an election's value."""
 
     host: str
     pid: int
@@ -23,18 +23,18 @@ class Label(NamedTuple):
 
 
 class Participant(NamedTuple):
-    """One who holds a lock (`token` > 0) or waits for it (`token` is 0)."""
+    """A holder of a lock (`token` > 0) or a waiter for it (`token` is 0)."""
 
     owner: str
     label: Label
     token: int
     since: float
-    """When it was granted, or began to wait: seconds since the epoch, by the store's wall clock."""
+    """The time of its grant, or of its enqueueing: seconds since the epoch, by the store's clock."""
     remaining: float
     """Seconds until its lease, or its place in the queue, ends unless it is renewed."""
     weight: int = 1
     slot: int | None = None
-    """Which of a semaphore's slots it holds, on a store that gives them."""
+    """The slot of a semaphore that it holds, on a store that gives slots."""
 
 
 class LockState(NamedTuple):
@@ -49,7 +49,7 @@ class LockState(NamedTuple):
     kind: str = "lock"
     capacity: int = 1
     out: tuple[str, ...] = ()
-    """Where several nodes are the store: those that do not vote, why, and for how long."""
+    """The nodes that do not vote, why, and for how long, where several nodes are the store."""
 
     @property
     def held(self) -> bool:
@@ -61,7 +61,7 @@ class LockState(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """It is yours, as `token`. `handed`: given by another's release, for the claim window only."""
+    """The owner holds the lock, as `token`; if `handed`, for the claim window only."""
 
     token: int
     ttl: float
@@ -70,20 +70,20 @@ class Granted(NamedTuple):
 
 
 class Queued(NamedTuple):
-    """Somebody is before you; you are in the queue on the store."""
+    """Others are first; the owner is in the queue on the store."""
 
     remaining: float
     since: float = 0.0
 
 
 class Busy(NamedTuple):
-    """Somebody is before you, and nothing of yours was left on the store."""
+    """Others are first, and nothing of the owner was left on the store."""
 
     remaining: float
 
 
 class Renewed(NamedTuple):
-    """It is yours for another `ttl`, and `token` is its token."""
+    """The owner holds the lock for another `ttl`, as `token`."""
 
     token: int
     ttl: float
@@ -91,18 +91,18 @@ class Renewed(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """You are still in the queue; the present holders have `remaining` seconds at the most."""
+    """The owner is still in the queue; the holders have `remaining` seconds at the most."""
 
     remaining: float
     since: float = 0.0
 
 
 class Gone(NamedTuple):
-    """The store knows nothing of this owner: it is neither holding nor waiting."""
+    """The owner is unknown to the store: it neither holds nor waits."""
 
 
 class Unknown(NamedTuple):
-    """The store did not say."""
+    """No answer of the store for this owner."""
 
 
 GONE = Gone()
@@ -112,7 +112,7 @@ Outcome = Renewed | Waiting | Gone | Unknown
 
 
 def lock_realm(store: str, namespace: str) -> str:
-    """Where a lock's tokens are counted. With a slash and its name: what tells it from all others."""
+    """Returns where a lock's tokens are counted: with its name, this tells it from all other locks."""
     if not (namespace.isascii() and namespace.isalnum()):
         from urllib.parse import quote  # slow to import, and seldom needed
 
@@ -122,12 +122,12 @@ def lock_realm(store: str, namespace: str) -> str:
 
 
 def slot_of(token: int, kind: str, permits: int) -> int | None:
-    """Which slot a token is of; None if it is no semaphore's, or nobody's yet."""
+    """Returns the slot of a semaphore's token; None for other locks, and for no token."""
     return token % permits if token and kind == "semaphore" else None
 
 
 def in_free_slot(token: int, taken: Container[int], permits: int) -> int:
-    """The first number from `token` on whose slot none of the others holds.
+    """Returns the first number from `token` on whose slot is not taken.
 
     The slot of a semaphore's holder is the remainder of its token: so it is granted in the same step,
     and known wherever the token is.
@@ -138,10 +138,10 @@ def in_free_slot(token: int, taken: Container[int], permits: int) -> int:
 
 
 OWNER_ID = 24
-"""Characters of one that we make."""
+"""The number of characters of an owner id that we make."""
 
 
 def new_owner() -> str:
-    """An owner id: unique for ever, made by the client before it asks, used for one attempt only."""
+    """Returns an owner id: unique for ever, and used for one attempt only."""
     # Not drawn in advance: a machine that is cloned while it runs would have the same ones twice.
     return os.urandom(12).hex()

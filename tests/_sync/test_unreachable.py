@@ -358,7 +358,7 @@ def test_nobody_is_kept_by_another_who_tries_to_reach_the_store(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks = holdfast.connect(url)
-    backend = locks._opener()
+    backend = locks._opening._opener()
     given: list[float] = []
     over: list[bool] = []
 
@@ -368,11 +368,11 @@ def test_nobody_is_kept_by_another_who_tries_to_reach_the_store(
         raise holdfast.BackendUnavailable("nobody there")
 
     monkeypatch.setattr(backend, "open", slow)
-    monkeypatch.setattr(locks, "_opener", lambda: backend)
-    first = Job(locks._session, 30.0)
+    monkeypatch.setattr(locks._opening, "_opener", lambda: backend)
+    first = Job(locks._opening.session, 30.0)
     eventually(lambda: given)
-    third = Job(locks._session, 30.0)
-    second = Job(locks._session, 0.1)
+    third = Job(locks._opening.session, 30.0)
+    second = Job(locks._opening.session, 0.1)
     assert isinstance(second.error(), holdfast.BackendUnavailable)
     assert not first.done()
     over.append(True)

@@ -13,6 +13,7 @@ import holdfast
 from holdfast._runtime import threads
 from holdfast._sync.keeper import Keeper
 from holdfast._sync.lease import Lease
+from holdfast._sync.session import Session
 from holdfast.clock import BootClock
 
 
@@ -34,11 +35,12 @@ def test_while_an_attempt_that_found_it_busy_ends(
     with holdfast.connect(url) as others, others.lock("x"):
         locks = holdfast.connect(url)
         locks.inspect("x")
-        interrupt_once(monkeypatch, Keeper, "forget")
+        interrupt_once(monkeypatch, Session, "leave")
         with pytest.raises(KeyboardInterrupt):
             locks.lock("x").try_acquire()
         session: Any = locks._session()
         assert not session.leases
+        assert not session.tickets
         started = time.monotonic()
         locks.close()
         assert time.monotonic() - started < 4.5, "close() waited for an attempt that had ended"
@@ -51,7 +53,7 @@ def test_while_an_attempt_that_timed_out_ends(
     with holdfast.connect(url) as others, holdfast.connect(url) as locks:
         lease = others.lock("x").acquire()
         locks.inspect("x")
-        interrupt_once(monkeypatch, Keeper, "forget")
+        interrupt_once(monkeypatch, Session, "leave")
         with pytest.raises(KeyboardInterrupt):
             locks.lock("x").try_acquire(timeout=0.3)
         assert not others.inspect("x").waiters, "a ghost waits"

@@ -55,11 +55,6 @@ def test_the_ends_of_a_lease_are_final() -> None:
             assert lifecycle.after(end, event) == end
 
 
-def test_a_lease_is_granted_once_and_only_from_acquiring() -> None:
-    froms = [state for state, event in lifecycle.TRANSITIONS if event == lifecycle.GRANTED]
-    assert froms == [lifecycle.ACQUIRING]
-
-
 def test_uncertain_becomes_held_again_only_by_an_answer() -> None:
     leads = {e for (s, e), to in lifecycle.TRANSITIONS.items() if (s, to) == ("uncertain", "held")}
     assert leads == {lifecycle.RENEWED}

@@ -1,25 +1,23 @@
 """The engine's side of a lease: its state, its deadline, and all that can happen to it.
 
-The deadline is counted from the *sending* of the last answered request that renewed it at the store,
-less a margin for drift, so it ends for us before it can end there. Every change of state goes through
-the table in `lifecycle`, under the session's mutex; whoever has to be told is told after that.
+The deadline is counted from the *sending* of the last answered request that renewed the lease at the
+store, less a margin for drift, so it ends for us before it can end there. Every change of state goes
+through the table in `lifecycle`, under the session's mutex; listeners and callbacks are told after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .. import forks
 from .._runtime.aio import Interrupt, Signal
 from ..errors import BackendUnavailable, LeaseLost, LockNotOwned
 from ..events import report
 from ..lifecycle import (
-    ACQUIRING,
     DOUBTED,
     ENDED,
     FREED,
-    GRANTED,
     HELD,
     LOST,
     RELEASED,
@@ -27,93 +25,61 @@ from ..lifecycle import (
     UNCERTAIN,
     after,
     drift_margin,
-    handed_for,
 )
-from ..model import Outcome, Renewed, Waiting
+from ..model import Gone, Outcome, Renewed, Waiting
 
 if TYPE_CHECKING:
     from ..stores._async.contract import Ticket
+    from .request import Request
     from .session import Session
 
 HOLDING = (HELD, UNCERTAIN)
-_WHEN_GRANTED = after(ACQUIRING, GRANTED)
-_WHEN_FREED = after(HELD, FREED)
-SOON = 0.02
-"""Seconds after a holder's end at which its waiters ask."""
-
-
-class Offer(NamedTuple):
-    """A grant that the waiting attempt has not taken yet: in answer to what was sent then."""
-
-    token: int
-    ttl: float
-    sent: float
 
 
 class Hold:
-    """One attempt at a lock, and what becomes of it."""
+    """A lock that was granted to us, and what becomes of it."""
 
-    __slots__ = (
-        "__weakref__",
-        "_alarmed",
-        "_beat_again",
-        "_beat_sent",
-        "_callbacks",
-        "_confirmed",
-        "_deadline",
-        "_end_at",
-        "_freeing",
-        "_granted_at",
-        "_interrupt",
-        "_kept",
-        "_lost",
-        "_offer",
-        "_out",
-        "_protects",
-        "_release_doubtful",
-        "_renewing",
-        "_session",
-        "_state",
-        "_ticket",
-        "_watchers",
-        "token",
-        "ttl",
-    )
-
-    _protects: object
-    """The fence at the resource; set only where the lock was given one."""
+    # Most leases are released before anything has happened to them: these are set when it does.
+    _kept = False
+    """The keeper renews it; False again as soon as it is being released."""
+    _confirmed = True
+    """False from a hand-over until the first renewal: the store gave it for a short time only."""
+    _freeing = False
+    """It ended for us, and the keeper has still to free it at the store."""
+    _release_doubtful = False
+    """A release was sent and not answered."""
+    _alarmed = False
+    _end_at: float | None = None
+    """The end of `max_hold`."""
+    _interrupt: Interrupt | None = None
+    _lost: tuple[float, str] | None = None
+    _callbacks: list[Callable[[Any], object]] | None = None
+    _watchers: list[Signal] | None = None
 
     def __init__(
-        self, session: Session, ticket: Ticket, renewing: bool, end_at: float | None
+        self,
+        session: Session,
+        request: Request,
+        ticket: Ticket,
+        token: int,
+        ttl: float,
+        deadline: float,
+        now: float,
     ) -> None:
-        self.token = 0
-        """The fencing token, greater than that of every grant of this lock that ended before."""
-        self.ttl = ticket.ttl
-        """The seconds that the store gives it from each renewal on."""
         self._session = session
+        self._request = request
         self._ticket = ticket
-        self._state = ACQUIRING
-        self._deadline = 0.0
-        self._end_at = end_at
-        """For `max_hold`: a length until it is granted, then a time."""
-        self._renewing = renewing
-        self._kept = False
-        self._confirmed = True
-        """False from a hand-over until the first renewal: the store gave it for a short time only."""
-        self._freeing = False
-        """It ended for us, and the keeper has still to free it at the store."""
-        self._out = False
-        """While waiting: the store knows nothing of this attempt any more."""
-        self._beat_sent = 0.0
-        self._beat_again = session.heartbeat
-        self._offer: Offer | None = None
-        self._granted_at = 0.0
-        self._release_doubtful = False
-        self._alarmed = False
-        self._interrupt: Interrupt | None = None
-        self._lost: tuple[float, str] | None = None
-        self._callbacks: list[Callable[[Any], object]] | None = None
-        self._watchers: list[Signal] | None = None
+        self.token = token
+        """The fencing token, greater than that of every grant of this lock that ended before."""
+        self.ttl = ttl
+        """The seconds that the store gives it from each renewal on."""
+        self._state = HELD
+        self._granted_at = now
+        max_hold = request.options.max_hold
+        if max_hold is not None:
+            self._end_at = now + max_hold
+            deadline = min(deadline, self._end_at)
+        self._deadline = deadline
 
     @property
     def name(self) -> str:
@@ -121,158 +87,77 @@ class Hold:
 
     @property
     def owner(self) -> str:
-        """Who holds it: one unique value per acquisition."""
+        """The id of this one acquisition."""
         return self._ticket.owner
 
-    def _accept(self, token: int, ttl: float, deadline: float) -> bool:
-        """The attempt was granted; False if that came too late to be of use."""
-        session = self._session
-        now = session.now()
-        if self._end_at is not None:
-            deadline = min(deadline, now + self._end_at)
-        with session.mutex:
-            if deadline <= now or self._state is not ACQUIRING or session.closed:
-                return False
-            self._state = _WHEN_GRANTED
-            self.token = token
-            self.ttl = self._ticket.ttl = ttl
-            self._deadline = deadline
-            self._granted_at = now
-            if self._end_at is not None:
-                self._end_at += now
-        return True
-
-    def _accept_handed(self, token: int, beat_sent: float) -> bool:
-        """The lock was handed to us, after what was sent then was answered "waiting".
-
-        False if too little is left of the claim window to use it so.
-        """
-        session = self._session
-        # A store may give less than was asked for: it has said so by then.
-        ttl = self._ticket.ttl
-        short = ttl < session.claim_window
-        lasts, least = handed_for(ttl) if short else session.claim
-        clock = session.now
-        now = clock()
-        deadline = beat_sent + lasts
-        if deadline - now <= least:
-            return False
-        with session.mutex:
-            if self._state is not ACQUIRING or session.closed:
-                return False
-            self._state = _WHEN_GRANTED
-            self.token = token
-            self.ttl = ttl
-            self._granted_at = now
-            self._confirmed = False
-            if self._end_at is not None:
-                self._end_at += now
-                deadline = min(deadline, self._end_at)
-            self._deadline = deadline
-        if short:
-            session.keeper.keep(self, now + least / 4)
-        else:
-            session.keeper.keep_soon(self, now)
-        return True
-
-    def _abandon(self) -> None:
-        """The attempt is given up; what is left of it on the store has still to be cleaned up."""
-        self._session.keeper.forget(self)
-        with self._session.mutex:
-            self._state = after(self._state, FREED)
-
-    def _take_offer(self) -> Offer:
-        with self._session.mutex:
-            offer, self._offer = self._offer, None
-        assert offer is not None
-        return offer
-
-    def _interval(self) -> float:
-        return self._beat_again if self._state == ACQUIRING else self.ttl / 3
-
-    def _wants_renewal(self) -> bool:
-        return self._renewing or not self._confirmed or self._state == ACQUIRING
+    # Renewals.
 
     def _keep(self, sent: float) -> None:
-        """Renew it from now on, where it is to be renewed at all."""
-        due: float | None
-        if self._renewing and self._end_at is None and self._state == HELD and self._confirmed:
-            due = sent + self.ttl / 3  # as below; nearly all leases are such
-        else:
-            due = self._due(sent)
+        """Has the keeper renew it, where it is to be renewed at all."""
+        due = self._due(sent)
         if due is not None:
             self._session.keeper.keep(self, due)
-        elif self._kept:
-            self._session.keeper.forget(self)
+
+    def _wants_renewal(self) -> bool:
+        return self._ticket.terms.renew or not self._confirmed
+
+    def _interval(self) -> float:
+        return self.ttl / 3
 
     def _due(self, sent: float) -> float | None:
-        """When the keeper has to look at it again, after a request sent then was answered."""
-        if self._wants_renewal():
-            due = sent + self._interval()
-            if self._state == ACQUIRING or self._end_at is None:
-                return due
-            return min(due, self._end_at)
-        return self._end_at
+        """Returns when the keeper has to see to it, after a request sent at `sent` was answered."""
+        if not self._wants_renewal():
+            return self._end_at
+        due = sent + self.ttl / 3
+        return due if self._end_at is None else min(due, self._end_at)
 
-    def _renewed(self, outcome: Renewed, sent: float) -> None:
+    def _hear(self, outcome: Outcome, sent: float, detail: str) -> float | None:
+        """Takes in the outcome of a renewal sent at `sent`; returns when the next one is due."""
+        if self._refuted(outcome):
+            return None
+        if isinstance(outcome, Renewed):
+            self._renewed(outcome.ttl, outcome.since or sent)
+            return self._due(outcome.since or sent)
+        if isinstance(outcome, Gone):
+            self._end("the store says that it has ended")
+            return None
+        self._doubt(detail)
+        return self._session.keeper.soon(self._interval())
+
+    def _renewed(self, ttl: float, sent: float) -> None:
         session = self._session
-        deadline = sent + outcome.ttl - drift_margin(outcome.ttl)
+        deadline = sent + ttl - drift_margin(ttl)
         with session.mutex:
-            waiting = self._state == ACQUIRING
-            if waiting:
-                self._offer = Offer(outcome.token, outcome.ttl, sent)
-            else:
-                before = self._state
-                self._state = after(before, RENEWED)
-                if self._state != HELD:
-                    return
-                if self._end_at is not None:
-                    deadline = min(deadline, self._end_at)
-                self._deadline = max(self._deadline, deadline)
-                self._confirmed = True
-        if waiting:
-            self._ticket.tell()
-        elif session.listeners:
+            self._state = after(self._state, RENEWED)
+            if self._state != HELD:
+                return
+            if self._end_at is not None:
+                deadline = min(deadline, self._end_at)
+            self._deadline = max(self._deadline, deadline)
+            self._confirmed = True
+        if session.listeners:
             now = session.clock.now()
             session.tell("renewed", self.name, self.owner, self.token, now - sent)
 
-    def _waits(self, sent: float, remaining: float) -> None:
-        """A request sent then was answered "waiting"; the holders have that long at the most."""
-        if self._state == ACQUIRING:
-            self._beat_sent = sent
-            # A holder that lets its lease run out wakes nobody: ask when its time is over.
-            self._beat_again = min(self._session.heartbeat, max(remaining, 0.0) + SOON)
+    def _refuted(self, outcome: Outcome) -> bool:
+        """Tells whether the store has forgotten the grant, and ends the lease then.
 
-    def _waiting(self) -> bool:
-        """Whether it is in the queue, as far as we know."""
-        return self._state == ACQUIRING and self._beat_sent > 0
-
-    def _gone(self) -> None:
-        """The store knows nothing of it."""
-        if self._state == ACQUIRING:
-            self._out = True
-            self._ticket.tell()
-        else:
-            self._end("the store says that it has ended")
-
-    def _refuted(self, outcome: Outcome, sent: float) -> bool:
-        """Whether the answer to what was sent then shows that the store has forgotten the grant.
-
-        It was restored from an older state, in which this one was waiting. Then it is lost; what is
-        left of it there, a place or even another grant, is given back.
+        The store was restored from an older state, in which this owner was waiting. What is left of
+        the owner there, a place in the queue or even another grant, is given back.
         """
         if self._state not in HOLDING:
             return False
         if isinstance(outcome, Renewed):
             forgotten = outcome.token != self.token
-        else:  # a heartbeat that crossed the hand-over may well say so
-            forgotten = isinstance(outcome, Waiting) and sent > self._granted_at
+        else:
+            forgotten = isinstance(outcome, Waiting)
         if forgotten:
             self._freeing = True
             self._end("the store has forgotten it")
         return forgotten
 
-    def _doubted(self, detail: str) -> None:
+    def _doubt(self, detail: str) -> None:
+        """Notes that the store did not answer for it."""
         with self._session.mutex:
             before = self._state
             self._state = after(before, DOUBTED)
@@ -280,8 +165,10 @@ class Hold:
         if changed:
             self._session.tell("uncertain", self.name, self.owner, self.token, 0.0, detail)
 
-    def _over(self, now: float) -> bool:
-        """Whether its deadline has passed; then it is lost from now on."""
+    # Its end.
+
+    def _expire_if_due(self, now: float) -> bool:
+        """Ends the lease if its deadline has passed; returns whether it has ended, now or before."""
         if self._state in HOLDING and now >= self._deadline:
             if self._end_at is not None and now >= self._end_at:
                 self._freeing = True
@@ -291,10 +178,12 @@ class Hold:
         return self._state in (LOST, RELEASED)
 
     def _look(self) -> None:
+        """Ends the lease if its time is over, unless we are a forked child."""
         if self._state in HOLDING and self._session.generation == forks.generation:
-            self._over(self._session.clock.now())
+            self._expire_if_due(self._session.clock.now())
 
     def _end(self, reason: str) -> None:
+        """Ends the lease without our doing, and tells everybody who wants to know."""
         session = self._session
         with session.mutex:
             before = self._state
@@ -318,14 +207,17 @@ class Hold:
             self._call(callback)
 
     def _freed(self, freed: bool) -> bool:
-        """The store has been told; `freed` if that ended a lease which had not ended before."""
+        """Ends the lease after the store was told; `freed`: it had not ended there before.
+
+        Returns whether this release ended it.
+        """
         if not freed:
             self._end("the store says that it had ended before it was released")
             return False
         session = self._session
         with session.mutex:
             before = self._state
-            self._state = _WHEN_FREED if before is HELD else after(before, FREED)
+            self._state = after(before, FREED)
             if self._state is before:
                 return False
             session.leases.pop(self._ticket.owner, None)
@@ -345,17 +237,20 @@ class Hold:
             held = session.clock.now() - self._granted_at
             session.tell("released", self.name, self.owner, self.token, held)
 
+    # The alarm.
+
     def _set_alarm(self) -> None:
-        """From now on somebody wants to be told of the loss, whatever the store does."""
+        """Has the alarm tell of the loss from now on, whatever the store does."""
         if not self._alarmed and self._state in HOLDING:
             self._alarmed = True
             self._session.alarm.at(self._deadline, self._ring)
 
     def _ring(self) -> None:
-        if not self._over(self._session.clock.now()):
+        if not self._expire_if_due(self._session.clock.now()):
             self._session.alarm.at(self._deadline, self._ring)
 
     def _quiet(self) -> None:
+        """Stops the renewals and the alarm; what is left at the store is freed by the keeper."""
         if self._freeing:
             self._session.keeper.keep(self, self._session.clock.now())
         elif self._kept:
@@ -368,6 +263,8 @@ class Hold:
             callback(self)
         except BaseException as error:  # also one that exits: it must not take the keeper along
             report(f"an on_lost callback of the lease on {self.name!r} failed", error)
+
+    # Errors.
 
     def _loss(self) -> LeaseLost:
         at, reason = self._lost if self._lost is not None else (None, None)
@@ -384,7 +281,7 @@ class Hold:
         )
 
     def _unavailable(self, what: str, error: BackendUnavailable) -> BackendUnavailable:
-        """The backend's error, which knows of servers, told about this lock."""
+        """Returns the backend's error, which knows of servers, told about this lock."""
         return BackendUnavailable(
             f"{self.name!r} {what}: {error}",
             name=self.name,

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from .. import checks
 from .._runtime.aio import current
 from ..errors import LockNotOwned, LockTimeout
-from ..stores._async.contract import Terms, Ticket
 from .lease import Lease
 from .waiting import obtain
 
 if TYPE_CHECKING:
-    from .manager import Locks
-    from .session import Session
+    from .opening import Opening
+    from .request import Request
 
 
 class Unset:
@@ -32,72 +31,28 @@ UNSET = Unset()
 class Lock:
     """Made by `locks.lock(name)`, `locks.semaphore(…)` or `locks.rwlock(…).read()` and `.write()`."""
 
-    __slots__ = (
-        "_barge",
-        "_capacity",
-        "_entered",
-        "_kind",
-        "_locks",
-        "_max_hold",
-        "_protects",
-        "_renew",
-        "_terms",
-        "_text",
-        "_timeout",
-        "_ttl",
-        "_weight",
-        "name",
-    )
+    __slots__ = ("_entered", "_opening", "_request", "name")
 
-    lease_type = Lease
-
-    def __init__(
-        self,
-        locks: Locks,
-        name: str,
-        *,
-        ttl: float,
-        timeout: float | None = None,
-        fair: bool | None = None,
-        renew: bool = True,
-        max_hold: float | None = None,
-        protects: object = None,
-        kind: str = "lock",
-        weight: int = 1,
-        capacity: int = 1,
-        text: str | None = None,
-    ) -> None:
-        self.name = checks.lock_name(name)
-        self._ttl = checks.ttl(ttl)
-        self._timeout = checks.timeout(timeout)
-        checks.flag("fair", fair, (True, False, None))
-        checks.flag("renew", renew, (True, False))
-        self._barge = fair is False
-        self._renew = renew
-        self._max_hold = None if max_hold is None else checks.ttl(max_hold, "max_hold")
-        self._protects = protects
-        self._locks = locks
-        self._kind = kind
-        self._weight = weight
-        self._capacity = capacity
-        self._text = text
-        """Shown in place of the connection's label: an election's value."""
-        self._terms: Terms | None = None
+    def __init__(self, opening: Opening, request: Request) -> None:
+        self.name = request.name
+        self._opening = opening
+        self._request = request
         self._entered: dict[object, list[Lease]] = {}
+        """The leases that were entered by `with`, by task or thread."""
 
     def __repr__(self) -> str:
-        return f"<{self._kind} {self.name!r}>"
+        return f"<{self._request.kind} {self.name!r}>"
 
     async def acquire(
         self, timeout: float | Unset | None = UNSET, *, owner: str | None = None
     ) -> Lease:
-        """A lease that is held; raises `LockTimeout` if it was not granted within `timeout` seconds.
+        """Returns a lease; raises `LockTimeout` if it was not granted within `timeout` seconds.
 
         None waits for ever, 0 tries once; without one the lock's own `timeout` counts. `owner` is
         for those who pass on somebody else's request: an id that was never used before.
         """
-        limit = self._timeout if timeout is UNSET else checks.timeout(timeout)
-        lease = await obtain(self, limit, owner)
+        limit = self._request.options.timeout if timeout is UNSET else checks.timeout(timeout)
+        lease = await obtain(self._opening, self._request, limit, owner)
         if lease is None:
             raise LockTimeout(
                 f"{self.name!r} was not granted within {limit:g} s, because others hold it or "
@@ -107,40 +62,8 @@ class Lock:
         return lease
 
     async def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
-        """A lease that is held; or None if it is not to be had at once, or within `timeout`."""
-        return await obtain(self, checks.timeout(timeout), owner)
-
-    def _attempt(self, session: Session, owner: str, queue: bool) -> Lease:
-        """A new attempt, known to the session before anything is sent."""
-        terms = self._terms
-        if terms is None or terms.home is not session:
-            terms = self._terms = self._new_terms(session)
-        lease = self.lease_type(session, Ticket(terms, owner, queue), self._renew, self._max_hold)
-        if self._protects is not None:
-            lease._protects = self._protects
-        # No mutex: this first writes and then looks; `close` first says so, and then looks.
-        session.leases[owner] = lease
-        if session.closed:
-            session.leave(owner)
-            session.check_open()
-        if len(session.leases) >= session.full:
-            session.sweep()
-        return lease
-
-    def _new_terms(self, session: Session) -> Terms:
-        label = session.label
-        terms = Terms(
-            self.name,
-            self._ttl,
-            label if self._text is None else label._replace(text=self._text),
-            self._weight,
-            self._capacity,
-            self._kind,
-            self._barge,
-            self._renew,
-        )
-        terms.home = session
-        return terms
+        """Returns a lease; or None if the lock is not to be had at once, or within `timeout`."""
+        return await obtain(self._opening, self._request, checks.timeout(timeout), owner)
 
     async def __aenter__(self) -> Lease:
         lease = await self.acquire()
@@ -161,7 +84,7 @@ class Lock:
         await self._entered_here()._leave(error)
 
     def _entered_here(self) -> Lease:
-        """The lease that this task or thread entered last, or else the only one there is."""
+        """Returns the lease that this task or thread entered last, or else the only one there is."""
         # No mutex: each task or thread has a list of its own.
         me: object = current()
         if me not in self._entered and len(self._entered) == 1:
@@ -193,9 +116,9 @@ class ReadWriteLock:
         return f"<rwlock {self.name!r}>"
 
     def read(self) -> Lock:
-        """Shared with other readers. Concurrent readers' tokens are unique, not in any order."""
+        """Returns the lock that readers share. Their tokens are unique, not in any order."""
         return self._read
 
     def write(self) -> Lock:
-        """Alone."""
+        """Returns the lock that a writer holds alone."""
         return self._write

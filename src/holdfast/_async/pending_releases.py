@@ -1,7 +1,7 @@
-"""What could not be given back in time is given back behind the caller's back.
+"""Retries, in the background, releases that the store did not answer.
 
 An attempt that fails leaves the store, so that no ghost of it stays there. If just then the store does
-not answer, nobody should have to wait for that: the caller has a deadline of its own. The routine here
+not answer, its caller should not have to wait for that: it has a deadline of its own. The routine here
 goes on trying until the store has answered, or what is left there has ended by itself.
 """
 
@@ -19,31 +19,33 @@ if TYPE_CHECKING:
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
 
 
-class Debts:
-    __slots__ = ("_last_deadline", "_mutex", "_owed", "_routine", "_session", "_signal")
+class PendingReleases:
+    """The releases of one session that are still to be answered."""
+
+    __slots__ = ("_last_deadline", "_mutex", "_pending", "_routine", "_session", "_signal")
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._owed: dict[str, tuple[Ticket, float]] = {}
-        """By owner: what to give back, and when it has ended by itself."""
+        self._pending: dict[str, tuple[Ticket, float]] = {}
+        """By owner: what to release, and when it has ended by itself."""
         self._mutex = RLock()
         self._signal = Signal(session.clock)
         self._routine: Routine | None = None
         self._last_deadline = 0.0
         """Set by `close`: when the last try has to have ended."""
 
-    def owe(self, ticket: Ticket, error: Exception) -> None:
-        """The store did not answer when this was to be given back."""
+    def add(self, ticket: Ticket, error: Exception) -> None:
+        """Goes on trying to release what the store did not answer for, with `error`."""
         with self._mutex:
             if not self._last_deadline:
-                self._owed[ticket.owner] = (ticket, self._session.clock.now() + ticket.ttl)
+                self._pending[ticket.owner] = (ticket, self._session.clock.now() + ticket.ttl)
                 if self._routine is None:
-                    self._routine = Routine(self._run, "holdfast-debts")
+                    self._routine = Routine(self._run, "holdfast-releases")
                 return
-        self._failed(ticket, error)
+        self._tell_failed(ticket, error)
 
     async def close(self) -> None:
-        """Try once more, all of it within one limit; then let it be."""
+        """Tries once more, all of it within one limit; then lets it be."""
         with self._mutex:
             self._last_deadline = self._session.deadline()
             routine = self._routine
@@ -56,26 +58,25 @@ class Debts:
         pause = FIRST_PAUSE
         while True:
             with self._mutex:
-                last_by = self._last_deadline
-                owed = list(self._owed.values())
-                if not owed:
+                last_deadline = self._last_deadline
+                pending = list(self._pending.values())
+                if not pending:
                     self._routine = None
                     return
-            for ticket, ended_at in owed:
+            for ticket, ended_at in pending:
                 try:
-                    await session.backend.release(
-                        ticket.name, ticket.owner, last_by or session.deadline()
-                    )
+                    deadline = last_deadline or session.deadline()
+                    await session.backend.release(ticket.name, ticket.owner, deadline)
                 except Exception as error:  # whatever it was: the routine has to go on
-                    if not last_by and session.clock.now() < ended_at:
+                    if not last_deadline and session.clock.now() < ended_at:
                         continue
-                    self._failed(ticket, error)
+                    self._tell_failed(ticket, error)
                 with self._mutex:
-                    del self._owed[ticket.owner]
+                    del self._pending[ticket.owner]
                 pause = FIRST_PAUSE
-            if self._owed:
+            if self._pending:
                 await self._signal.wait(session.clock.now() + pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _failed(self, ticket: Ticket, error: Exception) -> None:
+    def _tell_failed(self, ticket: Ticket, error: Exception) -> None:
         self._session.tell("release_failed", ticket.name, ticket.owner, 0, 0.0, str(error))

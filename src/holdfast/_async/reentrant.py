@@ -1,7 +1,7 @@
-"""A lock that whoever holds it may take again: the same lease, with the same token.
+"""A lock that its holder may take again: the same lease, with the same token.
 
-It is counted here, not at the store: by name, for each task or thread of one connection. The store sees
-one grant, which is given back by as many releases as there were acquisitions.
+Acquisitions are counted here, not at the store: by name, for each task or thread of one manager. The
+store sees one grant, which is released by as many releases as there were acquisitions.
 """
 
 from __future__ import annotations
@@ -16,18 +16,24 @@ from .lock import UNSET, Lock, Unset
 
 if TYPE_CHECKING:
     from ..stores._async.contract import Ticket
+    from .request import Request
     from .session import Session
 
 
 class ReentrantLease(Lease):
-    """What `rlock(name).acquire()` returns, each time the same one until it is free again."""
-
-    __slots__ = ("_depth", "_fresh", "_taker")
+    """The lease of a re-entrant lock: the same one at each acquisition, until the lock is free."""
 
     def __init__(
-        self, session: Session, ticket: Ticket, renewing: bool, end_at: float | None
+        self,
+        session: Session,
+        request: Request,
+        ticket: Ticket,
+        token: int,
+        ttl: float,
+        deadline: float,
+        now: float,
     ) -> None:
-        super().__init__(session, ticket, renewing, end_at)
+        super().__init__(session, request, ticket, token, ttl, deadline, now)
         self._depth = 1
         self._fresh: list[bool] = []
         """For each `with` that was entered: whether it is the one that a loss interrupts."""
@@ -40,7 +46,7 @@ class ReentrantLease(Lease):
                 self._session.reentrant[taker] = self
 
     def _taken_again(self) -> bool:
-        """Once more by the one who has it; False if it has ended."""
+        """Counts one more acquisition by its holder; False if the lease has ended."""
         if not self.held:
             return False
         with self._session.mutex:
@@ -50,7 +56,7 @@ class ReentrantLease(Lease):
         return False
 
     async def release(self) -> bool:
-        """Give one acquisition back, and the lock with the last. True if it was still ours."""
+        """Releases one acquisition, and the lock with the last. True if it was still ours."""
         self._refuse_fork()
         if self.held:
             with self._session.mutex:
@@ -99,8 +105,6 @@ class ReentrantLock(Lock):
 
     __slots__ = ()
 
-    lease_type = ReentrantLease
-
     async def acquire(
         self, timeout: float | Unset | None = UNSET, *, owner: str | None = None
     ) -> Lease:
@@ -117,7 +121,7 @@ class ReentrantLock(Lock):
         return None if lease is None else self._first(lease)
 
     def _again(self) -> Lease | None:
-        session = self._locks._live
+        session = self._opening.live
         if session is None or session.closed or session.generation != forks.generation:
             return None
         lease = session.reentrant.get((self.name, current()))

@@ -1,4 +1,4 @@
-"""What all locks of one connection share: the backend, the keeper, the alarm, and who holds what.
+"""A session: the backend, the keeper, the alarm and the leases that all locks of a manager share.
 
 A session is made on first use, belongs to one process (and, in asyncio, to one event loop), and
 is never used by a forked child: the manager makes a new one there.
@@ -15,21 +15,23 @@ from .. import forks
 from .._runtime.aio import Alarm, Signal, finish, here
 from ..errors import LockError
 from ..events import Event, Listeners
-from ..lifecycle import handed_for
+from ..lifecycle import drift_margin, handed_for
 from ..model import Label
 from ..refusals import owner_used_again
 from ..stores._async.contract import Backend, Ticket
 from .keeper import Keeper
-from .pending_releases import Debts
+from .pending_releases import PendingReleases
+from .waiter import Waiter
 
 if TYPE_CHECKING:
     from .lease import Lease
+    from .request import Request
 
 IO_LIMIT = 5.0
 """Seconds after which a call to the store counts as failed."""
 LEAST_LIMIT = 2.0
-"""Seconds that the store is given to answer somebody who does not want to wait as long."""
-LEAVING, LEAVING_THE_SILENT = 2.0, 0.25
+"""Seconds that the store is given to answer a caller that does not want to wait as long."""
+CLEAN_UP_LIMIT, SILENT_CLEAN_UP_LIMIT = 2.0, 0.25
 """Seconds that a caller waits for its clean-up; less if the store has just failed to answer it."""
 MANY = 1000
 """Leases among which those that have run out are looked for; then again when they are twice as many."""
@@ -37,18 +39,18 @@ REMEMBERED_OWNERS = 10_000
 
 
 class Session:
+    """One connection to a store, and all that hangs on it."""
+
     __slots__ = (
+        "_burned",
+        "_drained",
+        "_sweep_at",
         "alarm",
-        "attempts",
         "backend",
-        "burned",
         "claim",
         "claim_window",
         "clock",
         "closed",
-        "debts",
-        "drained",
-        "full",
         "generation",
         "heartbeat",
         "home",
@@ -59,14 +61,17 @@ class Session:
         "mutex",
         "now",
         "patience",
+        "pending_releases",
         "realm",
         "reentrant",
+        "tickets",
+        "waiters",
     )
 
     def __init__(self, backend: Backend, listeners: Listeners, label: str, realm: str = "") -> None:
         self.backend = backend
         self.realm = realm
-        """Where the tokens of all its locks are counted."""
+        """The place where the tokens of all its locks are counted."""
         self.clock = backend.clock
         self.now = backend.clock.now
         self.claim_window = backend.claim_window
@@ -81,79 +86,138 @@ class Session:
         # One that may be entered again, because a signal's handler may release a lease.
         self.mutex = RLock()
         self.leases: dict[str, Lease] = {}
-        self.full = MANY
-        """By owner: those held, and those asked for."""
-        self.burned: dict[str, None] = {}
+        """The leases that are held, by owner."""
+        self.tickets: dict[str, Ticket] = {}
+        """The attempts under way, by owner. `close` waits until each has left nothing behind."""
+        self.waiters: dict[str, Waiter] = {}
+        """The attempts that are in a queue, by owner."""
         self.reentrant: dict[tuple[str, object], Lease] = {}
-        """Those that may be taken again: by name, and by the task or thread that has it."""
+        """Leases that may be taken again: by name, and by the task or thread that holds them."""
         self.alarm = Alarm(self.clock)
         self.keeper = Keeper(self)
-        self.debts = Debts(self)
+        self.pending_releases = PendingReleases(self)
         self.closed = False
         self.patience = IO_LIMIT
-        self.attempts: set[str] = set()
-        """Those that `close` found under way; it waits for them, so that each leaves nothing behind."""
-        self.drained = Signal(self.clock)
+        """Seconds that the store is given to answer."""
+        self._burned: dict[str, None] = {}
+        self._drained = Signal(self.clock)
+        self._sweep_at = MANY
         if hasattr(backend, "look"):
             backend.look = self.look_at
 
     def look_at(self, owners: Iterable[str]) -> None:
-        """The backend has news of these: ask about them now. From any thread."""
+        """Asks about these owners now, because the backend has news of them. From any thread."""
         now = self.clock.now()
         for owner in owners:
-            lease = self.leases.get(owner)
-            if lease is None:
+            one = self.leases.get(owner) or self.waiters.get(owner)
+            if one is None:
                 continue
-            if lease._kept:
-                self.keeper.hurry(lease, now)
-            elif lease._waiting():
-                self.keeper.keep(lease, now)
+            if one._kept:
+                self.keeper.hurry(one, now)
+            elif isinstance(one, Waiter) and not one.ended:
+                self.keeper.keep(one, now)
 
-    def sweep(self) -> None:
-        """Forget leases that have run out unseen: not renewed, not released, looked at by nobody."""
-        for lease in list(self.leases.values()):
-            lease._look()
-        self.full = max(MANY, 2 * len(self.leases))
+    # Attempts.
+
+    def begin(self, request: Request, owner: str, queue: bool, give_up: float | None) -> Ticket:
+        """Returns the ticket of a new attempt, known here before anything is sent."""
+        ticket = Ticket(request.terms_for(self), owner, queue)
+        ticket.until = give_up
+        # No mutex: this first writes and then looks; `close` first says so, and then looks.
+        self.tickets[owner] = ticket
+        if self.closed:
+            self.leave(owner)
+            self.check_open()
+        if len(self.leases) >= self._sweep_at:
+            self._sweep()
+        return ticket
+
+    def hold(
+        self, request: Request, ticket: Ticket, token: int, ttl: float, sent: float
+    ) -> Lease | None:
+        """Returns the lease that was granted in reply to what was sent at `sent`.
+
+        None if that came too late to be of use: the attempt has to be given up.
+        """
+        now = self.now()
+        deadline = sent + ttl - drift_margin(ttl)
+        if deadline <= now:
+            return None
+        ticket.ttl = ttl
+        lease = request.lease_type(self, request, ticket, token, ttl, deadline, now)
+        if not self.register(lease, ticket.owner):
+            return None
+        due = lease._due(sent)
+        if due is not None:
+            self.keeper.keep(lease, due)
+        return lease
+
+    def register(self, lease: Lease, owner: str) -> bool:
+        """Puts a lease in the place of its attempt; False if the session has been closed."""
+        with self.mutex:
+            if self.closed:
+                return False
+            self.leases[owner] = lease
+            self.tickets.pop(owner, None)
+        return True
 
     def leave(self, owner: str) -> None:
-        """An attempt has ended without a grant, and nothing is left of it."""
+        """Forgets an attempt that ended without a grant, and of which nothing is left."""
+        waiter = self.waiters.get(owner)
+        if waiter is not None:
+            waiter.end()
         with self.mutex:
-            self.leases.pop(owner, None)
-            if owner in self.attempts:
-                self.attempts.remove(owner)
-                self.drained.set()
+            self.tickets.pop(owner, None)
+            if self.closed:
+                self._drained.set()
+
+    async def give_up(self, ticket: Ticket, silent: bool = False) -> None:
+        """Ends an attempt of which the store may know something; `silent` as for `clean_up`."""
+        waiter = self.waiters.get(ticket.owner)
+        if waiter is not None:
+            waiter.end()
+        lease = self.leases.get(ticket.owner)
+        if lease is not None:  # interrupted on the threshold: nobody else has it
+            self.keeper.forget(lease)
+            lease._freed(True)
+        try:
+            await self.clean_up(ticket, silent)
+        finally:
+            self.leave(ticket.owner)
 
     def burn(self, owner: str) -> None:
-        """Remember an owner id that came from outside: it serves for one attempt only."""
+        """Remembers an owner id that came from outside: it serves for one attempt only."""
         with self.mutex:
-            if owner in self.burned or owner in self.leases:
+            if owner in self._burned or owner in self.leases or owner in self.tickets:
                 raise owner_used_again(owner)
-            self.burned[owner] = None
-            if len(self.burned) > REMEMBERED_OWNERS:
-                del self.burned[next(iter(self.burned))]
+            self._burned[owner] = None
+            if len(self._burned) > REMEMBERED_OWNERS:
+                del self._burned[next(iter(self._burned))]
+
+    def _sweep(self) -> None:
+        """Forgets leases that have run out unseen: not renewed, not released, looked at by nobody."""
+        for lease in list(self.leases.values()):
+            lease._look()
+        self._sweep_at = max(MANY, 2 * len(self.leases))
+
+    # Calls to the store.
 
     def deadline(self) -> float:
-        """When a call to the store that starts now must have ended."""
+        """Returns when a call to the store that starts now must have ended."""
         return self.clock.now() + self.patience
 
     def deadline_for(self, sent: float, give_up: float | None) -> float:
-        """The same, for a call sent then by somebody who gives up at `give_up`."""
+        """Returns when a call sent at `sent` must have ended, if its caller gives up at `give_up`."""
         limit = sent + self.patience
         return limit if give_up is None else min(limit, max(give_up, sent + LEAST_LIMIT))
 
-    def tell(
-        self, kind: str, name: str, owner: str, token: int, duration: float, detail: str = ""
-    ) -> None:
-        if self.listeners:
-            wall = self.clock.wall()
-            self.listeners.tell(Event(kind, name, owner, token, duration, wall, detail))
-
     async def clean_up(self, ticket: Ticket, silent: bool = False) -> None:
-        """Leave nothing of this attempt on the store, whatever happens to the caller meanwhile.
+        """Leaves nothing of this attempt on the store, whatever happens to the caller meanwhile.
 
         `silent`: the store has just failed to answer, so do not hope for much now.
         """
-        deadline = self.clock.now() + min(LEAVING_THE_SILENT if silent else LEAVING, self.patience)
+        limit = SILENT_CLEAN_UP_LIMIT if silent else CLEAN_UP_LIMIT
+        deadline = self.clock.now() + min(limit, self.patience)
 
         async def leave() -> None:
             try:
@@ -161,33 +225,42 @@ class Session:
             except LockError as error:
                 # Unrenewed, it ends by itself in any case: a place in the queue soon, a grant with
                 # its TTL.
-                self.debts.owe(ticket, error)
+                self.pending_releases.add(ticket, error)
 
         await finish(leave, grace=self.patience)
 
+    def tell(
+        self, kind: str, name: str, owner: str, token: int, duration: float, detail: str = ""
+    ) -> None:
+        """Tells the listeners what happened."""
+        if self.listeners:
+            wall = self.clock.wall()
+            self.listeners.tell(Event(kind, name, owner, token, duration, wall, detail))
+
+    # Its end.
+
     async def close(self) -> None:
-        """Give back what is held, end every wait, and let go of the store."""
+        """Releases what is held, ends every wait, and lets go of the store."""
         with self.mutex:
             if self.closed:
                 return
             self.closed = True
-            leases = list(self.leases.values())
-            self.attempts = {lease.owner for lease in leases if not lease.token}
+            tickets, leases = list(self.tickets.values()), list(self.leases.values())
+        for ticket in tickets:
+            await self.clean_up(ticket)
+            ticket.tell()  # it finds the session closed
         limit: float | None = None
         for lease in leases:
             if limit is not None:
                 # The store did not answer for one. All the others together get as long again.
                 self.patience = max(limit - self.clock.now(), 0.0)
-            if not lease.token:
-                await self.clean_up(lease._ticket)
-                lease._ticket.tell()  # it finds the session closed
-            elif not await lease._give_all_back() and limit is None:
+            if not await lease._give_all_back() and limit is None:
                 limit = self.deadline()
         self.patience = IO_LIMIT
         until = self.deadline()
-        while self.attempts and await self.drained.wait(until):
+        while self.tickets and await self._drained.wait(until):
             pass
-        await self.debts.close()
+        await self.pending_releases.close()
         await self.keeper.close()
         self.alarm.close()
         await self.backend.close()

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from .. import checks, forks
 from .._runtime.threads import Interrupt, Signal
 from ..entries import Claim
 from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockError
 from ..lifecycle import HELD, LOST
-from ..model import Gone, Renewed, slot_of
+from ..model import Renewed, Unknown, slot_of
 from .hold import HOLDING, Hold
 
 if TYPE_CHECKING:
@@ -26,22 +26,20 @@ if TYPE_CHECKING:
 
 
 class Lease(Hold):
-    """What `acquire` returns. Safe to use from any thread, or any task of its event loop."""
-
-    __slots__ = ()
+    """A lock that is held. Safe to use from any thread, or any task of its event loop."""
 
     def __repr__(self) -> str:
         return f"<Lease {self.name!r} token={self.token} {self.state}>"
 
     @property
     def state(self) -> str:
-        """`acquiring`, `held`, `uncertain`, `lost` or `released`."""
+        """`held`, `uncertain`, `lost` or `released`."""
         self._look()
         return self._state
 
     @property
     def held(self) -> bool:
-        """Whether it is ours now, by our own clock. In a forked child it never is."""
+        """Whether the lease is ours now, by our own clock. In a forked child it never is."""
         return self.remaining() > 0
 
     @property
@@ -56,22 +54,25 @@ class Lease(Hold):
 
     @property
     def slot(self) -> int | None:
-        """A semaphore's: from 0 to permits - 1, and no other holder's meanwhile. What each slot has to
-        itself can be fenced. None for other locks, and where the store cannot tell."""
+        """The slot of a semaphore's holder: from 0 to permits - 1, and no other holder's meanwhile.
+
+        A resource that each slot has to itself can be fenced. None for other locks, and where the
+        store cannot tell.
+        """
         ticket = self._ticket
         slots = self._session.backend.guarantees.slots
         return slot_of(self.token, ticket.kind, ticket.capacity) if slots else None
 
     @property
     def lock_id(self) -> str:
-        """Which lock this is, among those of all stores and namespaces: what a fence keeps."""
+        """The lock's name among those of all stores and namespaces: what a fence keeps."""
         self._refuse_fork()  # a fence asks for it whenever a lease is shown
         return f"{self._session.realm}/{self._ticket.name}"
 
     @property
     def guard(self) -> BoundFence:
         """The fence that the lock protects its resource with, showing this lease at every call."""
-        fence: object = getattr(self, "_protects", None)
+        fence = self._request.options.protects
         if fence is None:
             raise GuaranteeError(
                 f"the lock {self.name!r} was made without a fence; name it with protects=",
@@ -84,7 +85,7 @@ class Lease(Hold):
         return BoundFence(fence, self)
 
     def remaining(self) -> float:
-        """Seconds for which it is ours even if no renewal succeeds from now on; 0 if it ended."""
+        """Returns the seconds for which it is ours even if no renewal succeeds from now on."""
         if self._state not in HOLDING or self._session.generation != forks.generation:
             return 0.0
         left = self._deadline - self._session.clock.now()
@@ -94,7 +95,7 @@ class Lease(Hold):
         return 0.0
 
     def ensure(self, at_least: float = 0.0) -> None:
-        """Raise `LeaseLost` unless it is held, and for `at_least` seconds more."""
+        """Raises `LeaseLost` unless the lease is held, and for `at_least` seconds more."""
         at_least = checks.at_least(at_least)
         self._refuse_fork()
         left = self.remaining()
@@ -111,7 +112,7 @@ class Lease(Hold):
             )
 
     def on_lost(self, callback: Callable[[Lease], object]) -> None:
-        """Call `callback(lease)` once when the lease is lost; at once if it already is.
+        """Calls `callback(lease)` once when the lease is lost; at once if it already is.
 
         It is called in the thread, or the event loop, that notices; a release is no loss.
         """
@@ -130,7 +131,7 @@ class Lease(Hold):
             self._set_alarm()
 
     def wait_lost(self, timeout: float | None = None) -> bool:
-        """Wait until the lease is lost: True. False after `timeout`, or when it was released."""
+        """Waits until the lease is lost: True. False after `timeout`, or when it was released."""
         timeout = checks.timeout(timeout)
         self._refuse_fork()
         clock = self._session.clock
@@ -152,41 +153,29 @@ class Lease(Hold):
                 self._watchers.remove(signal)
 
     def renew(self, ttl: float | None = None) -> None:
-        """Renew it now, and from now on for `ttl` seconds if that is given.
+        """Renews the lease now, and from now on for `ttl` seconds if that is given.
 
         Raises `LeaseLost` if it has ended, `BackendUnavailable` if the store does not answer; the
         lease then lasts until its present end.
         """
         asked = self.ttl if ttl is None else checks.ttl(ttl)
         self._refuse_fork()
-        sent = self._session.clock.now()
-        if self._over(sent) or self._state not in HOLDING:
+        session = self._session
+        sent = session.clock.now()
+        if self._expire_if_due(sent):
             raise self._loss()
         claim = Claim(self.name, self.owner, asked)
         try:
-            (outcome,) = self._session.backend.renew([claim], self._session.deadline())
+            (outcome,) = session.backend.renew([claim], session.deadline())
         except BackendUnavailable as error:
             raise self._unavailable("could not be renewed", error) from error
-        if self._refuted(outcome, sent):
-            raise self._loss()
-        if isinstance(outcome, Renewed):
-            sent = outcome.since or sent
+        if isinstance(outcome, Renewed) and outcome.token == self.token:
             # A store may give more than was asked for, where it counts in whole seconds; or never
             # more than it did at first.
-            given = max(asked, outcome.ttl)
-            if not self._session.backend.guarantees.renew_ttl:
-                given = outcome.ttl
-            self.ttl = self._ticket.ttl = given
-            self._renewed(outcome, sent)
-            due = self._due(sent)
-            if self._kept and due is not None:
-                self._session.keeper.hurry(self, due)
-            self.ensure()
-        elif isinstance(outcome, Gone):
-            self._gone()
-            raise self._loss()
-        else:
-            self._doubted("the store did not answer for this lease")
+            renew_ttl = session.backend.guarantees.renew_ttl
+            self.ttl = self._ticket.ttl = max(asked, outcome.ttl) if renew_ttl else outcome.ttl
+        due = self._hear(outcome, sent, "the store did not answer for this lease")
+        if isinstance(outcome, Unknown):
             raise BackendUnavailable(
                 f"the store did not say whether the lease on {self.name!r} was renewed; it lasts "
                 f"{self.remaining():.3f} s more",
@@ -194,9 +183,12 @@ class Lease(Hold):
                 owner=self.owner,
                 token=self.token,
             )
+        self.ensure()
+        if self._kept and due is not None:
+            session.keeper.hurry(self, due)
 
     def release(self) -> bool:
-        """Give it back: True if it was still ours, False if it had ended. Never frees another's.
+        """Releases it: True if it was still ours, False if it had ended. Never frees another's.
 
         From the first call on it is not renewed any more. If the store cannot be reached this
         raises `BackendUnavailable`, and may be tried again; otherwise the TTL frees it.
@@ -206,7 +198,7 @@ class Lease(Hold):
             self._refuse_fork()
         clock = session.now  # by way of a name, which is quicker for what is no method
         now = clock()
-        if (self._state is not HELD or now >= self._deadline) and self._over(now):
+        if (self._state is not HELD or now >= self._deadline) and self._expire_if_due(now):
             return False  # where `max_hold` ended it, the keeper still has to free it
         ticket = self._ticket
         try:
@@ -229,14 +221,14 @@ class Lease(Hold):
         return self._freed(freed)
 
     def tether(self) -> int | None:
-        """A file descriptor to let a child process inherit, so that the lease outlives us with it.
+        """Returns a file descriptor for a child process to inherit, so that the lease outlives us.
 
         None where that is not needed, because the lease does not end with our process.
         """
         self.ensure()
         return self._session.backend.tether(self.name, self.owner, self._session.deadline())
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> Self:
         self._enter()
         return self
 
@@ -251,14 +243,14 @@ class Lease(Hold):
     # For `with`, and for close.
 
     def _enter(self) -> None:
-        """The body of `with` begins: stop it, where that can be done, when the lease is lost."""
+        """Begins the body of `with`, which is stopped, where that can be done, if the lease is lost."""
         self.ensure()
         self._interrupt = Interrupt()
         if Interrupt.works:
             self._set_alarm()
 
     def _leave(self, error: BaseException | None) -> None:
-        """The body has ended: give the lease back, and say so if it had been lost under it."""
+        """Ends the body of `with`: releases the lease, and raises if it had been lost meanwhile."""
         try:
             interrupt, self._interrupt = self._interrupt, None
             stopped_by_us = interrupt is not None and interrupt.settle(error)
@@ -280,11 +272,11 @@ class Lease(Hold):
             error.add_note(f"The lease on {self.name!r} had been lost meanwhile.")
 
     def _give_all_back(self) -> bool:
-        """For close, however often it was taken."""
+        """Releases it for `close`, however often it was taken."""
         return self._release_quietly()
 
     def _release_quietly(self) -> bool:
-        """For the end of `with` and for close: an unreachable store is told by an event only."""
+        """Releases it at the end of `with` and for `close`: an event alone tells of a failure."""
         try:
             self.release()
         except LockError as error:

@@ -6,206 +6,214 @@ Every attempt has an owner id of its own, made before it asks. However it ends o
 grant (time-out, cancellation, an error, the answer lost), the store is told to forget that owner,
 in a step that also hands on a grant which came at the same moment; and the id is never used again.
 
-A waiter sits in the store's queue. It is granted in one of three ways, and each has its deadline:
-
-- the answer to its request: counted from when that was sent;
-- a heartbeat, or its own question after a hint: counted from when *that* was sent;
-- the wake-up of a hand-over, which costs no question: the grant came after the last heartbeat that
-  was answered "waiting" had been sent, so it is good for the claim window from then on. If little is
-  left of that, it is confirmed by a renewal first.
+A waiter sits in the store's queue; `waiter` says in which ways it is granted. A store without a queue
+answers `Busy`, and is asked again by a new attempt after a pause.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from .. import checks
 from .._runtime.threads import Signal
 from ..clock import system_clock
 from ..entries import Claim
 from ..errors import BackendUnavailable
-from ..lifecycle import drift_margin
-from ..model import Busy, Gone, Granted, Renewed, Waiting, new_owner
-from ..stores._sync.contract import OPEN_LIMIT
+from ..model import Busy, Gone, Granted, Queued, Renewed, Waiting, new_owner
+from ..stores._sync.contract import OPEN_LIMIT, Ticket
 from .session import LEAST_LIMIT
+from .waiter import Waiter
 
 if TYPE_CHECKING:
     from .lease import Lease
-    from .lock import Lock
+    from .opening import Opening
+    from .request import Request
     from .session import Session
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 
-_HELD, _BUSY, _LATE, _AGAIN = "held", "busy", "late", "again"
+
+BUSY: Final = "busy"
+LATE: Final = "late"
+PLACE_LOST: Final = "place lost"
+Ending = Literal["busy", "late", "place lost"]
+"""The reason for which an attempt ended without a lease: others hold the lock, and the store keeps no
+queue; its time is over, and the store may still know of it; the store knows nothing of it any more."""
 
 
-def obtain(lock: Lock, timeout: float | None, owner: str | None) -> Lease | None:
-    """A lease on the lock, held; or None once `timeout` is over.
+def obtain(
+    opening: Opening, request: Request, timeout: float | None, owner: str | None
+) -> Lease | None:
+    """Returns a lease that is held; or None once `timeout` is over.
 
     `owner`, if it is given, serves for one attempt only.
     """
     if owner is not None:
         checks.owner(owner)
-    session = lock._locks._live
+    session = opening.live
     spent = 0.0
     if session is None or session.closed:
-        clock = system_clock()
-        began = clock.now()
-        limit = min(OPEN_LIMIT, max(timeout, LEAST_LIMIT)) if timeout else OPEN_LIMIT
-        session = lock._locks._session(limit)
-        spent = clock.now() - began
+        session, spent = _opened(opening, timeout)
     if owner is not None:
         session.burn(owner)
-    now = session.now
-    sent = now()
+    sent = session.now()
     started = sent - spent
     give_up = None if timeout is None else started + timeout
     pause = SHORTEST_PAUSE
     queued = False
     while True:
-        lease = lock._attempt(session, owner or new_owner(), timeout != 0)
-        ticket = lease._ticket
-        ticket.until = give_up
+        ticket = session.begin(request, owner or new_owner(), timeout != 0, give_up)
         try:
-            # Who tries once and does not wait has set no limit to the store.
+            # A caller that tries once and does not wait has set no limit to the store.
             deadline = session.deadline_for(sent, give_up) if timeout else sent + session.patience
             answer = session.backend.acquire(ticket, deadline)
-            if isinstance(answer, Granted):
-                token, ttl, handed, since = answer
-                if handed:
-                    queued = True
-                    if lease._accept_handed(token, sent):
-                        result = _HELD
-                    else:
-                        lease._beat_sent = sent
-                        session.check_open()
-                        result = _ask(session, lease, give_up) or _wait(
-                            session, lease, give_up, sent
-                        )
-                else:
-                    sent = since or sent
-                    result = _granted(session, lease, token, ttl, sent, give_up)
+            result: Lease | Ending
+            if isinstance(answer, Granted) and not answer.handed:
+                since = answer.since or sent
+                lease = session.hold(request, ticket, answer.token, answer.ttl, since)
+                result = lease or _too_late(session, ticket)
             elif isinstance(answer, Busy):
-                result = _BUSY
+                result = BUSY
             else:
                 queued = True
-                lease._waits(answer.since or sent, answer.remaining)
-                result = _wait(session, lease, give_up, sent)
-            if result is _HELD:
+                result = _queue(Waiter(session, request, ticket, sent), answer)
+            if not isinstance(result, str):
                 if session.listeners:
-                    _tell(session, lease, started, queued)
-                return lease
-            if result is _BUSY or result is _AGAIN:
-                lease._abandon()
-                session.leave(ticket.owner)
-            else:
+                    _tell_granted(session, result, started, queued)
+                return result
+            if result == LATE:
                 queued = True
-                _give_up(session, lease)
+                session.give_up(ticket)
+            else:
+                session.leave(ticket.owner)
         except BaseException as error:
             # Once more, if that came while it was given up: it may not have been done.
-            _give_up(session, lease, silent=isinstance(error, BackendUnavailable))
+            session.give_up(ticket, silent=isinstance(error, BackendUnavailable))
             if isinstance(error, BackendUnavailable):
                 session.check_open()  # then that is why
-            if isinstance(error, BackendUnavailable) and error.name is None:
-                raise lease._unavailable("could not be acquired", error) from error
+                if error.name is None:
+                    raise _unavailable(ticket, error) from error
             raise
-        if give_up is not None and now() >= give_up:
+        now = session.now()
+        if give_up is not None and now >= give_up:
             if queued:
-                session.tell("waited", lock.name, ticket.owner, 0, now() - started, "gave up")
+                session.tell("waited", request.name, ticket.owner, 0, now - started, "gave up")
             return None
         if owner is not None:
             raise BackendUnavailable(
-                f"the place in the queue for {lock.name!r} was lost; ask again, with an owner id "
+                f"the place in the queue for {request.name!r} was lost; ask again, with an owner id "
                 "that was never used",
-                name=lock.name,
+                name=request.name,
                 owner=owner,
             )
-        if result is _BUSY:
-            # A store without a queue: ask again later, never in step with others.
-            moment = now() + pause * (0.5 + os.urandom(1)[0] / 256)
+        if result == BUSY:
+            # Ask again later, never in step with others.
+            moment = now + pause * (0.5 + os.urandom(1)[0] / 256)
             Signal(session.clock).wait(moment if give_up is None else min(moment, give_up))
             pause = min(pause * 2, LONGEST_PAUSE)
-        sent = now()
+        sent = session.now()
 
 
-def _give_up(session: Session, lease: Lease, silent: bool = False) -> None:
-    """End an attempt of which the store may know something."""
-    lease._abandon()
-    try:
-        session.clean_up(lease._ticket, silent)
-    finally:
-        session.leave(lease.owner)
+def _opened(opening: Opening, timeout: float | None) -> tuple[Session, float]:
+    """Returns the session, and the seconds that it took to open it."""
+    clock = system_clock()
+    began = clock.now()
+    limit = min(OPEN_LIMIT, max(timeout, LEAST_LIMIT)) if timeout else OPEN_LIMIT
+    session = opening.session(limit)
+    return session, clock.now() - began
 
 
-def _granted(
-    session: Session, lease: Lease, token: int, ttl: float, sent: float, give_up: float | None
-) -> str:
-    """The store says that it is granted, in answer to what was sent then."""
-    if lease._accept(token, ttl, sent + ttl - drift_margin(ttl)):
-        lease._keep(sent)
-        return _HELD
-    # The answer took so long that it is over: the attempt has to be left.
+def _too_late(session: Session, ticket: Ticket) -> Ending:
+    """Returns why a grant was of no use: the answer took so long that the lease is over."""
     session.check_open()
-    if give_up is not None:
-        return _LATE
+    if ticket.until is not None:
+        return LATE
     raise BackendUnavailable(
-        f"the store took longer to answer than the lease on {lease.name!r} lasts ({lease.ttl:g} s), "
-        "so nothing is held; give a longer ttl, or find out why the store is this slow",
-        name=lease.name,
-        owner=lease.owner,
+        f"the store took longer to answer than the lease on {ticket.name!r} lasts "
+        f"({ticket.ttl:g} s), so nothing is held; give a longer ttl, or find out why the store is "
+        "this slow",
+        name=ticket.name,
+        owner=ticket.owner,
     )
 
 
-def _wait(session: Session, lease: Lease, give_up: float | None, asked: float) -> str:
-    ticket = lease._ticket
-    clock = session.clock
+def _queue(waiter: Waiter, answer: Granted | Queued) -> Lease | Ending:
+    """Returns what becomes of a waiter, which perhaps was handed the lock already."""
+    result: Lease | Ending | None
+    asked = waiter.beat_sent
+    if isinstance(answer, Granted):
+        result = waiter.accept_handed(answer.token)
+        if result is None:
+            waiter.session.check_open()
+            result = _ask(waiter)
+        if result is not None:
+            return result
+    else:
+        waiter.waits(answer.since or asked, answer.remaining)
+    return _wait(waiter, asked)
+
+
+def _wait(waiter: Waiter, asked: float) -> Lease | Ending:
+    """Waits in the queue until the lock is granted, or the attempt has ended."""
+    session, ticket = waiter.session, waiter._ticket
+    give_up = ticket.until
     # The keeper need not know of those whose turn comes soon.
-    unkept_until = asked + lease._beat_again / 2
+    unkept_until = asked + waiter.beat_again / 2
     while True:
         until = give_up
-        if not lease._kept and (until is None or unkept_until < until):
+        if not waiter._kept and (until is None or unkept_until < until):
             until = unkept_until
-        told = session.backend.wait(ticket, until)
+        grant = session.backend.wait(ticket, until)
         session.check_open()
-        if lease._offer is not None:
-            offer = lease._take_offer()
-            return _granted(session, lease, offer.token, offer.ttl, offer.sent, give_up)
-        if told is not None and lease._accept_handed(told.token, lease._beat_sent):
-            return _HELD
-        if lease._out:
-            return _AGAIN
-        if give_up is not None and clock.now() >= give_up:
-            return _LATE
-        if not lease._kept and clock.now() >= unkept_until:
-            session.keeper.keep(lease, clock.now())  # who asks at once, for many in one call
+        if waiter.offer is not None:
+            return waiter.accept(*waiter.take_offer()) or _too_late(session, ticket)
+        if grant is not None:
+            lease = waiter.accept_handed(grant.token)
+            if lease is not None:
+                return lease
+        if waiter.out:
+            return PLACE_LOST
+        now = session.now()
+        if give_up is not None and now >= give_up:
+            return LATE
+        if not waiter._kept and now >= unkept_until:
+            session.keeper.keep(waiter, now)  # which asks at once, for many in one call
             continue
-        result = _ask(session, lease, give_up)
+        result = _ask(waiter)
         if result is not None:
             return result
 
 
-def _ask(session: Session, lease: Lease, give_up: float | None) -> str | None:
-    """How do things stand with us? None: still waiting, or no answer."""
-    sent = session.clock.now()
-    claim = Claim(lease.name, lease.owner, lease.ttl)
+def _ask(waiter: Waiter) -> Lease | Ending | None:
+    """Asks the store about the waiter. None: it still waits, or there was no answer."""
+    session, ticket = waiter.session, waiter._ticket
+    sent = session.now()
+    claim = Claim(ticket.terms.name, ticket.owner, ticket.ttl)
     try:
-        (outcome,) = session.backend.renew([claim], session.deadline_for(sent, give_up))
+        (outcome,) = session.backend.renew([claim], session.deadline_for(sent, ticket.until))
     except BackendUnavailable:
         return None  # the keeper goes on asking
     if isinstance(outcome, Renewed):
-        sent = outcome.since or sent
-        return _granted(session, lease, outcome.token, outcome.ttl, sent, give_up)
+        lease = waiter.accept(outcome.token, outcome.ttl, outcome.since or sent)
+        return lease or _too_late(session, ticket)
     if isinstance(outcome, Waiting):
-        lease._waits(outcome.since or sent, outcome.remaining)
+        waiter.waits(outcome.since or sent, outcome.remaining)
     elif isinstance(outcome, Gone):
-        return _AGAIN
+        return PLACE_LOST
     return None
 
 
-def _tell(session: Session, lease: Lease, started: float, queued: bool) -> None:
+def _tell_granted(session: Session, lease: Lease, started: float, queued: bool) -> None:
     lease._set_alarm()
     duration = session.clock.now() - started
     if queued:
         session.tell("waited", lease.name, lease.owner, lease.token, duration, "granted")
     session.tell("acquired", lease.name, lease.owner, lease.token, duration)
+
+
+def _unavailable(ticket: Ticket, error: BackendUnavailable) -> BackendUnavailable:
+    """Returns the backend's error, which knows of servers, told about this lock."""
+    return BackendUnavailable(
+        f"{ticket.name!r} could not be acquired: {error}", name=ticket.name, owner=ticket.owner
+    )

@@ -1,4 +1,4 @@
-"""Which store a URL names, and which options it takes. A new backend joins by its line here."""
+"""URLs: the store that each names, and the options it takes. A new store joins by its line here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COMING: tuple[str, ...] = (
     "http",
     "https",
 )
-"""Known, but not in this release: said in the error, so that nobody looks for a typing mistake."""
+"""Schemes that are not in this release: the error says so, lest a user look for a typing mistake."""
 
 
 class Target(NamedTuple):
@@ -50,7 +50,7 @@ class Target(NamedTuple):
 
     scheme: str
     rest: str
-    """What follows `scheme://`, without the query."""
+    """The part behind `scheme://`, without the query."""
     query: dict[str, str]
 
     def __str__(self) -> str:
@@ -58,14 +58,14 @@ class Target(NamedTuple):
 
 
 def _without_credentials(rest: str, each: bool) -> str:
-    """No user and no password. A comma is part of one, except where each host may have its own."""
+    """Returns `rest` without credentials. They may contain a comma, unless `each` host has its own."""
     authority, slash, path = rest.partition("/")
     parts = authority.split(",") if each else [authority]
     return ",".join(part.rpartition("@")[2] for part in parts) + slash + path
 
 
 def is_client(thing: object) -> bool:
-    """Whether it may be a client of redis-py."""
+    """Tells whether `thing` may be a client of redis-py."""
     return any(base.__module__.partition(".")[0] == "redis" for base in type(thing).__mro__)
 
 
@@ -110,7 +110,7 @@ def _query(scheme: str, text: str) -> dict[str, str]:
 
 
 def merge_options(target: Target, options: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """The options of `connect()` and of the URL, checked against what the backend knows.
+    """Returns the options of `connect()` and of the URL, checked against those the store knows.
 
     `known` maps each option to its default. Those in the URL are text and become numbers here.
     """

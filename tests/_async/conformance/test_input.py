@@ -155,7 +155,7 @@ async def test_bad_choices_are_refused(url: str) -> None:
             with pytest.raises(holdfast.ConfigError, match="renew"):
                 locks.lock("x", renew=bad)
         with pytest.raises(holdfast.ConfigError, match="purpose"):
-            locks.lock("x", purpose="speed")
+            locks.lock("x", purpose="speed")  # type: ignore[arg-type]
         with pytest.raises(holdfast.ConfigError, match="fence"):
             locks.lock("x", protects=object())
         with pytest.raises(holdfast.ConfigError, match="on_event"):

@@ -260,8 +260,8 @@ async def test_a_waiter_that_was_asked_for_twice_is_woken_where_it_listens(
         async def waits() -> bool:
             if proxy.reset_once or not locks._live:
                 return False
-            (queued,) = locks._live.leases.values()
-            return queued._waiting() and len((await others.inspect("x")).waiters) == 1
+            (queued,) = locks._live.waiters.values()
+            return not queued.ended and len((await others.inspect("x")).waiters) == 1
 
         await eventually(waits)
         assert await lease.release() is True
@@ -297,7 +297,7 @@ async def test_a_place_in_the_queue_is_heard_of_without_the_wake_up(
         assert await locks.lock("x").try_acquire(timeout=0.01) is None  # it has a channel now
         waiter = Job(locks.lock("x", ttl=90.0).acquire)
         await eventually(
-            lambda: locks._live and [one for one in locks._live.leases.values() if one._waiting()]
+            lambda: locks._live and [one for one in locks._live.waiters.values() if not one.ended]
         )
         # Others on the same connection are answered meanwhile.
         other = await locks.lock("y").acquire()

@@ -56,7 +56,7 @@ from ...model import Busy, Granted, Label, LockState, Outcome, Queued
 
 
 class Terms:
-    """What a lock is asked for as: made once for all its attempts, and not changed."""
+    """The lock as it is asked for: made once for all attempts, and not changed."""
 
     __slots__ = (
         "barge",
@@ -90,11 +90,11 @@ class Terms:
         self.kind = kind
         self.barge = barge
         self.renew = renew
-        """False: it is to end with its TTL, whatever else is kept alive beside it."""
+        """False: a lease is to end with its TTL, whatever else is kept alive beside it."""
         self.home: object = None
-        """For whom they were made."""
+        """The session that these terms were built for."""
         self.prepared: Any = None
-        """A place for the backend, which is always the same one: what it has made of these."""
+        """A place for what the backend makes of these terms once, for every attempt."""
 
 
 class Ticket:
@@ -116,10 +116,10 @@ class Ticket:
         self.terms = terms
         self.owner = owner
         self.ttl = terms.ttl
-        """What was asked for, until the store says that it gives something else."""
+        """The TTL that was asked for, until the store says that it gives another."""
         self.queue = queue
         self.until: float | None = None
-        """When the attempt will be given up, on the backend's clock; None: never."""
+        """The time on the backend's clock at which the attempt will be given up; None: never."""
         self.grant: Granted | None = None
         self._told = False
         self._signal: Signal | None = None
@@ -153,13 +153,13 @@ class Ticket:
         return self.terms.renew
 
     def attach(self, signal: Signal | None) -> None:
-        """For a backend that waits in a way of its own: set `signal` whenever this is told."""
+        """Has `signal` set at every `tell`, for a backend that waits in a way of its own."""
         self._signal = signal
         if signal is not None and self._told:
             signal.set()
 
     def tell(self, grant: Granted | None = None) -> None:
-        """Wake the waiter, from any thread: it was granted, or it should ask. Called by backends."""
+        """Wakes the waiter, from any thread: it was granted, or it should ask. Called by backends."""
         if grant is not None:
             self.grant = grant
         # First the mark, then the look for somebody who waits; `wait` does it the other way round.
@@ -170,9 +170,9 @@ class Ticket:
     async def wait(
         self, clock: Clock, until: float | None, poller: Poller | None = None
     ) -> Granted | None:
-        """Until this is told something, or until `until`: the whole of `Backend.wait`, mostly.
+        """Waits for the next `tell`, or until `until`: for most backends the whole of `Backend.wait`.
 
-        Those who wait serve the `poller` by whose descriptors they are told.
+        Its waiters serve the `poller`, on whose descriptors wake-ups come.
         """
         if self._signal is None:
             self._signal = Signal(clock)  # most tickets never wait
@@ -198,28 +198,28 @@ class Backend(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What the engine counts its own deadlines on."""
+        """The clock on which the engine counts its own deadlines."""
         ...
 
     @property
     def claim_window(self) -> float:
-        """For how long a lock is handed to a waiter before the waiter has confirmed it."""
+        """Seconds for which a lock is handed to a waiter that has not confirmed it."""
         ...
 
     @property
     def heartbeat(self) -> float:
-        """How often a waiter has to be renewed."""
+        """Seconds between two renewals of a waiter."""
         ...
 
     async def open(self, deadline: float) -> None:
-        """Reach the store, and refuse one that is not fit to be used. Called once, first.
+        """Reaches the store, and refuses one that is not fit to be used. Called once, first.
 
         If it fails it leaves nothing open.
         """
         ...
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
-        """Grant it; or enqueue it, if `ticket.queue`; or answer `Busy` and leave nothing behind.
+        """Grants the lock; or enqueues the ticket, if `ticket.queue`; or leaves nothing: `Busy`.
 
         A grant that is `handed` says that it was enqueued, and is not any more: another's release
         came before this was answered.
@@ -227,7 +227,7 @@ class Backend(Protocol):
         ...
 
     async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
-        """Keep leases and places in the queue alive, many at once; one outcome for each, in order.
+        """Keeps leases and places in the queue alive; returns one outcome for each, in order.
 
         `Renewed`: it is held, for its whole TTL from now (this also tells a waiter that it has
         been granted). `Waiting`: still in the queue. `GONE`: neither. `UNKNOWN`: no answer for this
@@ -236,33 +236,33 @@ class Backend(Protocol):
         ...
 
     async def release(self, name: str, owner: str, deadline: float) -> bool:
-        """Free the lease, or leave the queue, in one step, and hand on to the next in line.
+        """Frees the lease, or leaves the queue, in one step, and hands on to the next waiter.
 
         True if a lease that had not ended was freed. Repeating it is harmless.
         """
         ...
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
-        """Wait until this queued ticket is told something, or until `until`.
+        """Waits until this queued ticket is told something, or until `until`.
 
-        Answers the grant if the wake-up carried it; None means ask, or look at the time.
+        Returns the grant if the wake-up carried it; None means ask, or look at the time.
         """
         ...
 
     async def inspect(self, name: str, deadline: float) -> LockState:
-        """The lock as it stands, with everybody who is dead or expired left out."""
+        """Returns the lock as it stands, without owners that are dead or expired."""
         ...
 
     async def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
-        """Every lock with a holder or a waiter whose name starts with `prefix`, by name."""
+        """Returns every lock with a holder or waiter whose name starts with `prefix`, by name."""
         ...
 
     async def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        """End every holder's lease and raise the token; leaves an audit record naming `actor`."""
+        """Ends every holder's lease and raises the token; leaves an audit record naming `actor`."""
         ...
 
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
-        """A descriptor for a child process to inherit, which keeps the lease from ending with ours.
+        """Returns a descriptor for a child process to inherit: the lease does not end with us then.
 
         None where a lease does not end with its process: the child needs nothing then.
         """

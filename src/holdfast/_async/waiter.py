@@ -1,0 +1,168 @@
+"""A waiter: an owner in the queue of a lock, until it is granted or given up.
+
+A waiter is granted in one of two ways, and the lease has a deadline in each:
+
+- by a heartbeat, or its own question after a hint: counted from when that was sent;
+- by the wake-up of a hand-over, which costs no question: the grant came after the last heartbeat that
+  was answered "waiting" had been sent, so it is good for the claim window from then on. If little is
+  left of that, it is confirmed by a renewal first.
+
+The keeper sends the heartbeats. Whatever it hears reaches the waiter from another thread, or another
+task: `offer` and `out` are set there, and read by the waiter when it has been woken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..lifecycle import handed_for
+from ..model import Gone, Outcome, Renewed, Waiting
+
+if TYPE_CHECKING:
+    from ..stores._async.contract import Ticket
+    from .lease import Lease
+    from .request import Request
+    from .session import Session
+
+SOON = 0.02
+"""Seconds after a holder's end at which its waiters ask."""
+CONFIRM_AFTER = 0.05
+"""Seconds until a hand-over is confirmed in the background. A lock that is released sooner never needs
+it; the claim window is forty times as long."""
+
+
+class Offer(NamedTuple):
+    """A grant that the waiter has not taken yet, in reply to what was sent at `sent`."""
+
+    token: int
+    ttl: float
+    sent: float
+
+
+class Waiter:
+    """An attempt that was put into the queue."""
+
+    __slots__ = (
+        "_freeing",
+        "_kept",
+        "_ticket",
+        "beat_again",
+        "beat_sent",
+        "ended",
+        "offer",
+        "out",
+        "request",
+        "session",
+    )
+
+    def __init__(
+        self, session: Session, request: Request, ticket: Ticket, beat_sent: float
+    ) -> None:
+        self.session = session
+        self.request = request
+        self._ticket = ticket
+        self.beat_sent = beat_sent
+        """When the last request was sent that was answered "waiting"."""
+        self.beat_again = session.heartbeat
+        """Seconds until the next heartbeat."""
+        self.offer: Offer | None = None
+        self.out = False
+        """The store knows nothing of this owner any more."""
+        self.ended = False
+        """Granted or given up: what is still heard of it changes nothing."""
+        self._kept = False
+        self._freeing = False
+        session.waiters[ticket.owner] = self
+
+    # Its end.
+
+    def accept(self, token: int, ttl: float, sent: float) -> Lease | None:
+        """Returns the lease that was granted in reply to what was sent at `sent`.
+
+        None if that came too late to be of use: the attempt has to be given up.
+        """
+        lease = self.session.hold(self.request, self._ticket, token, ttl, sent)
+        if lease is not None:
+            self.end()
+        return lease
+
+    def accept_handed(self, token: int) -> Lease | None:
+        """Returns the lease that was handed over, by a grant that came after the last heartbeat.
+
+        None if too little is left of the claim window to use it without a renewal.
+        """
+        session = self.session
+        ttl = self._ticket.ttl  # a store may give less than was asked for: it has said so by then
+        short = ttl < session.claim_window
+        lasts, least = handed_for(ttl) if short else session.claim
+        now = session.now()
+        deadline = self.beat_sent + lasts
+        left = deadline - now
+        if left <= least:
+            return None
+        lease = self.request.lease_type(
+            session, self.request, self._ticket, token, ttl, deadline, now
+        )
+        lease._confirmed = False
+        if not session.register(lease, self._ticket.owner):
+            return None
+        self.end()
+        session.keeper.keep(lease, now + min(CONFIRM_AFTER, left / 4))
+        return lease
+
+    def end(self) -> None:
+        """Ends the waiting: granted, or given up."""
+        self.ended = True
+        self.session.keeper.forget(self)
+        self.session.waiters.pop(self._ticket.owner, None)
+
+    # What is heard of it while it waits.
+
+    def waits(self, sent: float, remaining: float) -> None:
+        """Notes that a request sent at `sent` was answered "waiting".
+
+        The present holders have `remaining` seconds at the most.
+        """
+        if not self.ended:
+            self.beat_sent = sent
+            # A holder that lets its lease run out wakes nobody: ask when its time is over.
+            self.beat_again = min(self.session.heartbeat, max(remaining, 0.0) + SOON)
+
+    def take_offer(self) -> Offer:
+        with self.session.mutex:
+            offer, self.offer = self.offer, None
+        assert offer is not None
+        return offer
+
+    def _hear(self, outcome: Outcome, sent: float, detail: str) -> float | None:
+        """Takes in the outcome of a heartbeat sent at `sent`; returns when the next one is due."""
+        if isinstance(outcome, Renewed):
+            self.offer = Offer(outcome.token, outcome.ttl, outcome.since or sent)
+            self._ticket.tell()
+            return self._due(outcome.since or sent)
+        if isinstance(outcome, Waiting):
+            self.waits(outcome.since or sent, outcome.remaining)
+            return self._due(outcome.since or sent)
+        if isinstance(outcome, Gone):
+            self.out = True
+            self._ticket.tell()
+            return None
+        return self.session.keeper.soon(self._interval())
+
+    # What the keeper asks.
+
+    @property
+    def ttl(self) -> float:
+        return self._ticket.ttl
+
+    def _expire_if_due(self, now: float) -> bool:
+        return self.ended
+
+    def _wants_renewal(self) -> bool:
+        return True
+
+    def _interval(self) -> float:
+        return self.beat_again
+
+    def _due(self, sent: float) -> float:
+        return sent + self.beat_again
