@@ -27,8 +27,8 @@ ALSO = {
 
 QUICK_STORES = frozenset({"memory", "redis", "sqlite"})
 QUICK_FOLDERS = frozenset({"conformance", "docs", "embedded", "unit"})
-"""Folders that `make test-quick` runs, beside the conformance suite on `QUICK_STORES` and the tests that
-stand in no folder."""
+"""Folders that `make test-quick` runs, beside the conformance suite on `QUICK_STORES` and the tests
+that stand in no folder."""
 
 
 def family(store: str) -> str:
