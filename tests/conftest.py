@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from selection import FAMILIES, is_quick, store_of
+from selection import FAMILIES, is_quick, is_short, store_of
 from stores import STORES, UNFAIR
 
 LIMIT = 180.0
@@ -46,12 +46,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run only the tests for everyday work: tests/selection.py says which",
     )
+    group.addoption(
+        "--short",
+        action="store_true",
+        help="run only those for a Python on which not all are run: tests/selection.py says which",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselects, so that they are counted, the tests that the options and `WITHOUT` leave out."""
     stores = config.getoption("--store")
     quick = config.getoption("--quick")
+    short = config.getoption("--short")
     without_azurite = "azurite" in os.environ.get("WITHOUT", "").split()
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
@@ -59,6 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         wanted = (
             (not stores or store_of(item) in stores)
             and (not quick or is_quick(item))
+            and (not short or is_short(item))
             and not (without_azurite and "azure" in item.name)
         )
         (kept if wanted else left_out).append(item)

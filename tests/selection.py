@@ -30,6 +30,11 @@ QUICK_FOLDERS = frozenset({"conformance", "docs", "embedded", "unit"})
 """Folders that `make test-quick` runs, beside the conformance suite on `QUICK_STORES` and the tests
 that stand in no folder."""
 
+SHORT_STORES = frozenset({"memory", "sqlite"})
+SHORT_FILES = frozenset({"test_contract.py"})
+"""Files of the conformance suite that `make test-pythons` runs on every store; it runs all of it on
+`SHORT_STORES`."""
+
 
 def family(store: str) -> str:
     """Returns the store that a variant belongs to: `redis` for `redis+cluster`."""
@@ -70,4 +75,12 @@ def is_quick(item: pytest.Item) -> bool:
     if found is not None:
         return found in QUICK_STORES
     folder, *rest = re.sub("^_(a)?sync/", "", item.path.relative_to(TESTS).as_posix()).split("/")
-    return not rest or folder in QUICK_FOLDERS
+    return folder in QUICK_FOLDERS or (not rest and store_of(item) != FENCES)
+
+
+def is_short(item: pytest.Item) -> bool:
+    """Returns whether `item` is one of the tests for a Python on which not all of them are run."""
+    found = variant(item)
+    if found is not None:
+        return found in SHORT_STORES or item.path.name in SHORT_FILES
+    return item.path.parent.name in {"conformance", "unit"}
