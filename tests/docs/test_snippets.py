@@ -61,4 +61,6 @@ def test_every_file_that_a_page_names_is_there() -> None:
     named = r"`((?:holdfast|src|stores|fences|sim|tests|tools|docs|bench|model)/[\w./-]+)`"
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for name in re.findall(named, page.read_text()):
+            if "yourstore" in name.lower():
+                continue
             assert any((top / name).exists() for top in known), f"{page.name} names {name}"
