@@ -23,9 +23,9 @@ def in_use_as(
 
 def owner_used_again(owner: str, name: str | None = None) -> ConfigError:
     """Returns the refusal of an owner id that was used by an earlier attempt, at `name` if known."""
-    where = (
-        "has been used before" if name is None else f"was used before, by a request for {name!r}"
-    )
+    where = "has been used before"
+    if name is not None:
+        where = f"is already used by another request for {name!r}"
     return ConfigError(
         f"the owner id {owner!r} {where}; every attempt needs an owner id of its own",
         name=name,
