@@ -1,26 +1,33 @@
-# Programs that the tests run, as command:package. Missing ones are installed with apt-get. The tests start
-# servers of their own on free ports; a daemon that comes with a package is neither used nor in the way.
-TEST_PROGRAMS = \
-	cc:gcc \
-	etcd:etcd-server \
-	etcdctl:etcd-client \
-	ip:iproute2 \
-	java:default-jre-headless \
-	mariadbd:mariadb-server \
-	openssl:openssl \
-	pg_ctlcluster:postgresql \
-	redis-server:redis-server \
-	strace:strace \
-	unshare:util-linux \
-	/usr/share/zookeeper/bin/zkServer.sh:zookeeper
+# Programs that the tests run, as command:package, by the store whose tests run them. Missing ones are installed
+# with apt-get. The tests start servers of their own on free ports; a daemon that comes with a package is
+# neither used nor in the way.
+PROGRAMS = cc:gcc strace:strace unshare:util-linux
+PROGRAMS_redis = openssl:openssl redis-server:redis-server
+PROGRAMS_redlock = $(PROGRAMS_redis)
+PROGRAMS_etcd = etcd:etcd-server etcdctl:etcd-client openssl:openssl
+PROGRAMS_zookeeper = ip:iproute2 java:default-jre-headless /usr/share/zookeeper/bin/zkServer.sh:zookeeper
+PROGRAMS_fences = $(PROGRAMS_redis) mariadbd:mariadb-server pg_ctlcluster:postgresql
+# What is got from elsewhere, by a script in tools/.
+TOOLS_redis = redis-servers
+TOOLS_fences = azurite
+
+# Each has a target test-…: the stores, and the fences.
+STORES = etcd fences memory redis redlock sqlite zookeeper
 
 BIN = .venv/bin
+PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+TEST_TARGETS = $(addprefix test-,$(STORES))
+ALL_PROGRAMS = $(sort $(PROGRAMS) $(foreach store,$(STORES),$(PROGRAMS_$(store))))
 
-.PHONY: help demo test check sim sync bench model clean
+.PHONY: help demo test test-quick test-pythons $(TEST_TARGETS) check sim sync bench model clean
 
 help:
 	@echo "make demo    see it work, on an embedded store in a temporary folder"
 	@echo "make test    run the tests (ARGS='-k name' passes options to pytest)"
+	@echo "make test-quick    run the tests for everyday work, two minutes"
+	@for store in $(STORES); do echo "make test-$$store"; done
+	@echo "             run the tests of one store, or of the fences, and print the slowest"
+	@echo "make test-pythons  run a short list of tests on every Python that we claim"
 	@echo "make check   formatting, lint, types, and that the blocking code matches the asyncio code"
 	@echo "make sim     thousands of simulated runs of the stores that can be simulated"
 	@echo "make sync    generate the blocking code from the asyncio code"
@@ -33,11 +40,27 @@ demo:
 	@tools/demo.sh
 
 test:
-	@tools/need $(TEST_PROGRAMS)
+	@tools/need $(ALL_PROGRAMS)
 	@tools/setup dev
 	@tools/azurite
 	@tools/redis-servers
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	@$(PYTEST) $(ARGS)
+
+$(TEST_TARGETS): test-%:
+	@tools/need $(PROGRAMS) $(PROGRAMS_$*)
+	@tools/setup dev
+	@set -e; for tool in $(TOOLS_$*); do tools/$$tool; done
+	@$(PYTEST) --store $* --durations 20 $(ARGS)
+
+test-quick:
+	@tools/need $(PROGRAMS) $(PROGRAMS_redis)
+	@tools/setup dev
+	@$(PYTEST) --quick --durations 10 $(ARGS)
+
+test-pythons:
+	@tools/need $(ALL_PROGRAMS)
+	@tools/setup dev
+	@tools/test-pythons $(ARGS)
 
 check:
 	@tools/setup dev

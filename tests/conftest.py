@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from selection import FAMILIES, is_quick, is_short, store_of
 from stores import STORES, UNFAIR
 
 LIMIT = 180.0
@@ -31,13 +32,46 @@ def pytest_configure(config: pytest.Config) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("holdfast")
+    group.addoption(
+        "--store",
+        action="append",
+        default=[],
+        choices=FAMILIES,
+        help="run only the tests of this store, with the conformance suite on it; may be repeated",
+    )
+    group.addoption(
+        "--quick",
+        action="store_true",
+        help="run only the tests for everyday work: tests/selection.py says which",
+    )
+    group.addoption(
+        "--short",
+        action="store_true",
+        help="run only those for a Python on which not all are run: tests/selection.py says which",
+    )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what `make test WITHOUT=azurite` asks to leave out: deselected, so it is counted."""
-    if "azurite" not in os.environ.get("WITHOUT", "").split():
-        return
-    left_out = [item for item in items if "azure" in item.name]
-    items[:] = [item for item in items if "azure" not in item.name]
-    config.hook.pytest_deselected(items=left_out)
+    """Deselects, so that they are counted, the tests that the options and `WITHOUT` leave out."""
+    stores = config.getoption("--store")
+    quick = config.getoption("--quick")
+    short = config.getoption("--short")
+    without_azurite = "azurite" in os.environ.get("WITHOUT", "").split()
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        wanted = (
+            (not stores or store_of(item) in stores)
+            and (not quick or is_quick(item))
+            and (not short or is_short(item))
+            and not (without_azurite and "azure" in item.name)
+        )
+        (kept if wanted else left_out).append(item)
+    if left_out:
+        items[:] = kept
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -45,3 +45,22 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_decisions_are_numbered_without_a_gap_and_dated() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    for number, page in enumerate(pages, 1):
+        assert page.name.startswith(f"{number:04}-")
+        title, _, date, *_ = page.read_text().splitlines()
+        assert title.startswith(f"# {number}. ")
+        assert re.fullmatch(r"\*\d{4}-\d\d-\d\d\*", date), page.name
+
+
+def test_every_file_that_a_page_names_is_there() -> None:
+    known = [ROOT, ROOT / "src", ROOT / "src" / "holdfast"]
+    named = r"`((?:holdfast|src|stores|fences|sim|tests|tools|docs|bench|model)/[\w./-]+)`"
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for name in re.findall(named, page.read_text()):
+            if "yourstore" in name.lower():
+                continue
+            assert any((top / name).exists() for top in known), f"{page.name} names {name}"
