@@ -14,8 +14,9 @@ import pytest
 from holdfast import aio, clock
 from holdfast.sim.etcd.data import Answer, Keys, Refusal
 from holdfast.sim.etcd.plan import VARIANTS, EtcdPlan
-from holdfast.sim.loop import PROCESS
-from holdfast.sim.world import Plan, World
+from holdfast.sim.plan import Plan
+from holdfast.sim.process import PROCESS
+from holdfast.sim.world import World
 from holdfast.stores.etcd._async.leases import Leases
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.messages import absent, changed_at, created_at

@@ -11,7 +11,7 @@ from kazoo.protocol.serialization import Create2, Delete, GetChildren2, SetData,
 from kazoo.protocol.states import EventType, KazooState
 
 from ...stores.zookeeper.client import Reply
-from ..loop import PROCESS
+from ..process import PROCESS
 from .ensemble import HOP, Ensemble, Session, SimNode
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class SimClient:
             return
         self.session = session.number
         self._node = node
-        node.links.append(self)
+        node.connections.append(self)
         self._heard = self._loop.now
         self._there = self._back = self._loop.now
         self._change(KazooState.CONNECTED)
@@ -157,8 +157,8 @@ class SimClient:
             reply.set_exception(error)
 
     def _leave(self) -> None:
-        if self._node is not None and self in self._node.links:
-            self._node.links.remove(self)
+        if self._node is not None and self in self._node.connections:
+            self._node.connections.remove(self)
         self._node = None
 
     def hung_up(self, node: SimNode) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kazoo import exceptions
 from kazoo.protocol.serialization import Create2, Delete, GetChildren2, GetData, SetData, Sync
 
-from ..loop import Process
+from ..process import Process
 
 if TYPE_CHECKING:
     from ..world import World
@@ -124,7 +124,7 @@ class SimNode:
         self.process = Process(ensemble.loop, f"zk{number}")
         self.up = True
         self.tree = Tree()
-        self.links: list[SimClient] = []
+        self.connections: list[SimClient] = []
         self.serving = True
         self.lost_since: float | None = None
         self.heard: set[int] = set()
@@ -135,14 +135,14 @@ class SimNode:
             self.tree.apply(zxid, what, self._changed)
 
     def _changed(self, path: str, how: str) -> None:
-        for client in list(self.links):
+        for client in list(self.connections):
             client.watch_fired(self, path, how)
 
     # What the faults do.
 
     def crash(self) -> None:
         self.up = self.serving = False
-        for client in list(self.links):
+        for client in list(self.connections):
             client.hung_up(self)
 
     def save(self) -> None:
@@ -221,14 +221,14 @@ class Ensemble:
         if now - node.lost_since > SYNC_LIMIT * TICK:
             if node.serving:
                 node.serving = False
-                for client in list(node.links):
+                for client in list(node.connections):
                     client.hung_up(node)
             if not leads and self.majority(node):
                 self._elect(node)
 
     def _elect(self, node: SimNode) -> None:
         """It has a majority, so it can learn all that was agreed to; the old leader cannot."""
-        self.world.story.tell(node.process.name, "leads from now on")
+        self.world.trace.add(node.process.name, "leads from now on")
         self.leader = node
         self.epoch += 1
         self.counter = 0

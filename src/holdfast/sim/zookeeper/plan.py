@@ -56,7 +56,7 @@ class ZooKeeperPlan:
         """A node is cut off from the others, while clients still reach it."""
         node = world.loop.random.choice(self.ensemble.nodes)
         length = world.loop.random.choice((0.3, 2.0, 5.0)) * world.loop.random.random()
-        world.story.tell(node.process.name, "is cut off from the others for %.3f s", length)
+        world.trace.add(node.process.name, "is cut off from the others for %.3f s", length)
         self.ensemble.cut_off(node, length)
 
     def may_crash(self, servers: Sequence[SimNode], server: SimNode) -> bool:
