@@ -78,7 +78,7 @@ class Unclean(Calm):
 
 
 class Usage:
-    """The time at which each lock was last given back, and the longest time one was free for a waiter."""
+    """The time at which each lock was last given back, and the longest wait for a free lock."""
 
     def __init__(self, checker: Checker, at_once: float) -> None:
         self._checker = checker
