@@ -187,7 +187,7 @@ def test_etcd_holds_and_its_bad_variants_are_caught() -> None:
     assert done.stdout.count("known to be bad, caught by seed") == len(bad)
 
 
-def test_an_etcd_story_is_the_same_each_time() -> None:
+def test_an_etcd_trace_is_the_same_each_time() -> None:
     once, again = (simulate("--backend", "etcd", "--seed", "7").stdout for _ in range(2))
     assert "holds 'x' as" in once
     assert once == again

@@ -24,8 +24,8 @@ from holdfast.sim.world import World
 
 
 @pytest.fixture(autouse=True)
-def hushed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As `runs.hush`, for a while."""
+def silenced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Does as `runs.silence_python`, for a while."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     logging.disable()
     yield
