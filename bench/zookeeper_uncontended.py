@@ -1,7 +1,7 @@
 """Acquire and release of locks that nobody else wants, on ZooKeeper: one name, and fresh ones.
 
-The floor is the time that kazoo takes to create an ephemeral znode and to delete it. All candidates take
-turns within one process, each with a connection of its own to the same server of one ensemble.
+The floor is the time that kazoo takes to create an ephemeral znode and to delete it. All candidates
+take turns within one process, each with a connection of its own to the same server of one ensemble.
 """
 
 from __future__ import annotations
