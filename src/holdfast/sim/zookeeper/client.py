@@ -7,22 +7,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kazoo import exceptions
-from kazoo.protocol.serialization import Create2, Delete, GetChildren2, SetData, Sync
 from kazoo.protocol.states import EventType, KazooState
 
 from ...stores.zookeeper.client import PendingReply
 from ...stores.zookeeper.requests import ReplyCallback
 from ..process import PROCESS, Process
 from .ensemble import HOP, Ensemble, EnsembleServer, ServerSession
+from .request_queues import RequestQueues
 
 if TYPE_CHECKING:
     from ..world import World
 
 RETRY = 0.05
 """Seconds after which a client that could not connect tries again."""
-AGAIN = 0.05
-"""Seconds after which a server tries again to carry out a request that waits for the leader."""
-WRITES = (Create2, Delete, SetData)
 
 
 class Event(NamedTuple):
@@ -67,14 +64,12 @@ class SimClient:
         self._pending: deque[PendingReply] = deque()
         self._unsent: deque[tuple[Any, PendingReply]] = deque()
         """Requests that wait for a connection."""
-        self._watches: dict[tuple[str, str], Callable[[Any], None]] = {}
         self._heard_at = 0.0
         self._last_arrival = self._last_delivery = 0.0
         """The times at which the latest messages arrive: at the server, and at the client."""
         self._silenced: set[tuple[int, bool]] = set()
         """Connections on which nothing arrives any more, and the direction: True is to the server."""
-        self._at_server: dict[tuple[EnsembleServer, int], deque[tuple[int, Any, PendingReply]]] = {}
-        """By server and session id: requests that have arrived and are not carried out yet."""
+        self._requests = RequestQueues(self.ensemble, self._reply)
         self._seen_zxid = 0
         self._ended = False
 
@@ -109,7 +104,7 @@ class SimClient:
         self._leave()
 
     def _close_session(self, connection: int, server: EnsembleServer) -> None:
-        if self._can_agree(server):
+        if self.ensemble.can_agree(server):
             self.ensemble.end_session(self.session_id)
 
     # Connecting.
@@ -143,7 +138,7 @@ class SimClient:
             self._seen_zxid = 0
             self._change_state(KazooState.LOST)
             self._fail_all(exceptions.SessionExpiredError())
-            self._watches.clear()
+            self._requests.watches.clear()
             self._loop.after(RETRY, self._process, self._connect)
             return
         self.session_id = session.number
@@ -184,7 +179,7 @@ class SimClient:
         self._leave()
         self._fail_all(exceptions.ConnectionLoss())
         self._change_state(KazooState.SUSPENDED)
-        self._watches.clear()
+        self._requests.watches.clear()
         self._loop.after(RETRY * self._loop.random.random(), self._process, self._connect)
 
     def close(self) -> None:
@@ -271,77 +266,22 @@ class SimClient:
 
     # At the server.
 
-    def _can_agree(self, server: EnsembleServer) -> bool:
-        """Returns whether a write that reaches `server` now is agreed to."""
-        ensemble = self.ensemble
-        leader = ensemble.leader
-        near = server is leader or ensemble.reach(server, leader)
-        return server.up and near and ensemble.has_majority(leader)
-
     def _on_request(
         self, connection: int, server: EnsembleServer, request: Any, pending: PendingReply
     ) -> None:
-        session = self.ensemble.sessions.get(self.session_id)
-        if session is not None and session.home is server and connection < session.connection:
-            return  # there is a newer connection to this server: it has closed this one
-        server.heard.add(self.session_id)
-        queue = self._at_server.setdefault((server, self.session_id), deque())
-        queue.append((connection, request, pending))
-        if len(queue) == 1:
-            self._carry_out_all(server, self.session_id)
+        self._requests.receive(connection, server, self.session_id, request, pending)
 
-    def _carry_out_all(self, server: EnsembleServer, session_id: int) -> None:
-        """Carries out requests one after the other, also those of an earlier connection to `server`.
-
-        A request that cannot be agreed to now holds up those behind it.
-        """
-        queue = self._at_server[server, session_id]
-        while queue:
-            connection, request, pending = queue[0]
-            if not server.up:
-                queue.clear()
-                return
-            if isinstance(request, (*WRITES, Sync)) and not self._can_carry_out(server, request):
-                # It may yet be agreed to, when nobody waits for it any more.
-                self._loop.after(AGAIN, server.process, self._carry_out_all, server, session_id)
-                return
-            queue.popleft()
-            reply = self._carry_out(server, request, session_id)
-            if reply is None:
-                queue.clear()  # the session has moved, or ended
-                return
-            zxid = server.tree.zxid
-            self._to_client(self._on_reply, connection, server, pending, reply, zxid)
-
-    def _can_carry_out(self, server: EnsembleServer, request: Any) -> bool:
-        if isinstance(request, Sync) and server is self.ensemble.leader:
-            return True  # a leader asks nobody
-        return self._can_agree(server)
-
-    def _carry_out(self, server: EnsembleServer, request: Any, session_id: int) -> Any:
-        """Returns the reply; None if the session is not on `server` any more."""
-        ensemble = self.ensemble
-        if isinstance(request, WRITES):
-            session = ensemble.sessions.get(session_id)
-            if session is None or session.home is not server:
-                return None
-            reply = ensemble.write(session, request)
-            ensemble.catch_up(server)
-            return reply
-        if isinstance(request, Sync) and ensemble.has_majority(server):
-            ensemble.catch_up(server)
-        reply = ensemble.read(server, request)
-        watcher = getattr(request, "watcher", None)
-        if watcher is not None and not isinstance(reply, Exception):
-            kind = "children" if isinstance(request, GetChildren2) else "data"
-            self._watches[request.path, kind] = watcher
-        return reply
+    def _reply(
+        self, connection: int, server: EnsembleServer, pending: PendingReply, reply: Any
+    ) -> None:
+        zxid = server.tree.zxid
+        self._to_client(self._on_reply, connection, server, pending, reply, zxid)
 
     def watch_fired(self, server: EnsembleServer, path: str, change: str) -> None:
         """Sends the events of watches on `path`, after a change on `server`."""
         kinds = {"children": ["children"], "changed": ["data"], "deleted": ["data", "children"]}
         for kind in kinds[change]:
-            watcher = self._watches.pop((path, kind), None)
+            watcher = self._requests.watches.pop((path, kind), None)
             if watcher is not None and server is self._server:
                 deleted, changed = EventType.DELETED, EventType.CHANGED
                 event = Event(deleted if change == "deleted" else changed, path)

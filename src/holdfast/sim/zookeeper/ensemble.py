@@ -138,6 +138,12 @@ class Ensemble:
         leads = server is self.leader
         return self.has_majority(server) if leads else self.reach(server, self.leader)
 
+    def can_agree(self, server: EnsembleServer) -> bool:
+        """Returns whether a write that reaches `server` now is agreed to."""
+        leader = self.leader
+        near = server is leader or self.reach(server, leader)
+        return server.up and near and self.has_majority(leader)
+
     def _beat(self, server: EnsembleServer) -> None:
         """Reports to the leader, notices losses, elects and expires; called twice in each tick."""
         self.loop.after(TICK / 2, server.process, self._beat, server)
