@@ -1,6 +1,7 @@
-"""How many simulated runs a second: one process, which has one core.
+"""Simulated runs a second, of one process on one core.
 
-The same seeds each time, in a process of their own, as `python -m holdfast.sim` runs them.
+The seeds are the same each time, and run in a process of their own, as `python -m holdfast.sim` runs
+them.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import time
 from importlib import import_module
 from statistics import median
 
-from holdfast.sim.runs import some
+from holdfast.sim.runs import simulate_many
 
 from .measure import Child, Row, Setting, say
 
 STORES = {"redlock": 100, "redis": None, "etcd": None, "zookeeper": None}
-"""With the runs a second that each has to reach."""
+"""The stores, and the runs a second that each has to reach, if any."""
 WARM = 5
 
 
@@ -38,12 +39,12 @@ def figure(setting: Setting) -> list[Row]:
 
 def main(store: str, seeds: str) -> None:
     plan = import_module(f"holdfast.sim.{store}.plan").plan
-    some(plan, range(1, 1 + WARM))
+    simulate_many(plan, range(1, 1 + WARM))
     began = time.perf_counter()
-    sums = some(plan, range(1, 1 + int(seeds)))
+    totals = simulate_many(plan, range(1, 1 + int(seeds)))
     took = time.perf_counter() - began
-    if sums.failed:
-        raise RuntimeError(f"the simulator found something wrong: {sums.failed[0]}")
+    if totals.failed:
+        raise RuntimeError(f"the simulator found something wrong: {totals.failed[0]}")
     say(int(seeds) / took)
 
 

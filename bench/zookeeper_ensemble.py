@@ -1,4 +1,4 @@
-"""A ZooKeeper ensemble of three nodes for a figure, ended with it."""
+"""A ZooKeeper ensemble of three servers for a figure, ended with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT = 60.0
 
 @contextmanager
 def ensemble(folder: Path) -> Iterator[str]:
-    """Its hosts, as `h1:p1,h2:p2,h3:p3`."""
+    """Starts an ensemble and yields its hosts, as `h1:p1,h2:p2,h3:p3`."""
     java = shutil.which("java")
     if java is None or not JAR.exists():
         raise RuntimeError("these figures need ZooKeeper: apt-get install zookeeper")

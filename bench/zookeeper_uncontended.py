@@ -1,7 +1,7 @@
-"""Acquire and release locks that nobody else wants, on ZooKeeper: the same name, and fresh ones.
+"""Acquire and release of locks that nobody else wants, on ZooKeeper: one name, and fresh ones.
 
-The floor is what kazoo takes to create an ephemeral node and to delete it. All candidates take
-turns within one process, each with a connection of its own to the same node of one ensemble.
+The floor is the time that kazoo takes to create an ephemeral znode and to delete it. All candidates
+take turns within one process, each with a connection of its own to the same server of one ensemble.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def figure(setting: Setting) -> list[Row]:
     processes, rounds = (1, 8) if setting.quick else (2, 30)
     samples: Samples = {}
     with ensemble(setting.folder) as hosts:
-        # One node for all: which one is the leader makes more of a difference than the library.
-        node = hosts.partition(",")[0]
+        # One server for all: which one is the leader makes more of a difference than the library.
+        server = hosts.partition(",")[0]
         for _ in range(processes):
-            with Child("bench.zookeeper_uncontended", node, rounds) as child:
+            with Child("bench.zookeeper_uncontended", server, rounds) as child:
                 for name, values in child.receive().items():
                     samples.setdefault(name, []).extend(values)
     seconds = {name: median(values) for name, values in samples.items()}

@@ -1,4 +1,4 @@
-"""From the release in one process to the grant in another, on ZooKeeper, with one who waits."""
+"""The time from the release in one process to the grant in another, on ZooKeeper, with one waiter."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ KINDS = ("kazoo", "blocking", "asyncio")
 
 
 def figure(setting: Setting) -> list[Row]:
-    """The waiter says when it was granted, on the clock that all processes of a machine share."""
+    """Measures, by the clock that all processes of a machine share, when the waiter was granted."""
     rounds = 60 if setting.quick else 400
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with ensemble(setting.folder) as hosts:
-        node = hosts.partition(",")[0]
+        server = hosts.partition(",")[0]
         with (
-            Child("bench.zookeeper_wakeup", "kazoo", node) as peer,
-            Child("bench.zookeeper_wakeup", "blocking", node) as blocking,
-            Child("bench.zookeeper_wakeup", "asyncio", node) as aio,
-            holdfast.connect(f"zookeeper://{node}") as locks,
+            Child("bench.zookeeper_wakeup", "kazoo", server) as peer,
+            Child("bench.zookeeper_wakeup", "blocking", server) as blocking,
+            Child("bench.zookeeper_wakeup", "asyncio", server) as aio,
+            holdfast.connect(f"zookeeper://{server}") as locks,
         ):
             children = dict(zip(KINDS, (peer, blocking, aio), strict=True))
             for child in children.values():
                 child.receive()
-            client = _client(node)
+            client = _client(server)
             for index in range(rounds):
                 for kind in KINDS[index % 3 :] + KINDS[: index % 3]:
                     child = children[kind]
@@ -58,10 +58,10 @@ def figure(setting: Setting) -> list[Row]:
     return rows
 
 
-def _client(node: str) -> Any:
+def _client(server: str) -> Any:
     from kazoo.client import KazooClient
 
-    client = KazooClient(node)
+    client = KazooClient(server)
     client.start()
     return client
 
@@ -115,10 +115,10 @@ async def _serve_aio(url: str) -> None:
 
 
 if __name__ == "__main__":
-    kind, node = sys.argv[1], sys.argv[2]
-    url = f"zookeeper://{node}"
+    kind, server = sys.argv[1], sys.argv[2]
+    url = f"zookeeper://{server}"
     if kind == "kazoo":
-        client = _client(node)
+        client = _client(server)
         _serve(lambda: _take(client.Lock("/kazoo", "bench")))
     elif kind == "blocking":
         lock = holdfast.connect(url).lock("wakeup")

@@ -31,10 +31,10 @@ def boot_time() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Told:
-    """Takes what the checker has to say; the tests read its violations."""
+class NoTrace:
+    """A trace that keeps nothing; the tests read the checker's violations."""
 
-    def tell(self, who: str, what: str, *args: object) -> None:
+    def add(self, subject: str, text: str, *args: object) -> None:
         return None
 
 
@@ -103,7 +103,7 @@ class Field:
         self.nodes: list[SteppedServer] = []
         self.proxies: list[Proxy] = []
         self.actors: list[Actor] = []
-        self.checker = Checker(Told())  # type: ignore[arg-type]
+        self.checker = Checker(NoTrace())  # type: ignore[arg-type]
         try:
             for _ in range(5):
                 self.nodes.append(SteppedServer("--appendonly", "no"))
@@ -159,14 +159,14 @@ class Field:
             match event["what"]:
                 case "granted":
                     lock, token = event["lock"], event["token"]
-                    grants[key] = self.checker.granted(lock, name, token, event["asked"], at)
+                    grants[key] = self.checker.add_grant(lock, name, token, event["asked"], at)
                 case "seen":
-                    self.checker.still_held(grants[key], at)
+                    self.checker.note_held(grants[key], at)
                 case "write":
                     self.checker.write(grants[key], self._fenced)
                 case "ended":
-                    grants[key].ended = at
-        self.checker.judge()
+                    grants[key].ended_at = at
+        self.checker.compare_grants()
         return self.checker.violations
 
     def close(self) -> None:

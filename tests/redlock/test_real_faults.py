@@ -132,7 +132,7 @@ def test_tokens_and_exclusion_hold_on_real_nodes() -> None:
 
 def test_tokens_rise_on_real_nodes_whose_clocks_jump_and_drift() -> None:
     with field(3) as place:
-        place.checker.excluded = False  # it rests on clocks; the order of tokens does not
+        place.checker.exclusion_promised = False  # it rests on clocks; the order of tokens does not
         run(place, a_clock_ahead, clocks_that_drift, clients_pause, replayed_requests)
         assert place.judge() == []
 

@@ -14,8 +14,9 @@ import pytest
 from holdfast import aio, clock
 from holdfast.sim.etcd.data import Answer, Keys, Refusal
 from holdfast.sim.etcd.plan import VARIANTS, EtcdPlan
-from holdfast.sim.loop import PROCESS
-from holdfast.sim.world import Plan, World
+from holdfast.sim.plan import Plan
+from holdfast.sim.process import PROCESS
+from holdfast.sim.world import World
 from holdfast.stores.etcd._async.leases import Leases
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.messages import absent, changed_at, created_at
@@ -186,7 +187,7 @@ def test_etcd_holds_and_its_bad_variants_are_caught() -> None:
     assert done.stdout.count("known to be bad, caught by seed") == len(bad)
 
 
-def test_an_etcd_story_is_the_same_each_time() -> None:
+def test_an_etcd_trace_is_the_same_each_time() -> None:
     once, again = (simulate("--backend", "etcd", "--seed", "7").stdout for _ in range(2))
     assert "holds 'x' as" in once
     assert once == again

@@ -13,19 +13,19 @@ import pytest
 
 from holdfast import aio
 from holdfast.errors import BackendUnavailable
-from holdfast.sim.__main__ import caught
-from holdfast.sim.loop import Process
-from holdfast.sim.network import Link
+from holdfast.sim.__main__ import check_variant
+from holdfast.sim.connection import SimConnection
+from holdfast.sim.process import Process
 from holdfast.sim.redis.server import RedisNode, Session
 from holdfast.sim.redlock.base import CalmRedlock
 from holdfast.sim.redlock.plan import plan
-from holdfast.sim.runs import SWEEP_ALL, simulate, sweep_up
+from holdfast.sim.runs import FULL_COLLECTION, collect_garbage, simulate
 from holdfast.sim.world import World
 
 
 @pytest.fixture(autouse=True)
-def hushed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As `runs.hush`, for a while."""
+def silenced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Does as `runs.silence_python`, for a while."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     logging.disable()
     yield
@@ -43,7 +43,7 @@ class Counting(RedisNode):
 
 
 class Failing(RedisNode):
-    def received(self, link: Link, data: bytes) -> None:
+    def received(self, link: SimConnection, data: bytes) -> None:
         raise RuntimeError("a mistake in the simulation")
 
 
@@ -96,14 +96,14 @@ def test_a_node_that_is_out_for_long_is_not_asked_all_the_time() -> None:
 def test_a_mistake_in_the_simulation_is_not_taken_for_what_a_bad_variant_did(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert not caught("failed", lambda seed: Failed(), 1)
+    assert not check_variant("failed", lambda seed: Failed(), 1)
     assert "failed by itself: failed: a callback failed: RuntimeError" in capsys.readouterr().out
 
 
 def test_nothing_keeps_a_run_that_is_over() -> None:
     """The Lua interpreter, which serves all runs, used to keep the last one until the next."""
-    loop = ref(simulate(plan, 1).story._loop)
+    loop = ref(simulate(plan, 1).trace._loop)
     assert loop() is not None  # only a sweep finds that it is over
     for _ in range(2):  # some that were killed die only at the second try
-        sweep_up(SWEEP_ALL)
+        collect_garbage(FULL_COLLECTION)
     assert loop() is None

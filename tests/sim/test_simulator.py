@@ -1,4 +1,4 @@
-"""The simulator itself: the same seed is the same run, and what is known to be bad is caught."""
+"""The simulator itself: a seed gives the same run each time, and bad variants are caught."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "holdfast.sim", *arguments],
         capture_output=True,
         text=True,
-        timeout=1000,  # only so that it ends some day: other work beside it makes it ten times slower
+        timeout=1000,  # only so that it ends at all: other work beside it makes it ten times slower
         check=False,
     )
 
 
-def test_a_seed_is_one_story() -> None:
+def test_a_seed_gives_one_trace() -> None:
     for seed in ("3", "8"):
         once = simulate("--backend", "redis", "--seed", seed)
         again = simulate("--backend", "redis", "--seed", seed)
@@ -35,7 +35,7 @@ def test_a_single_redis_holds_and_a_plain_lock_is_caught() -> None:
     assert "known to be bad, caught by seed" in done.stdout
 
 
-def test_a_run_that_fails_tells_its_story_and_its_seed() -> None:
+def test_a_run_that_fails_prints_its_trace_and_its_seed() -> None:
     found = simulate("--backend", "redis", "--variant", "heedless")
     seed = re.search(r"caught by seed (\d+)", found.stdout)
     assert seed, found.stdout + found.stderr
@@ -47,7 +47,7 @@ def test_a_run_that_fails_tells_its_story_and_its_seed() -> None:
 
 
 def test_redlock_holds_and_every_known_mistake_is_caught() -> None:
-    """Some hundreds; CI runs thousands, by `make sim`."""
+    """Runs some hundreds of seeds; CI runs thousands, by `make sim`."""
     done = simulate("--backend", "redlock", "--seeds", "400", "--jobs", "2")
     assert done.returncode == 0, done.stdout[-20000:] + done.stderr
     assert "400 runs" in done.stdout
@@ -55,7 +55,7 @@ def test_redlock_holds_and_every_known_mistake_is_caught() -> None:
     assert done.stdout.count("known to be bad, caught by seed") == 11
 
 
-def test_a_redlock_story_is_the_same_each_time() -> None:
+def test_a_redlock_trace_is_the_same_each_time() -> None:
     once = simulate("--backend", "redlock", "--seed", "11")
     again = simulate("--backend", "redlock", "--seed", "11")
     assert once.returncode == 0, once.stdout + once.stderr
@@ -76,7 +76,7 @@ def test_zookeeper_holds_and_its_bad_variants_are_caught() -> None:
     ("backend", "bad"), [("redis", 1), ("redlock", 2), ("etcd", 1), ("zookeeper", 1)]
 )
 def test_in_calm_nothing_is_late_lost_or_left_behind(backend: str, bad: int) -> None:
-    """A few of each; CI runs hundreds, by `make sim`."""
+    """Runs a few seeds of each store; CI runs hundreds, by `make sim`."""
     done = simulate("--backend", backend, "--calm", "--seeds", "20")
     assert done.returncode == 0, done.stdout[-20000:] + done.stderr
     assert "20 calm runs" in done.stdout

@@ -1,4 +1,4 @@
-"""The names of nodes on ZooKeeper: their order across the wrap, odd owners, URLs."""
+"""The names of znodes: their order across the wrap, odd owners, URLs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import pytest
 import holdfast
 from holdfast.stores.urls import parse as parse_url
 from holdfast.stores.zookeeper.address import address_of
-from holdfast.stores.zookeeper.names import Naming, entry_name, in_line, parse, read, written
+from holdfast.stores.zookeeper.names import (
+    Naming,
+    decode_name,
+    encode_name,
+    entry_name,
+    ordered_entries,
+    parse,
+)
 
 
 def entry(number: int, owner: str = "me") -> str:
@@ -23,7 +30,7 @@ def test_the_order_goes_on_when_the_sequence_wraps(first: int) -> None:
     names = [entry(first + number) for number in range(6)]
     for _ in range(20):
         shuffled = random.sample(names, len(names))
-        assert [one.name for one in in_line(shuffled)] == names
+        assert [one.name for one in ordered_entries(shuffled)] == names
 
 
 @pytest.mark.parametrize("owner", ["a,b", "100%", "a/b", "-", "~", "..", "0123456789"])
@@ -34,16 +41,16 @@ def test_any_owner_is_read_back(owner: str) -> None:
     assert (found.ttl, found.sequence) == (30.0, 7)
 
 
-def test_what_is_no_entry_is_not_in_line() -> None:
+def test_a_foreign_znode_is_not_in_the_queue() -> None:
     names = ["lock-0000000001", "a,b,c", "a,lock,1,1,1000,x", entry(3)]
-    assert [one.name for one in in_line(names)] == [entry(3)]
+    assert [one.name for one in ordered_entries(names)] == [entry(3)]
 
 
 @pytest.mark.parametrize("name", [".", "..", "a/b", "100%", "é", ".hidden", "x" * 1024])
 def test_a_lock_s_name_is_one_part_of_a_path(name: str) -> None:
-    assert "/" not in written(name)
-    assert written(name) not in (".", "..")
-    assert read(written(name)) == name
+    assert "/" not in encode_name(name)
+    assert encode_name(name) not in (".", "..")
+    assert decode_name(encode_name(name)) == name
 
 
 def test_every_parent_is_made_before_its_children() -> None:

@@ -13,8 +13,9 @@ import holdfast
 import holdfast.aio
 
 
-async def settle(answer: Any) -> Any:
-    return await answer if asyncio.iscoroutine(answer) else answer
+async def settle(result: Any) -> Any:
+    """Returns `result`, after it was awaited if the world is asyncio."""
+    return await result if asyncio.iscoroutine(result) else result
 
 
 async def child(locks: Any, lease: Any) -> None:

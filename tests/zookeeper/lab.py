@@ -1,7 +1,7 @@
-"""`python -m zookeeper.lab`: an ensemble with a network of its own, in which nodes are cut off.
+"""`python -m zookeeper.lab`: an ensemble with a network of its own, in which servers are cut off.
 
-Run inside `unshare -Unpf --map-current-user --keep-caps --mount-proc --kill-child`: every node has a
-network namespace on one bridge, and a cut is a route to nowhere at both ends. Prints what was seen.
+Run inside `unshare -Unpf --map-current-user --keep-caps --mount-proc --kill-child`: every server has a
+network namespace on one bridge, and a cut is a route to nowhere at both ends. Prints its report.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from worlds.threads import Job, eventually
 NET = "10.213.0"
 TTL = 2.0
 OPTIONS = "syncLimit=8\n"
-"""Ticks after which nodes notice that they have lost each other: here later than a session ends."""
+"""Ticks after which servers notice that they have lost each other: here later than a session ends."""
 
 
 def ip(*words: object, at: int | None = None) -> None:
@@ -39,7 +39,7 @@ class Lab:
         self.ensemble = ZooKeeperEnsemble(places, OPTIONS)
 
     def _room(self, number: int) -> int:
-        """A network namespace, by the id of a process in it."""
+        """Makes a network namespace; returns the id of a process in it."""
         sleeper = subprocess.Popen(
             ["unshare", "-n", "sh", "-c", "echo in; exec sleep 1000"], stdout=subprocess.PIPE
         )
@@ -55,7 +55,7 @@ class Lab:
         return pid
 
     def cut(self, node: Node, verb: str = "add") -> None:
-        """This node and its peers do not reach each other any more; clients reach them all."""
+        """Cuts `node` off from its peers; clients still reach all of them."""
         for other in self.ensemble.nodes:
             if other is not node:
                 mine, its = self._rooms[node.number - 1], self._rooms[other.number - 1]
@@ -67,7 +67,7 @@ class Lab:
         self.ensemble.ready()
 
     def scene(self, name: str, node: Node) -> dict[str, Any]:
-        """A holder on this node, and a rival on the others; then the node is cut off."""
+        """Cuts off `node`, with a holder on it and a rival on the others; returns what was seen."""
         others = ",".join(one.address for one in self.ensemble.nodes if one is not node)
         events: list[str] = []
         options: dict[str, Any] = {"tick": TICK}

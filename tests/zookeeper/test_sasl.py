@@ -1,4 +1,4 @@
-"""SASL, by a server that knows one user: who is let in, and what the others are told."""
+"""SASL, by a server that knows one user: that one is let in, and others are told why not."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ USERS = 'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required u
 def url(tmp_path: Path) -> Iterator[str]:
     users = tmp_path / "jaas.conf"
     users.write_text(USERS.format("ann", "s3cret"))
-    told = ("env", f"JAVA_TOOL_OPTIONS=-Djava.security.auth.login.config={users}")
-    ensemble = ZooKeeperEnsemble([("127.0.0.1", told)], PROVIDER)
+    command = ("env", f"JAVA_TOOL_OPTIONS=-Djava.security.auth.login.config={users}")
+    ensemble = ZooKeeperEnsemble([("127.0.0.1", command)], PROVIDER)
     yield ensemble.url
     ensemble.stop()
 

@@ -1,5 +1,5 @@
-"""`python -m holdfast.sim`: run seeds, print the story of one that fails, and see that what is known to
-be bad is caught."""
+"""`python -m holdfast.sim`: run seeds, print the trace of one that fails, and make sure that variants
+which are known to be bad are caught."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from importlib import import_module
 from multiprocessing import get_context
 
 from ..errors import ConfigError
-from .runs import Sums, hush, simulate, some, sweep_up
-from .world import FAILURE, Maker, Plan
+from .plan import Plan, PlanMaker
+from .runs import Totals, collect_garbage, silence_python, simulate, simulate_many
+from .world import FAILURE
 
 BACKENDS = ("redis", "redlock", "etcd", "zookeeper")
 MOST_FOR_A_VARIANT = 600
 """Seeds in which a variant that is known to be bad has to be caught."""
 SHOWN = 5
+"""Failed runs whose violations are printed."""
 CHUNK = 100
+"""Runs that a worker process is given at once."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--backend", choices=BACKENDS, default="redis")
     parser.add_argument("--seeds", type=int, default=1000, help="how many runs")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
-    parser.add_argument("--seed", type=int, help="one run, with its story")
+    parser.add_argument("--seed", type=int, help="one run, with its trace")
     parser.add_argument(
         "--calm",
         action="store_true",
@@ -36,27 +39,31 @@ def main(arguments: list[str] | None = None) -> int:
         "may be late, lost or left behind",
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
-    parser.add_argument("--variant", help="run this one that is known to be bad; 'all': every one")
+    parser.add_argument(
+        "--variant", help="run only this variant that is known to be bad; 'all': every one"
+    )
     options = parser.parse_args(arguments)
 
-    # What was killed is swept up when Python ends; none of that matters any more.
+    # Killed tasks are collected when Python ends; what they say then does not matter.
     sys.unraisablehook = lambda _: None
     store = import_module(f".{options.backend}.plan", __package__)
-    variants: dict[str, Maker] = {name: _whatever(kind) for name, kind in store.VARIANTS.items()}
-    plan: Maker = store.calm if options.calm else store.plan
+    variants: dict[str, PlanMaker] = {
+        name: _for_every_seed(kind) for name, kind in store.VARIANTS.items()
+    }
+    plan: PlanMaker = store.calm if options.calm else store.plan
     if options.variant not in (None, "all", *variants):
         parser.error(f"there is no variant {options.variant!r}; there are: {', '.join(variants)}")
     chosen = variants.get(options.variant)
-    hush()
+    silence_python()
     gc.disable()
     try:
         if options.seed is not None:
-            return tell((chosen or plan), options.seed)
+            return show_run(chosen or plan, options.seed)
         if chosen is not None:
-            return 0 if caught(options.variant, chosen, options.first) else 1
-        good = options.variant == "all" or run(plan, options)
+            return 0 if check_variant(options.variant, chosen, options.first) else 1
+        good = options.variant == "all" or run_seeds(plan, options)
         bad = [
-            caught(name, make, options.first)
+            check_variant(name, make, options.first)
             for name, make in variants.items()
             if options.variant == "all" or store.VARIANTS[name].calm == options.calm
         ]
@@ -66,34 +73,36 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if good and all(bad) else 1
 
 
-def _whatever(kind: Callable[[], Plan]) -> Maker:
-    """The same plan for every seed."""
+def _for_every_seed(kind: Callable[[], Plan]) -> PlanMaker:
+    """Returns a maker of plans that does not look at the seed."""
     return lambda seed: kind()
 
 
-def tell(make: Maker, seed: int) -> int:
+def show_run(make: PlanMaker, seed: int) -> int:
+    """Prints the trace of one run; returns the exit status."""
     result = simulate(make, seed)
-    print("\n".join(result.story.lines()))
+    print("\n".join(result.trace.lines()))
     print(f"\nseed {seed}: {len(result.violations)} violations, {result.grants} grants")
     for violation in result.violations:
         print(f"  {violation}")
     return 1 if result.violations else 0
 
 
-def run(make: Maker, options: argparse.Namespace) -> bool:
+def run_seeds(make: PlanMaker, options: argparse.Namespace) -> bool:
+    """Runs all seeds and prints the totals; returns whether no run failed."""
     started = time.monotonic()
     seeds = range(options.first, options.first + options.seeds)
     if options.jobs > 1:
         chunks = [seeds[i : i + CHUNK] for i in range(0, len(seeds), CHUNK)]
         context = get_context("spawn")
         with ProcessPoolExecutor(options.jobs, context) as pool:
-            sums = Sums()
-            for part in pool.map(some, [make] * len(chunks), chunks):
-                sums = sums.plus(part)
+            totals = Totals()
+            for part in pool.map(simulate_many, [make] * len(chunks), chunks):
+                totals = totals.plus(part)
     else:
-        sums = some(make, seeds)
+        totals = simulate_many(make, seeds)
     took = time.monotonic() - started
-    grants, stale, steps, failed = sums
+    grants, stale, steps, failed = totals
     kind = "calm runs" if options.calm else "runs"
     print(
         f"{options.backend}: {options.seeds} {kind}, {grants} grants, {stale} stale writes refused by "
@@ -102,7 +111,7 @@ def run(make: Maker, options: argparse.Namespace) -> bool:
     if failed:
         first = failed[0][0]
         calm = " --calm" if options.calm else ""
-        print("\n".join(simulate(make, first).story.lines()))
+        print("\n".join(simulate(make, first).trace.lines()))
         for seed, violation in failed[:SHOWN]:
             print(f"seed {seed}: {violation}")
         print(
@@ -112,8 +121,11 @@ def run(make: Maker, options: argparse.Namespace) -> bool:
     return not failed
 
 
-def caught(name: str, make: Maker, first: int) -> bool:
-    """A checker that has never caught anything proves nothing."""
+def check_variant(name: str, make: PlanMaker, first: int) -> bool:
+    """Runs a variant until it is caught; returns whether it was.
+
+    A checker that has never caught anything proves nothing.
+    """
     for seed in range(first, first + MOST_FOR_A_VARIANT):
         violations = simulate(make, seed).violations
         if violations and violations[0].startswith(FAILURE):
@@ -122,7 +134,7 @@ def caught(name: str, make: Maker, first: int) -> bool:
         if violations:
             print(f"  known to be bad, caught by seed {seed}: {name}: {violations[0]}")
             return True
-        sweep_up(seed)
+        collect_garbage(seed)
     print(f"  known to be bad, and NOT caught in {MOST_FOR_A_VARIANT} runs: {name}")
     return False
 

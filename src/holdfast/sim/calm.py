@@ -1,9 +1,10 @@
-"""A calm run: nothing fails. Messages take a little longer or shorter, clients stand still for a moment
+"""A calm run: nothing fails. Messages take a little longer or shorter, clients are paused for a moment
 now and then, and several tasks of each client want a few locks, give up, and are cancelled.
 
-What leases and heartbeats would mend after a while must not happen at all then: no lease is lost, a
-lock that is given back goes to whoever waits for it, and as soon as everybody has given back what they
-had nothing is left, on the servers or in the clients. TTLs are long, so that nothing mends itself.
+Mistakes that leases and heartbeats would mend after a while must not happen at all then: no lease is
+lost, a lock that is given back goes to a waiter at once, and as soon as all clients have given back
+what they had, nothing is left on the servers or in the clients. TTLs are long, so that nothing mends
+itself.
 """
 
 from __future__ import annotations
@@ -16,57 +17,59 @@ from typing import Any
 from .. import aio
 from .._async.session import Session
 from ..errors import LockTimeout
+from .chances import Chances
 from .checker import Checker, Grant
-from .loop import Process
-from .network import Chances
+from .process import Process
 from .world import World
 
 NAMES = "xyz"
 PAUSE = 0.05
-"""Seconds for which a client stands still at the most."""
+"""Seconds for which a client is paused at the most."""
 SLOW = 0.02
 """Seconds that a message takes at the most."""
 SOON = 1.0
 """Seconds after which nothing may be left."""
 HEARTBEATS = (0.3, 1.0)
-"""Of those who wait, in seconds, where it can be said: some wait for several of them, some for none."""
+"""Heartbeats of waiters, in seconds, where a store has that option: some wait for several of them, some
+for none."""
 GIVEN_UP = (0.0, 0.001, 0.01, 0.1)
-"""After so many seconds somebody loses patience, or is cancelled."""
+"""Seconds after which an attempt times out, or is cancelled."""
 USES = (0.01, 0.1, 0.6)
-"""For so many seconds a lock is held, at the most."""
+"""Seconds for which a lock is held at the most."""
 LIMIT = 120.0
+"""Seconds after which a part of the run is taken to be stuck."""
 
 
 class Calm:
-    """What is different in the plan of a store, in front of which this stands."""
+    """The part of a plan that is different in calm runs; it stands before the plan of a store."""
 
     calm = True
     faults: Sequence[str] = ()
     clients: Sequence[int] = (1, 2, 3)
     tasks: Sequence[int] = (2, 4, 10)
-    """Of each client."""
+    """Numbers of tasks of each client, of which one is drawn."""
     locks: Sequence[int] = (1, 2, 3)
     rounds = 3
-    """After each everybody waits, and it is looked whether something is left."""
+    """Rounds of a run. After each one all clients rest, and the servers are searched for leftovers."""
     turns = 2
     ttls = (20.0, 30.0)
     at_once = 0.5
-    """Seconds for which a lock may be free while somebody waits for it."""
+    """Seconds for which a lock may be free while an attempt waits for it."""
 
 
 class Unclean(Calm):
-    """Who gives up leaves what it has asked for on the store."""
+    """A variant in which an attempt that is given up leaves on the store what it has asked for."""
 
     def altered(self) -> AbstractContextManager[object]:
         return self._unclean(super().altered())  # type: ignore[misc]
 
     @contextmanager
     def _unclean(self, altered: AbstractContextManager[object]) -> Iterator[None]:
-        async def nothing(session: Session, *ticket: object) -> None:
+        async def do_nothing(session: Session, *ticket: object) -> None:
             return None
 
         before = Session.clean_up
-        Session.clean_up = nothing  # type: ignore[assignment, method-assign]
+        Session.clean_up = do_nothing  # type: ignore[assignment, method-assign]
         try:
             with altered:
                 yield
@@ -75,7 +78,7 @@ class Unclean(Calm):
 
 
 class Usage:
-    """When each lock was last given back, and for how long it was free while somebody waited."""
+    """The time at which each lock was last given back, and the longest wait for a free lock."""
 
     def __init__(self, checker: Checker, at_once: float) -> None:
         self._checker = checker
@@ -83,44 +86,48 @@ class Usage:
         self._freed: dict[str, float] = {}
         self.longest = 0.0
 
-    def taken(self, grant: Grant) -> None:
-        free = grant.got - max(grant.asked, self._freed.get(grant.lock, 0.0))
+    def take(self, grant: Grant) -> None:
+        """Reports a grant that came too long after the lock was free."""
+        free = grant.granted_at - max(grant.asked_at, self._freed.get(grant.lock, 0.0))
         self.longest = max(self.longest, free)
         if free > self._at_once:
-            self._checker.broken(f"{grant}, and had waited while it was free for {free:.3f} s")
+            self._checker.report(f"{grant}, and had waited while it was free for {free:.3f} s")
 
-    def freed(self, grant: Grant, now: float) -> None:
-        grant.ended = self._freed[grant.lock] = now
+    def free(self, grant: Grant, now: float) -> None:
+        """Notes that the lock is given back."""
+        grant.ended_at = self._freed[grant.lock] = now
 
 
 class CalmWorld(World):
+    """All machines of one calm run."""
+
     async def _main(self) -> None:
         draw = self.loop.random
         plan: Any = self.plan
         usage = Usage(self.checker, plan.at_once)
         names = NAMES[: draw.choice(plan.locks)]
-        members = [Member(self, client, usage, names) for client in self.clients]
-        await self._all("connects", [member.open() for member in members])
+        actors = [CalmActor(self, client, usage, names) for client in self.clients]
+        await self._run_all("connects", [actor.open() for actor in actors])
         self.network.chances = Chances(slow=0.3 * draw.random(), slowest=SLOW)
         for number in range(plan.rounds):
             for client in self.clients:
                 for _ in range(draw.randrange(3)):
                     self.pause_at(client, draw.randrange(200), PAUSE * draw.random())
-            if not await self._all("takes locks", [member.play() for member in members]):
+            if not await self._run_all("takes locks", [actor.play() for actor in actors]):
                 return
-            self.story.tell(
+            self.trace.add(
                 "director", "all have given back what they had; free for %.3f s", usage.longest
             )
             await asyncio.sleep(SOON)
-            self._nothing_is_left(f"{SOON:g} s after round {number + 1}")
-            for member in members:
-                for name in member.kept():
-                    self.checker.broken(f"{member.process.name} still knows of {name!r}")
-        await self._all("closes", [member.close() for member in members])
-        self._nothing_is_left("after all have closed")
+            self._report_leftovers(f"{SOON:g} s after round {number + 1}")
+            for actor in actors:
+                for name in actor.known_attempts():
+                    self.checker.report(f"{actor.process.name} still knows of {name!r}")
+        await self._run_all("closes", [actor.close() for actor in actors])
+        self._report_leftovers("after all have closed")
 
-    async def _all(self, what: str, work: list[Coroutine[Any, Any, None]]) -> bool:
-        """Each client does its own part, at the same time."""
+    async def _run_all(self, activity: str, work: list[Coroutine[Any, Any, None]]) -> bool:
+        """Lets each client do its part at the same time; returns whether all succeeded."""
         tasks = [client.spawn(one) for client, one in zip(self.clients, work, strict=True)]
         await asyncio.wait(tasks, timeout=LIMIT)
         good = True
@@ -128,15 +135,15 @@ class CalmWorld(World):
             if not task.done() or task.exception() is not None:
                 good = False
                 error = repr(task.exception()) if task.done() else f"no end in {LIMIT:g} s"
-                self.checker.broken(f"{client.name} {what}: {error}")
+                self.checker.report(f"{client.name} {activity}: {error}")
         return good
 
-    def _nothing_is_left(self, when: str) -> None:
+    def _report_leftovers(self, when: str) -> None:
         for left in self.plan.leftovers(self.servers):
-            self.checker.broken(f"left behind {when}: {left}")
+            self.checker.report(f"left behind {when}: {left}")
 
 
-class Member:
+class CalmActor:
     """A client with several tasks."""
 
     def __init__(self, world: World, process: Process, usage: Usage, names: str) -> None:
@@ -156,11 +163,12 @@ class Member:
     async def close(self) -> None:
         await self._locks.close()
 
-    def kept(self) -> list[str]:
-        """The attempts of which the engine still knows."""
+    def known_attempts(self) -> list[str]:
+        """Returns the locks of the attempts that the engine still knows of."""
         return [lease.name for lease in self._session.leases.values()]
 
     async def play(self) -> None:
+        """Runs the client's tasks for one round."""
         plan: Any = self._world.plan
         count = self._loop.random.choice(plan.tasks)
         tasks = [asyncio.create_task(self._turns(f"{self.process.name}.{i}")) for i in range(count)]
@@ -168,7 +176,7 @@ class Member:
         for task in tasks:
             task.result()
 
-    async def _turns(self, who: str) -> None:
+    async def _turns(self, task: str) -> None:
         draw, names = self._random, self._names
         shortest, longest = self._world.plan.ttls
         for _ in range(self._world.plan.turns):
@@ -176,41 +184,42 @@ class Member:
             name = names[int(draw() * len(names))]
             ttl = shortest + draw() * (longest - shortest)
             lock = self._locks.lock(name, ttl=ttl, fair=None if draw() < 0.8 else False)
-            await self._turn(lock, who)
+            await self._turn(lock, task)
 
-    async def _turn(self, lock: aio.Lock, who: str) -> None:
-        draw, tell, loop = self._random, self._world.story.tell, self._loop
-        asked, fate = loop.now, draw()
+    async def _turn(self, lock: aio.Lock, task: str) -> None:
+        draw, record, loop = self._random, self._world.trace.add, self._loop
+        asked_at, fate = loop.now, draw()
         patience = GIVEN_UP[int(draw() * len(GIVEN_UP))]
-        tell(who, "asks for %r", lock.name)
+        record(task, "asks for %r", lock.name)
         try:
             if fate < 0.6:
                 lease: aio.Lease | None = await lock.acquire()
             elif fate < 0.8:
                 lease = await lock.acquire(patience)
             else:
-                lease = await self._cancelled(lock, patience)
+                lease = await self._acquire_or_cancel(lock, patience)
         except LockTimeout:
-            tell(who, "did not get %r in time", lock.name)
+            record(task, "did not get %r in time", lock.name)
             return
         if lease is None:
-            tell(who, "was cancelled")
+            record(task, "was cancelled")
             return
-        tell(who, "holds %r as %d", lock.name, lease.token)
+        record(task, "holds %r as %d", lock.name, lease.token)
         checker = self._world.checker
-        grant = checker.granted(lock.name, who, lease.token, asked, loop.now)
-        self._usage.taken(grant)
+        grant = checker.add_grant(lock.name, task, lease.token, asked_at, loop.now)
+        self._usage.take(grant)
         if draw() < 0.7:
             await asyncio.sleep(draw() * USES[int(draw() * len(USES))])
         if not lease.held:
-            checker.broken(f"{grant}, and has lost it")
-        checker.still_held(grant, loop.now)
-        self._usage.freed(grant, loop.now)
+            checker.report(f"{grant}, and has lost it")
+        checker.note_held(grant, loop.now)
+        self._usage.free(grant, loop.now)
         if not await lease.release():
-            checker.broken(f"{grant}, and could not give it back")
-        tell(who, "gave back %r", lock.name)
+            checker.report(f"{grant}, and could not give it back")
+        record(task, "gave back %r", lock.name)
 
-    async def _cancelled(self, lock: aio.Lock, patience: float) -> aio.Lease | None:
+    async def _acquire_or_cancel(self, lock: aio.Lock, patience: float) -> aio.Lease | None:
+        """Acquires the lock, but cancels that after `patience` seconds."""
         task = asyncio.create_task(lock.acquire())
         await asyncio.wait({task}, timeout=patience)
         if not task.done():

@@ -1,4 +1,4 @@
-"""The faults of one run, drawn from its seed: which kinds, when, to whom, for how long."""
+"""The faults of one run, drawn from its seed: their kinds, moments, machines and lengths."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from .network import Chances
+from .chances import Chances
 
 if TYPE_CHECKING:
-    from .loop import Process
+    from .process import Process
     from .world import World
 
 NETWORK, CUT, PAUSE, STALL, CRASH, KILL, DRIFT, STEP, RACE = KINDS = (
@@ -23,37 +23,42 @@ NETWORK, CUT, PAUSE, STALL, CRASH, KILL, DRIFT, STEP, RACE = KINDS = (
     "step",
     "race",
 )
-"""Requests and connections; ways cut; clients paused at an await; servers that stand still; servers
-that crash and restart; clients killed; clocks that run fast or slow; wall clocks that are stepped;
-servers on whose clocks every lease is soon over."""
+"""The kinds of faults: requests and connections that go wrong; ways that are cut; clients paused at an
+await; servers paused; servers that crash and restart; clients killed; clocks that run fast or slow;
+wall clocks that are stepped; server clocks so fast that every lease soon ends."""
 PAUSES = (0.02, 0.3, 1.5, 4.0)
+"""Seconds that a pause lasts at the most; one of these is drawn."""
 
 
 class Faults:
+    """The faults of one run."""
+
     def __init__(self, world: World, kinds: Sequence[str], seconds: float) -> None:
         self._world = world
         self._random: Random = world.loop.random
         self._seconds = seconds
         # Some runs have many kinds of trouble, some only one: each hides what the others show.
-        some = [kind for kind in kinds if self._random.random() < (0.15 if kind == RACE else 0.45)]
+        drawn = [kind for kind in kinds if self._random.random() < (0.15 if kind == RACE else 0.45)]
         if world.plan.all_at_once:
-            some = list(kinds)
-        self.kinds = some or [self._random.choice(list(kinds))]
+            drawn = list(kinds)
+        self.kinds = drawn or [self._random.choice(list(kinds))]
 
     def begin(self) -> None:
-        self._world.story.tell("faults", "%s", ", ".join(self.kinds))
+        """Schedules all faults of the run."""
+        self._world.trace.add("faults", "%s", ", ".join(self.kinds))
         for kind in self.kinds:
             getattr(self, f"_{kind}")()
 
     def _moments(self, most: int) -> list[float]:
+        """Returns between one and `most` moments of the time in which faults happen."""
         count = 1 + int(self._random.random() * most)
         return [self._random.random() * self._seconds for _ in range(count)]
 
     def _later(self, at: float, action: object, *args: object) -> None:
         self._world.loop.after(at, self._world.director, action, *args)
 
-    def _tell(self, who: str, what: str, *args: object) -> None:
-        self._world.story.tell(who, what, *args)
+    def _record(self, subject: str, text: str, *args: object) -> None:
+        self._world.trace.add(subject, text, *args)
 
     def _network(self) -> None:
         draw = self._random.random
@@ -81,7 +86,7 @@ class Faults:
             self._later(at, world.cut, ways, length)
 
     def _pause(self) -> None:
-        """At an await: after so many callbacks of that client."""
+        """Pauses clients at an await: after a number of their callbacks."""
         for _ in range(1 + int(self._random.random() * 4)):
             client = self._random.choice(self._world.clients)
             step = int(self._random.random() * self._random.choice((30, 120, 400)))
@@ -91,7 +96,7 @@ class Faults:
         for at in self._moments(3):
             server = self._random.choice(self._world.servers)
             length = self._random.choice(PAUSES) * self._random.random()
-            self._later(at, self._world.stand_still, server.process, length)
+            self._later(at, self._world.pause, server.process, length)
 
     def _crash(self) -> None:
         for at in self._moments(self._world.plan.crashes):
@@ -110,31 +115,31 @@ class Faults:
         self._later(self._random.random() * self._seconds, self._world.kill, client)
 
     def _drift(self) -> None:
-        """Within what is promised: half of the margin, clients and servers apart."""
+        """Lets each clock run at a rate of its own, within half of the margin that is promised."""
         for process in (*self._world.clients, *(s.process for s in self._world.servers)):
             process.clock.run_at(1.0 + (self._random.random() - 0.5) * 0.008)
 
     def _step(self) -> None:
-        """A server's wall clock is set, or runs far too fast: no store that counts on it can help."""
+        """Steps a server's wall clock, or makes it far too fast: more than any store promises."""
         for at in self._moments(2):
             server = self._random.choice(self._world.servers)
             self._later(at, self._step_one, server.process)
 
     def _race(self) -> None:
-        """All servers' clocks run many times too fast: clients believe in leases that are long over."""
-        self._world.fault("clock")
+        """Makes all servers' clocks many times too fast: leases end long before their holders know."""
+        self._world.note_fault("clock")
         for server in self._world.servers:
             rate = self._random.choice((5.0, 30.0, 100.0))
-            self._tell(server.process.name, "its clock runs %g times as fast", rate)
+            self._record(server.process.name, "its clock runs %g times as fast", rate)
             server.process.clock.run_at(rate)
 
     def _step_one(self, process: Process) -> None:
-        self._world.fault("clock")
+        self._world.note_fault("clock")
         if self._random.random() < 0.7:
-            deadline = self._random.choice((-40.0, -2.0, 1.0, 3.0, 40.0)) * self._random.random()
-            self._tell(process.name, "its clock is stepped by %+.3f s", deadline)
-            process.clock.step(deadline)
+            seconds = self._random.choice((-40.0, -2.0, 1.0, 3.0, 40.0)) * self._random.random()
+            self._record(process.name, "its clock is stepped by %+.3f s", seconds)
+            process.clock.step(seconds)
         else:
             rate = self._random.choice((0.5, 0.9, 1.2, 3.0))
-            self._tell(process.name, "its clock runs %g times as fast", rate)
+            self._record(process.name, "its clock runs %g times as fast", rate)
             process.clock.run_at(rate)

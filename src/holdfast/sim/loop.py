@@ -1,9 +1,10 @@
 """An event loop on a virtual clock, on which several simulated machines share one thread.
 
-Each callback belongs to a *process* (a client or a server), found by its context. Within a process
-callbacks run in the order in which they were scheduled, as asyncio promises; whose turn it is next
-among the processes is drawn from the seed. A paused process runs nothing; a killed one never again.
-Time stands still while callbacks run, but for a moment each, and jumps when there is nothing to do.
+Each callback belongs to a *process* (a client or a server), which is found in its context. The
+callbacks of one process run in the order in which they were scheduled, as asyncio promises; which
+process goes next is drawn from the seed. A paused process runs nothing, and a killed one never runs
+again. Each callback takes a fixed moment of virtual time; when nothing is left to run, time jumps to
+the next timer.
 """
 
 from __future__ import annotations
@@ -11,129 +12,42 @@ from __future__ import annotations
 import asyncio
 import heapq
 import socket
-from collections import deque
-from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar, copy_context
+from collections.abc import Callable
+from contextvars import Context, copy_context
 from functools import partial
 from itertools import count
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+
+from .process import PROCESS, Process
 
 if TYPE_CHECKING:
     from .network import Network
 
-Result = TypeVar("Result")
-
 STEP = 3e-6
 """Seconds that each callback takes."""
-START = 1_000.0
-WALL = 1_700_000_000.0
-"""What the wall clocks say at the start."""
 
 
 class Stuck(Exception):
     """Raised when nothing is left that could ever happen, or too much has happened."""
 
 
-class SimClock:
-    """The clock of one machine: it may run fast or slow, and its wall clock may be stepped."""
-
-    __slots__ = ("_base", "_loop", "_offset", "_rate", "_since", "set_back", "stepped")
-
-    def __init__(self, loop: VirtualLoop, rate: float = 1.0) -> None:
-        self._loop = loop
-        self._rate = rate
-        self._since = loop.now
-        self._offset = 0.0
-        self._base = START
-        self.stepped = 0.0
-        self.set_back = 0.0
-        """By how much in all."""
-
-    def now(self) -> float:
-        return self._base + (self._loop.now - self._since) * self._rate
-
-    def wall(self) -> float:
-        now = self._base + (self._loop.now - self._since) * self._rate
-        return WALL + now + self.stepped
-
-    def micros(self) -> int:
-        """The wall clock's, whole ones."""
-        now = self._base + (self._loop.now - self._since) * self._rate
-        return int((WALL + now + self.stepped) * 1_000_000)
-
-    def step(self, deadline: float) -> None:
-        self.stepped += deadline
-        self.set_back += max(0.0, -deadline)
-
-    def run_at(self, rate: float) -> None:
-        """From now on so fast."""
-        self._offset += (self._loop.now - self._since) * self._rate
-        self._base = START + self._offset
-        self._since = self._loop.now
-        self._rate = rate
-
-    def subscribe(self, moved: Callable[[], None]) -> None:
-        return None
-
-
-class Process:
-    """One simulated machine: a client, or a server."""
-
-    def __init__(self, loop: VirtualLoop, name: str, rate: float = 1.0) -> None:
-        self.loop = loop
-        self.name = name
-        self.clock = SimClock(loop, rate)
-        self.ready: deque[Handle | Call] = deque()
-        self.paused = False
-        self.dead = False
-        self.steps = 0
-        self.stop_at = -1
-        """After so many callbacks the loop's `on_stop` is called."""
-        self.buried: list[Handle | Call] = []
-        context = Context()
-        context.run(PROCESS.set, self)
-        self.run: Callable[..., Any] = context.run
-        """Calls something as this process."""
-
-    def spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        return asyncio.Task(work, loop=self.loop, context=self.run(copy_context))
-
-    def pause(self) -> None:
-        self.paused = True
-        self.loop.runnable.pop(self, None)
-
-    def resume(self) -> None:
-        self.paused = False
-        if self.ready and not self.dead:
-            self.loop.runnable[self] = None
-
-    def kill(self) -> None:
-        self.dead = True
-        # Not thrown away: tasks that Python tidies up would run their last lines, in this very run.
-        self.buried.extend(self.ready)
-        self.ready.clear()
-        self.loop.runnable.pop(self, None)
-
-
-PROCESS: ContextVar[Process] = ContextVar("process")
-
-
 Call = tuple[Any, ...]
-"""A callback to come, and its arguments: called as its process, and never cancelled."""
+"""A callback and its arguments, to be called as its process. It cannot be cancelled."""
 
 
 class Handle:
-    """The same, in a context of its own, as asyncio asks for it. The name and `cancel` are asyncio's.
+    """A call in a context of its own, which can be cancelled, with the members that asyncio wants.
 
-    Made by `_new`, not by a constructor: in Python that is a detour, and there is one for each step.
+    Handles are made by `_new`: there is one for each step, and a constructor written in Python would
+    make each of them slower.
     """
 
     __slots__ = ("call", "context")
 
     call: Call | None
-    """None: it was cancelled."""
+    """The call; None once it was cancelled."""
     context: Context
 
     def cancel(self) -> None:
@@ -147,7 +61,7 @@ _new: Callable[..., Any] = object.__new__
 
 
 class Never:
-    """A callback that does not come, because the run is over: Python tidies up what is left of it."""
+    """The handle of a callback that never runs, because the run is over."""
 
     def cancel(self) -> None:
         pass
@@ -162,28 +76,30 @@ _Base: Any = asyncio.AbstractEventLoop  # most of it is not needed here
 
 
 class VirtualLoop(_Base):  # type: ignore[misc]
+    """The event loop of one run."""
+
     def __init__(self, seed: int) -> None:
         self.now = 0.0
         self.create_future: Callable[[], asyncio.Future[Any]] = partial(asyncio.Future, loop=self)
         self.random = Random(seed)
         self.network: Network | None = None
         self.runnable: dict[Process, None] = {}
-        """Those that could go on; a dict, because its order is the same in each run."""
+        """The processes that have something to run; a dict, whose order is the same in each run."""
         self.steps = 0
         self.unhandled: list[Exception] = []
         self.timers: list[tuple[float, int, Process, Handle | Call]] = []
-        """When, and a number: what was scheduled earlier for the same moment comes first."""
+        """Due times; the number makes what was scheduled earlier for the same moment come first."""
         self.number = count(1).__next__
         self._running = self._closed = False
         self.on_stop: Callable[[Process], None] = lambda process: None
 
-    # What asyncio's own classes call.
+    # The part that asyncio's own classes call.
 
     def time(self) -> float:
         return self.now
 
     get_debug = bool
-    """Which is False: called for each future, so it had better not be written in Python."""
+    """Returns False, and is not written in Python because it is called for each future."""
 
     def is_running(self) -> bool:
         return self._running
@@ -198,7 +114,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         return asyncio.Task(coro, loop=self, **options)
 
-    # A call is the callback and its arguments.
+    # `call` is a callback and its arguments.
 
     def call_soon(self, *call: Any, context: Context | None = None) -> Any:
         if self._closed:
@@ -211,7 +127,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         if process.dead:
             process.buried.append(handle)
             return handle
-        process.ready.append(handle)  # `enqueue`, in short
+        process.ready.append(handle)  # as `enqueue`, without its call
         if not process.paused:
             self.runnable[process] = None
         return handle
@@ -225,7 +141,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
             context = copy_context()
         handle = _new(Handle)
         handle.call, handle.context = call, context
-        # `call_at`, in short
+        # as `call_at`, without its call
         _push(self.timers, (self.now + delay, self.number(), context[PROCESS], handle))
         return handle
 
@@ -240,7 +156,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         return handle
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """What asyncio would log: of the killed, mostly, and whenever Python tidies up."""
+        """Ignores errors that asyncio would log: mostly of killed processes, as Python frees them."""
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))]
@@ -249,9 +165,10 @@ class VirtualLoop(_Base):  # type: ignore[misc]
         assert self.network is not None
         return self.network.connect(PROCESS.get(), protocol_factory, f"{args[0]}:{args[1]}")
 
-    # Ours.
+    # The part that the simulator calls.
 
     def enqueue(self, process: Process, what: Handle | Call) -> None:
+        """Appends `what` to the callbacks that `process` could run now."""
         if process.dead:
             process.buried.append(what)
             return
@@ -260,24 +177,27 @@ class VirtualLoop(_Base):  # type: ignore[misc]
             self.runnable[process] = None
 
     def after(self, delay: float, process: Process, *call: Any) -> None:
-        """Call it in so many seconds, as that process."""
+        """Schedules `call` in `delay` seconds, as `process`."""
         _push(self.timers, (self.now + delay, self.number(), process, call))
 
     def at(self, when: float, process: Process, *call: Any) -> None:
-        """Call it then: behind what was scheduled earlier for the same moment."""
+        """Schedules `call` for `when`, as `process`, behind earlier calls for the same moment."""
         _push(self.timers, (when, self.number(), process, call))
 
-    def run(self, main: asyncio.Task[Any], whose: Process, most_steps: int, until: float) -> None:
-        """Until this task of that process has ended."""
+    def run(self, main: asyncio.Task[Any], owner: Process, most_steps: int, until: float) -> None:
+        """Runs callbacks until `main`, a task of the process `owner`, has ended.
+
+        Raises Stuck after `most_steps` callbacks, or at the virtual time `until`.
+        """
         asyncio._set_running_loop(self)
         self._running = True
         timers, runnable, random = self.timers, self.runnable, self.random.random
         enqueue, done = self.enqueue, main.done
-        steps, now = 0, self.now  # which nobody else sets
+        steps, now = 0, self.now  # nothing else sets them
         process: Process
         what: Any
-        # Behind all others: so there is always one to look at.
-        _push(timers, (inf, 0, whose, (done,)))
+        # A timer behind all others, so that there is always one to look at.
+        _push(timers, (inf, 0, owner, (done,)))
         try:
             for steps in range(1, most_steps + 2):  # noqa: B007 (counts them for `finally`)
                 while True:
@@ -308,7 +228,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
                             continue
                         if not process.paused and not process.dead and timers[0][0] > now:
                             break
-                        enqueue(process, what)  # whose turn it is has still to be drawn
+                        enqueue(process, what)  # which process goes next has still to be drawn
                 self.now = now = now + STEP
                 try:
                     if type(what) is tuple:
@@ -320,7 +240,7 @@ class VirtualLoop(_Base):  # type: ignore[misc]
                 process.steps += 1
                 if process.steps == process.stop_at:
                     self.on_stop(process)
-                if process is whose and done():
+                if process is owner and done():
                     break
             else:
                 raise Stuck(f"it took more than {most_steps} steps")

@@ -1,4 +1,4 @@
-"""One run, and many of them."""
+"""Runs: one, or many."""
 
 from __future__ import annotations
 
@@ -9,43 +9,51 @@ import warnings
 from typing import NamedTuple
 
 from .calm import CalmWorld
-from .world import Maker, Result, World
+from .plan import PlanMaker
+from .world import Result, World
 
-SWEEP_ALL = 100
-"""Runs after which older things are looked at, too: some that are killed die only at the second try."""
+FULL_COLLECTION = 100
+"""Runs after which Python's older generations are collected too: some tasks of killed processes are
+freed only by a second collection."""
 
 
-def simulate(make: Maker, seed: int) -> Result:
-    """One run. Nothing is tidied up in it: the last lines of what was killed must not run there."""
+def simulate(make: PlanMaker, seed: int) -> Result:
+    """Returns the result of one run.
+
+    Nothing is collected meanwhile: the last lines of killed tasks must not run in it.
+    """
     gc.disable()
     plan = make(seed)
     return (CalmWorld if plan.calm else World)(plan, seed).run()
 
 
-def sweep_up(seed: int) -> None:
-    """What this run has left; its result has to be forgotten by then. The next one uses the same memory
-    again, while that is still in the processor's caches. Looking only at what is new is quick."""
-    gc.collect(0 if seed % SWEEP_ALL else 2)
+def collect_garbage(seed: int) -> None:
+    """Frees what the run of `seed` has left; its result has to be forgotten by then.
+
+    The next run uses the same memory again, while it is still in the processor's caches. Mostly only
+    the youngest generation is collected, which is quick.
+    """
+    gc.collect(0 if seed % FULL_COLLECTION else 2)
 
 
-def hush() -> None:
-    """From now on nobody in this process hears of what Python finds when it tidies up, now or at its
-    end: coroutines of the killed, never awaited."""
+def silence_python() -> None:
+    """Silences, for good, what Python says when it collects coroutines of killed processes."""
     sys.unraisablehook = lambda _: None
     logging.disable()
     warnings.simplefilter("ignore")
 
 
-class Sums(NamedTuple):
-    """What came of many runs."""
+class Totals(NamedTuple):
+    """The totals of many runs."""
 
     grants: int = 0
     stale: int = 0
     steps: int = 0
     failed: tuple[tuple[int, str], ...] = ()
+    """The seed of each run that failed, and its first violation."""
 
-    def plus(self, other: Sums) -> Sums:
-        return Sums(
+    def plus(self, other: Totals) -> Totals:
+        return Totals(
             self.grants + other.grants,
             self.stale + other.stale,
             self.steps + other.steps,
@@ -53,18 +61,18 @@ class Sums(NamedTuple):
         )
 
 
-def some(make: Maker, seeds: range) -> Sums:
-    """In a process of its own, perhaps, in which nothing else happens."""
-    hush()
-    sums = Sums()
+def simulate_many(make: PlanMaker, seeds: range) -> Totals:
+    """Returns the totals of these runs. Nothing else may happen in this Python process meanwhile."""
+    silence_python()
+    totals = Totals()
     gc.disable()
     gc.collect()
-    gc.freeze()  # the program itself need not be looked through each time
+    gc.freeze()  # the program itself need not be searched each time
     for seed in seeds:
         result = simulate(make, seed)
         failed = ((seed, result.violations[0]),) if result.violations else ()
-        sums = sums.plus(Sums(result.grants, result.stale_refused, result.steps, failed))
+        totals = totals.plus(Totals(result.grants, result.stale_refused, result.steps, failed))
         del result
-        sweep_up(seed)
+        collect_garbage(seed)
     gc.unfreeze()
-    return sums
+    return totals

@@ -1,17 +1,23 @@
-"""What happened in a run, to be printed if it fails: kept as it is, and put into words only then."""
+"""The trace of a run: what happened, line by line, put into words only if somebody prints it."""
 
 from __future__ import annotations
 
 from .loop import VirtualLoop
 
 
-class Story:
+class Trace:
+    """The lines of one run, each with its time and the machine it is about."""
+
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self._lines: list[tuple[float, str, str, tuple[object, ...]]] = []
 
-    def tell(self, who: str, what: str, *args: object) -> None:
-        self._lines.append((self._loop.now, who, what, args))
+    def add(self, subject: str, text: str, *args: object) -> None:
+        """Adds a line about `subject`; `text` is filled with `args` when the trace is printed."""
+        self._lines.append((self._loop.now, subject, text, args))
 
     def lines(self) -> list[str]:
-        return [f"{at:10.6f}  {who:<8} {what % args}" for at, who, what, args in self._lines]
+        """Returns the lines, ready to be printed."""
+        return [
+            f"{at:10.6f}  {subject:<8} {text % args}" for at, subject, text, args in self._lines
+        ]

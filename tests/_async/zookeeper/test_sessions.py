@@ -1,4 +1,4 @@
-"""Sessions that end, nodes that a foreign hand removes, parents that are cleaned up, TTLs."""
+"""Sessions that end, znodes that a foreign hand removes, locks that are cleaned up, TTLs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def lock_path(url: str, name: str) -> str:
 
 
 async def expire(locks: holdfast.Locks) -> None:
-    """End every session of this manager, as the ensemble does with one that it does not hear of."""
+    """Ends every session of this manager, as the ensemble does with one that it does not hear of."""
     backend: Any = (await locks._session()).backend
-    for link in backend._store._links.values():
-        identity = link.client.client_id
+    for session in backend._attempts._sessions.values():
+        identity = session.client.client_id
         with raw_client(zookeeper_ensemble().hosts, client_id=identity):
-            pass  # closed by leaving: a session ends for everybody who has it
+            pass  # leaving closes the session, for all clients that have it
 
 
 async def waiters(locks: holdfast.Locks, number: int) -> None:
@@ -60,12 +60,12 @@ async def test_a_lease_whose_session_ended_is_lost_at_once(url: str) -> None:
         assert again.held
 
 
-async def test_a_late_word_of_a_lost_connection_is_not_believed(url: str) -> None:
+async def test_a_late_report_of_a_lost_connection_is_ignored(url: str) -> None:
     async with holdfast.connect(url) as locks:
         lease = await locks.lock("x").acquire()
         backend: Any = (await locks._session()).backend
-        for link in backend._store._links.values():
-            link._lost()  # by a thread that was held up until there was another one
+        for session in backend._attempts._sessions.values():
+            session._on_lost()  # from a thread that was held up until there was another connection
         await lease.renew()
         assert await lease.release() is True
 
@@ -90,7 +90,7 @@ async def test_a_waiter_whose_session_ended_enrols_again(url: str) -> None:
         assert holder.owner == second.owner != before.owner
 
 
-async def test_a_waiter_whose_node_was_removed_enrols_again(url: str, raw: Any) -> None:
+async def test_a_waiter_whose_znode_was_removed_enrols_again(url: str, raw: Any) -> None:
     async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
@@ -108,7 +108,7 @@ async def test_a_waiter_whose_node_was_removed_enrols_again(url: str, raw: Any) 
         assert (holder.owner, holder.token) == (second.owner, second.token)
 
 
-async def test_a_holder_whose_node_was_removed_is_told_at_once(url: str, raw: Any) -> None:
+async def test_a_holder_whose_znode_was_removed_is_told_at_once(url: str, raw: Any) -> None:
     async with holdfast.connect(url) as locks:
         lease = await locks.lock("x", ttl=30.0).acquire()
         await lease.renew()  # from the first renewal on it is watched
@@ -117,7 +117,7 @@ async def test_a_holder_whose_node_was_removed_is_told_at_once(url: str, raw: An
         assert await lease.wait_lost(timeout=5.0) is True
 
 
-async def test_the_lock_s_node_is_removed_and_tokens_and_order_go_on(url: str, raw: Any) -> None:
+async def test_the_lock_s_znode_is_removed_and_tokens_and_order_go_on(url: str, raw: Any) -> None:
     async with holdfast.connect(url) as locks:
         first = await locks.lock("x").acquire()
         await first.release()
@@ -150,7 +150,7 @@ async def test_ttls_are_rounded_to_what_a_session_can_give(url: str) -> None:
         assert (await locks.lock("e", ttl=86400.0).acquire()).ttl == longest
         assert (await locks.lock("f", ttl=0.2, renew=False).acquire(timeout=10.0)).ttl == 0.2
         backend: Any = (await locks._session()).backend
-        assert len(backend._store._links) == 4
+        assert len(backend._attempts._sessions) == 4
 
 
 @pytest.mark.parametrize(("asked", "given"), [(7.0, 10.0), (3600.0, 98.333)])
@@ -168,7 +168,7 @@ async def test_a_waiter_is_given_what_a_session_can_give(
         assert lease.remaining() <= given
         await lease.renew()
         assert given - 3.0 < lease.remaining() <= given
-        # Found by a heartbeat, or by its own question, rather than by its watch.
+        # As a heartbeat finds it, or a repeated acquire, rather than its watch.
         backend: Any = (await locks._session()).backend
         claim = Claim("x", lease.owner, asked)
         (outcome,) = await backend.renew([claim], backend.clock.now() + 5.0)
@@ -193,24 +193,25 @@ async def test_digest_credentials_keep_others_out(url: str) -> None:
         assert await lease.release() is True
 
 
-async def test_the_token_is_above_those_who_came_and_went_before_the_line_was_read(
+async def test_the_token_is_above_grants_that_ended_before_the_queue_was_read(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with holdfast.connect(url) as others, holdfast.connect(url) as locks:
         first = await others.lock("x").acquire()
         second = Job(others.lock("x").acquire)
         await waiters(others, 1)
-        store: Any = (await locks._session()).backend._store  # type: ignore[attr-defined]
-        send = store._send
+        backend: Any = (await locks._session()).backend
+        attempts = backend._attempts
+        send = attempts._send
         late: list[tuple[Any, ...]] = []
 
-        def sends(node: Any, request: Any, then: Any) -> None:
-            if then.__name__ == "_listed":
-                late.append((node, request, then))
+        def send_later(attempt: Any, request: Any, on_reply: Any) -> None:
+            if on_reply.__name__ == "_on_listed":
+                late.append((attempt, request, on_reply))
             else:
-                send(node, request, then)
+                send(attempt, request, on_reply)
 
-        monkeypatch.setattr(store, "_send", sends)
+        monkeypatch.setattr(attempts, "_send", send_later)
         third = Job(locks.lock("x").acquire)
         await waiters(others, 2)
         monkeypatch.undo()
@@ -218,7 +219,7 @@ async def test_the_token_is_above_those_who_came_and_went_before_the_line_was_re
         between = await second.result()
         assert between.token > first.token
         await between.release()
-        with store.mutex:
+        with attempts.mutex:
             send(*late[0])
         assert (await third.result()).token > between.token
 
@@ -231,8 +232,8 @@ async def test_many_locks_cost_no_thread_and_no_watch_each(url: str) -> None:
         for lease in leases:
             assert await lease.release() is True
         backend: Any = (await locks._session()).backend
-        # ZooKeeper tells us of the end of each node that we watched, and then nobody does.
-        links = backend._store._links.values()
-        await eventually(lambda: all(len(link._watches) <= 1 for link in links))
-        await eventually(lambda: all(len(link.client._data_watchers) <= 1 for link in links))
-        assert list(backend._store._nodes) == [first.owner]
+        # ZooKeeper tells us of the end of each znode that we watched, and that ends the watch.
+        sessions = backend._attempts._sessions.values()
+        await eventually(lambda: all(len(one._watches) <= 1 for one in sessions))
+        await eventually(lambda: all(len(one.client._data_watchers) <= 1 for one in sessions))
+        assert list(backend._attempts._attempts) == [first.owner]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...stores.etcd.wire import messages
 from ...stores.etcd.wire.codec import data, number
-from ..loop import Process
+from ..process import Process
 from .data import Answer, Keys, Refusal
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Cluster:
         return votes >= 2
 
     def elect(self, member: SimMember) -> None:
-        self.world.story.tell(member.process.name, "leads from now on")
+        self.world.trace.add(member.process.name, "leads from now on")
         self.term += 1
         self.leader = member
         member.catch_up()
@@ -153,8 +153,8 @@ class Cluster:
         keys = self.keys
         first = len(keys.changes)
         if proposal is not None and proposal.asked is None and self.leader.counts(request):
-            self.world.story.tell(self.leader.process.name, "ends a lease that is alive")
-            self.world.fault("revoked")
+            self.world.trace.add(self.leader.process.name, "ends a lease that is alive")
+            self.world.note_fault("revoked")
         answer: Answer | Refusal
         try:
             answer = self._carry_out(method, request)

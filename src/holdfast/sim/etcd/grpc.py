@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
-from ..loop import PROCESS, VirtualLoop
-from ..network import Link
+from ..connection import SimConnection
+from ..loop import VirtualLoop
+from ..process import PROCESS
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 Metadata = tuple[tuple[str, str], ...]
@@ -42,7 +43,7 @@ class Channel:
         self._endpoint = endpoint
         self._process = PROCESS.get()
         self._loop: VirtualLoop = self._process.loop
-        self._link: Link | None = None
+        self._link: SimConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._pause = SHORTEST_PAUSE
         self._not_before = 0.0
@@ -134,7 +135,7 @@ class Channel:
 
     # Of the connection.
 
-    def connection_made(self, link: Link) -> None:
+    def connection_made(self, link: SimConnection) -> None:
         self._link = link
         self._pause = SHORTEST_PAUSE
         unsent, self._unsent = self._unsent, []

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...stores.etcd.wire import messages
 from ...stores.etcd.wire.codec import data, fields, number
-from ..network import Link
+from ..connection import SimConnection
 from .cluster import AGAIN, BEAT, ELECTION, HOP, TIMEOUT, Cluster, Proposal
 from .data import Answer, Refusal, Version, only_reads
 
 if TYPE_CHECKING:
-    from ..loop import Process
+    from ..process import Process
 
 WITHOUT_LEADER = 3 * ELECTION
 """Seconds after which a member without a leader ends the streams of those who want one."""
@@ -48,7 +48,7 @@ class SimMember:
         self.process = process
         self.up = True
         self.incarnation = 0
-        self.links: list[Link] = []
+        self.connections: list[SimConnection] = []
         self.leader: SimMember | None = None
         self.applied = 0
         self.term = 1
@@ -82,7 +82,7 @@ class SimMember:
         self.up = False
         self._lessor = None
         self.waiting.clear()
-        for link in list(self.links):
+        for link in list(self.connections):
             link.reset()
 
     def save(self) -> None:
@@ -188,17 +188,17 @@ class SimMember:
 
     # Clients. A frame is a line of words, and the message.
 
-    def opened(self, link: Link) -> None:
+    def opened(self, link: SimConnection) -> None:
         link.state = {}  # streams, each with its watches
-        self.links.append(link)
+        self.connections.append(link)
 
-    def closed(self, link: Link) -> None:
-        self.links.remove(link)
+    def closed(self, link: SimConnection) -> None:
+        self.connections.remove(link)
 
     def replayed(self, frame: bytes) -> None:
         """Nothing is sent twice on an HTTP/2 connection."""
 
-    def received(self, link: Link, frame: bytes) -> None:
+    def received(self, link: SimConnection, frame: bytes) -> None:
         line, _, message = frame.partition(b"\n")
         word, call, *rest = line.decode().split(" ")
         if word == "send":
@@ -221,10 +221,10 @@ class SimMember:
 
             self._serve(rest[0], message, reply)
 
-    def _answer(self, link: Link, call: str, message: bytes) -> None:
+    def _answer(self, link: SimConnection, call: str, message: bytes) -> None:
         link.answer(f"ok {call}\n".encode() + message)
 
-    def _fail(self, link: Link, call: str, refusal: Refusal) -> None:
+    def _fail(self, link: SimConnection, call: str, refusal: Refusal) -> None:
         link.answer(f"fail {call} {refusal.code} {refusal.text}\n".encode())
 
     def _serve(self, method: str, request: bytes, reply: Reply) -> None:
@@ -290,7 +290,7 @@ class SimMember:
 
     # Watches.
 
-    def _watch_request(self, link: Link, call: str, message: bytes) -> None:
+    def _watch_request(self, link: SimConnection, call: str, message: bytes) -> None:
         watches: dict[int, SimWatch] = link.state[call]
         for field, value in fields(message):
             assert isinstance(value, bytes)
@@ -305,11 +305,11 @@ class SimMember:
                 after = self.loop.random.random() * BEHIND
                 self.loop.after(after, self.process, self._bring_up, link, call, watch)
 
-    def _tell(self, link: Link, call: str, watch: SimWatch, what: bytes) -> None:
+    def _tell(self, link: SimConnection, call: str, watch: SimWatch, what: bytes) -> None:
         header = self.cluster.header(self, self.revision)
         self._answer(link, call, header + number(2, watch.id) + what)
 
-    def _bring_up(self, link: Link, call: str, watch: SimWatch) -> None:
+    def _bring_up(self, link: SimConnection, call: str, watch: SimWatch) -> None:
         if not self.up or link.state.get(call, {}).get(watch.id) is not watch:
             return
         watch.behind = False
@@ -322,20 +322,22 @@ class SimMember:
         self._events(link, call, watch, [c for c in changes if c.changed <= self.revision])
 
     def _tell_of(self, changes: list[Version]) -> None:
-        for link in self.links:
+        for link in self.connections:
             for call, watches in link.state.items():
                 for watch in watches.values():
                     if not watch.behind:
                         self._events(link, call, watch, changes)
 
-    def _events(self, link: Link, call: str, watch: SimWatch, changes: list[Version]) -> None:
+    def _events(
+        self, link: SimConnection, call: str, watch: SimWatch, changes: list[Version]
+    ) -> None:
         events = [_event(change) for change in changes if watch.wants(change)]
         if events:
             watch.next = self.revision + 1
             self._tell(link, call, watch, b"".join(events))
 
     def _end_streams(self) -> None:
-        for link in self.links:
+        for link in self.connections:
             for call in list(link.state):
                 del link.state[call]
                 self._fail(link, call, NO_LEADER)

@@ -54,7 +54,7 @@ class EtcdPlan:
 
     def unsettle(self, world: World) -> None:
         """What only a cluster can have; and a client that is cut off from all of it."""
-        draw, tell, cluster = world.loop.random, world.story.tell, self.cluster
+        draw, tell, cluster = world.loop.random, world.trace.add, self.cluster
         member = draw.choice((*cluster.members, cluster.leader, cluster.leader))
         length = draw.choice((0.3, 2.0, 5.0)) * draw.random()
         name = member.process.name
@@ -73,7 +73,7 @@ class EtcdPlan:
 
     def isolate(self, world: World, length: float) -> None:
         client = world.loop.random.choice(world.clients).name
-        world.story.tell(client, "is cut off from the whole cluster for %.3f s", length)
+        world.trace.add(client, "is cut off from the whole cluster for %.3f s", length)
         there = [(client, member.process.name) for member in self.cluster.members]
         world.cut(there + [(member, client) for client, member in there], length)
 

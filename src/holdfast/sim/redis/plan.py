@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import faults
 from ..calm import HEARTBEATS, Calm, Unclean
-from ..loop import Process
+from ..process import Process
 from .server import RedisNode
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from functools import cache
 from hashlib import sha1
 from typing import Any
 
-from ..loop import Process
-from ..network import Link
+from ..connection import SimConnection
+from ..process import Process
 from .lua import lua
 
 YES = (b":0\r\n", b":1\r\n")
@@ -47,7 +47,7 @@ class RedisNode:
         self.up = True
         self.incarnation = 0
         self.run_id = b""
-        self.links: dict[Link, None] = {}
+        self.connections: dict[SimConnection, None] = {}
         self._lua = lua()
         self._data = self._lua.database()
         self._snapshot = self._lua.database()
@@ -65,7 +65,7 @@ class RedisNode:
 
     def crash(self) -> None:
         self.up = False
-        links, self.links = self.links, {}
+        links, self.connections = self.connections, {}
         for link in links:
             link.reset()
 
@@ -83,14 +83,14 @@ class RedisNode:
 
     # Its connections.
 
-    def opened(self, link: Link) -> None:
+    def opened(self, link: SimConnection) -> None:
         link.state = Session()
-        self.links[link] = None
+        self.connections[link] = None
 
-    def closed(self, link: Link) -> None:
-        self.links.pop(link, None)
+    def closed(self, link: SimConnection) -> None:
+        self.connections.pop(link, None)
 
-    def received(self, link: Link, data: bytes) -> None:
+    def received(self, link: SimConnection, data: bytes) -> None:
         session, answering = link.state, self._answer
         session.feed(data)
         gets = session.gets
@@ -138,14 +138,14 @@ class RedisNode:
 
     def publish(self, channel: bytes, message: bytes) -> int:
         heard = 0
-        for link in self.links:
+        for link in self.connections:
             if channel in link.state.channels and not link.broken:
                 heard += 1
                 link.answer(b">3\r\n$7\r\nmessage\r\n" + _packed(channel) + _packed(message))
         return heard
 
     def hearers(self, channel: bytes) -> int:
-        return sum(channel in link.state.channels and not link.broken for link in self.links)
+        return sum(channel in link.state.channels and not link.broken for link in self.connections)
 
     def _do_hello(self, words: list[bytes], session: Session) -> bytes:
         return HELLO

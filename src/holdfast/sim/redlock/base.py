@@ -11,8 +11,8 @@ from ...stores.redlock.lua import NAMES, text_of
 from ...stores.redlock.membership import US, read_marker
 from .. import faults
 from ..calm import HEARTBEATS, Calm
-from ..loop import Process
-from ..network import Chances
+from ..chances import Chances
+from ..process import Process
 from ..redis.plan import Described, held_or_awaited, leftovers
 from ..redis.server import RedisNode
 

@@ -18,8 +18,8 @@ from ...stores.redlock.membership import read_marker, run_id_of
 from ...stores.redlock.votes import Ballot
 from .. import faults
 from ..calm import Unclean
-from ..loop import Process
-from ..network import Chances
+from ..chances import Chances
+from ..process import Process
 from ..redis.server import RedisNode, Session
 from .base import CalmRedlock, Hammer, RedlockPlan
 

@@ -1,4 +1,4 @@
-"""What stands in for kazoo's client in the simulator: a connection and a session, in its words."""
+"""The simulator's stand-in for kazoo's client: a connection and a session, with the same members."""
 
 from __future__ import annotations
 
@@ -7,29 +7,33 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kazoo import exceptions
-from kazoo.protocol.serialization import Create2, Delete, GetChildren2, SetData, Sync
 from kazoo.protocol.states import EventType, KazooState
 
-from ...stores.zookeeper.client import Reply
-from ..loop import PROCESS
-from .ensemble import HOP, Ensemble, Session, SimNode
+from ...stores.zookeeper.client import PendingReply
+from ...stores.zookeeper.requests import ReplyCallback
+from ..process import PROCESS, Process
+from .ensemble import HOP, Ensemble, EnsembleServer, ServerSession
+from .request_queues import RequestQueues
 
 if TYPE_CHECKING:
     from ..world import World
 
-Then = Callable[[Any, Exception | None], None]
 RETRY = 0.05
-AGAIN = 0.05
-WRITES = (Create2, Delete, SetData)
+"""Seconds after which a client that could not connect tries again."""
 
 
 class Event(NamedTuple):
+    """An event of a watch, as kazoo passes it on."""
+
     type: Any
     path: str | None
 
 
 class SimClient:
-    """One session, connected to one node at a time. All of it runs in its client's process."""
+    """One session, connected to one server at a time. All of it runs in its client's process.
+
+    Connections have numbers, so that what comes from an earlier one is ignored.
+    """
 
     world: World
     ensemble: Ensemble
@@ -43,10 +47,10 @@ class SimClient:
         now: Callable[[], float],
     ) -> None:
         self._now = now
-        self.greeted = 0.0
+        self.greeted_at = 0.0
         self.acl: list[Any] = []
-        self.session = 0
-        self.negotiated = timeout
+        self.session_id = 0
+        self.session_timeout = timeout
         self.client_state = "CONNECTED"
         self._timeout = timeout
         self._on_state = on_state
@@ -54,278 +58,249 @@ class SimClient:
         self._process = PROCESS.get()
         self._loop = self.ensemble.loop
         self._state = KazooState.LOST
-        self._node: SimNode | None = None
-        self._link = 0
-        """Which connection this is: what comes from an earlier one is not heard any more."""
-        self._pending: deque[Reply] = deque()
-        self._waiting_to_send: deque[tuple[Any, Reply]] = deque()
-        self._watches: dict[tuple[str, str], Callable[[Any], None]] = {}
-        self._heard = 0.0
-        self._there = self._back = 0.0
+        self._server: EnsembleServer | None = None
+        self._connection = 0
+        """The number of the latest connection."""
+        self._pending: deque[PendingReply] = deque()
+        self._unsent: deque[tuple[Any, PendingReply]] = deque()
+        """Requests that wait for a connection."""
+        self._heard_at = 0.0
+        self._last_arrival = self._last_delivery = 0.0
+        """The times at which the latest messages arrive: at the server, and at the client."""
         self._silenced: set[tuple[int, bool]] = set()
-        self._at_node: dict[tuple[SimNode, int], deque[tuple[int, Any, Reply]]] = {}
-        self._seen = 0
+        """Connections on which nothing arrives any more, and the direction: True is to the server."""
+        self._requests = RequestQueues(self.ensemble, self._reply)
+        self._seen_zxid = 0
         self._ended = False
 
     @property
-    def waiting(self) -> bool:
+    def awaits_reply(self) -> bool:
         return bool(self._pending)
 
     @property
     def connected(self) -> bool:
-        return self._node is not None
+        return self._server is not None
 
     def start_async(self) -> None:
         self._loop.after(0.0, self._process, self._connect)
         self._loop.after(self._timeout / 3, self._process, self._ping)
 
-    def send(self, request: Any, then: Then) -> None:
-        reply = Reply(then, self._on_lost)
-        if self._node is None:
-            self._waiting_to_send.append((request, reply))
+    def send(self, request: Any, on_reply: ReplyCallback) -> None:
+        pending = PendingReply(on_reply, self._on_lost)
+        if self._server is None:
+            self._unsent.append((request, pending))
         else:
-            self._transmit(request, reply)
+            self._transmit(request, pending)
 
-    def drop(self) -> None:
-        if self._node is not None:
-            self._loop.after(0.0, self._process, self._broken, self._link)
+    def drop_connection(self) -> None:
+        if self._server is not None:
+            self._loop.after(0.0, self._process, self._break, self._connection)
 
     def end(self) -> None:
         self._ended = True
-        node = self._node
-        if node is not None:
-            self._to_node(self._closes, self._link, node)
+        server = self._server
+        if server is not None:
+            self._to_server(self._close_session, self._connection, server)
         self._leave()
 
-    def _closes(self, link: int, node: SimNode) -> None:
-        if self._answering(node):
-            self.ensemble.end_session(self.session)
+    def _close_session(self, connection: int, server: EnsembleServer) -> None:
+        if self.ensemble.can_agree(server):
+            self.ensemble.end_session(self.session_id)
 
     # Connecting.
 
     def _connect(self) -> None:
-        if self._ended or self._node is not None:
+        if self._ended or self._server is not None:
             return
         ensemble = self.ensemble
-        node = self._loop.random.choice(ensemble.nodes)
-        self._link += 1
-        cut = self._cut(node, True) or self._cut(node, False)
-        leads = node is ensemble.leader
-        well = ensemble.majority(node) if leads else ensemble.reach(node, ensemble.leader)
-        able = node.up and node.serving and not node.process.paused and well and not cut
-        # What it has seen already it wants to see again.
-        able = able and node.tree.zxid >= self._seen
+        server = self._loop.random.choice(ensemble.servers)
+        self._connection += 1
+        cut = self._is_cut(server, True) or self._is_cut(server, False)
+        able = server.up and server.serving and not server.process.paused
+        able = able and ensemble.is_connected(server) and not cut
+        # A client does not go back behind what it has seen.
+        able = able and server.tree.zxid >= self._seen_zxid
         if not able:
             self._loop.after(RETRY, self._process, self._connect)
             return
-        self.greeted = self._now()
-        session = ensemble.open_session(node, self.session, self._timeout)
+        self.greeted_at = self._now()
+        session = ensemble.open_session(server, self.session_id, self._timeout)
         if session is not None:
-            session.link = self._link
-        self._loop.after(HOP, self._process, self._connected, node, session)
+            session.connection = self._connection
+        self._loop.after(HOP, self._process, self._greeted, server, session)
 
-    def _connected(self, node: SimNode, session: Session | None) -> None:
+    def _greeted(self, server: EnsembleServer, session: ServerSession | None) -> None:
+        """Takes the server's reply to the greeting; without a session, the old one has ended."""
         if self._ended:
             return
         if session is None:
-            self.session = 0
-            self._seen = 0
-            self._change(KazooState.LOST)
-            self._fail(exceptions.SessionExpiredError())
-            self._watches.clear()
+            self.session_id = 0
+            self._seen_zxid = 0
+            self._change_state(KazooState.LOST)
+            self._fail_all(exceptions.SessionExpiredError())
+            self._requests.watches.clear()
             self._loop.after(RETRY, self._process, self._connect)
             return
-        self.session = session.number
-        self._node = node
-        node.links.append(self)
-        self._heard = self._loop.now
-        self._there = self._back = self._loop.now
-        self._change(KazooState.CONNECTED)
-        while self._waiting_to_send and self._node is node:
-            self._transmit(*self._waiting_to_send.popleft())
+        self.session_id = session.number
+        self._server = server
+        server.connections.append(self)
+        self._heard_at = self._loop.now
+        self._last_arrival = self._last_delivery = self._loop.now
+        self._change_state(KazooState.CONNECTED)
+        while self._unsent and self._server is server:
+            self._transmit(*self._unsent.popleft())
 
-    def _change(self, state: str) -> None:
+    def _change_state(self, state: str) -> None:
         if state != self._state:
             self._state = state
             self._on_state(state)
 
-    def _fail(self, error: Exception) -> None:
-        replies = [*self._pending, *(reply for _, reply in self._waiting_to_send)]
+    def _fail_all(self, error: Exception) -> None:
+        """Fails all requests that were not answered."""
+        replies = [*self._pending, *(pending for _, pending in self._unsent)]
         self._pending.clear()
-        self._waiting_to_send.clear()
-        for reply in replies:
-            reply.set_exception(error)
+        self._unsent.clear()
+        for pending in replies:
+            pending.set_exception(error)
 
     def _leave(self) -> None:
-        if self._node is not None and self in self._node.links:
-            self._node.links.remove(self)
-        self._node = None
+        if self._server is not None and self in self._server.connections:
+            self._server.connections.remove(self)
+        self._server = None
 
-    def hung_up(self, node: SimNode) -> None:
-        """By the node."""
-        if node is self._node:
-            self._loop.after(HOP, self._process, self._broken, self._link)
+    def disconnected_by(self, server: EnsembleServer) -> None:
+        """Breaks the connection, because `server` has closed it."""
+        if server is self._server:
+            self._loop.after(HOP, self._process, self._break, self._connection)
 
-    def _broken(self, link: int) -> None:
-        if link != self._link or self._node is None:
+    def _break(self, connection: int) -> None:
+        if connection != self._connection or self._server is None:
             return
         self._leave()
-        self._fail(exceptions.ConnectionLoss())
-        self._change(KazooState.SUSPENDED)
-        self._watches.clear()
+        self._fail_all(exceptions.ConnectionLoss())
+        self._change_state(KazooState.SUSPENDED)
+        self._requests.watches.clear()
         self._loop.after(RETRY * self._loop.random.random(), self._process, self._connect)
 
     def close(self) -> None:
-        """Its process was killed."""
+        """Leaves the server, because the client's process was killed."""
         self._leave()
 
     @property
-    def client(self) -> Any:
+    def client(self) -> Process:
         return self._process
 
     def _ping(self) -> None:
         if self._ended:
             return
         self._loop.after(self._timeout / 3, self._process, self._ping)
-        node = self._node
-        if node is not None:
-            if self._loop.now - self._heard > self._timeout * 2 / 3:
-                self._broken(self._link)
+        server = self._server
+        if server is not None:
+            if self._loop.now - self._heard_at > self._timeout * 2 / 3:
+                self._break(self._connection)
             else:
-                self._to_node(self._pinged, self._link, node)
+                self._to_server(self._on_ping, self._connection, server)
 
-    def _pinged(self, link: int, node: SimNode) -> None:
-        node.heard.add(self.session)
-        self._to_client(self._pong, link, node)
+    def _on_ping(self, connection: int, server: EnsembleServer) -> None:
+        server.heard.add(self.session_id)
+        self._to_client(self._on_pong, connection, server)
 
-    def _pong(self, link: int) -> None:
-        if link == self._link:
-            self._heard = self._loop.now
+    def _on_pong(self, connection: int) -> None:
+        if connection == self._connection:
+            self._heard_at = self._loop.now
 
-    # Requests, in order; held up while a way is cut, as TCP does.
+    # Messages arrive in order, or not at all.
 
-    def _cut(self, node: SimNode, there: bool) -> bool:
-        pair = (self._process.name, node.process.name)
-        return (pair if there else pair[::-1]) in self.world.network.cuts
+    def _is_cut(self, server: EnsembleServer, to_server: bool) -> bool:
+        ends = (self._process.name, server.process.name)
+        return (ends if to_server else ends[::-1]) in self.world.network.cuts
 
-    def _to_node(self, what: Callable[..., None], link: int, node: SimNode, *args: Any) -> None:
-        self._there = max(self._there, self._loop.now) + self._loop.random.random() * HOP
-        self._loop.at(self._there, node.process, self._arrives, True, what, link, node, *args)
-
-    def _to_client(self, what: Callable[..., None], link: int, node: SimNode, *args: Any) -> None:
-        self._back = max(self._back, self._loop.now) + self._loop.random.random() * HOP
-        self._loop.at(self._back, self._process, self._arrives, False, what, link, node, *args)
-
-    def _arrives(
-        self, there: bool, what: Callable[..., None], link: int, node: SimNode, *args: Any
+    def _to_server(
+        self, action: Callable[..., None], connection: int, server: EnsembleServer, *args: Any
     ) -> None:
-        if self._cut(node, there) or not node.up:
-            self._silenced.add((link, there))
-        if (link, there) in self._silenced:
-            return  # and nothing behind it: whoever waits for it gives the connection up
-        if there:
-            what(link, node, *args)
-        else:
-            what(link, *args)
+        delay = self._loop.random.random() * HOP
+        self._last_arrival = at = max(self._last_arrival, self._loop.now) + delay
+        call = (self._arrive, True, action, connection, server, *args)
+        self._loop.at(at, server.process, *call)
 
-    def _transmit(self, request: Any, reply: Reply) -> None:
-        node = self._node
-        assert node is not None
-        self._pending.append(reply)
+    def _to_client(
+        self, action: Callable[..., None], connection: int, server: EnsembleServer, *args: Any
+    ) -> None:
+        delay = self._loop.random.random() * HOP
+        self._last_delivery = at = max(self._last_delivery, self._loop.now) + delay
+        call = (self._arrive, False, action, connection, server, *args)
+        self._loop.at(at, self._process, *call)
+
+    def _arrive(
+        self,
+        to_server: bool,
+        action: Callable[..., None],
+        connection: int,
+        server: EnsembleServer,
+        *args: Any,
+    ) -> None:
+        if self._is_cut(server, to_server) or not server.up:
+            self._silenced.add((connection, to_server))
+        if (connection, to_server) in self._silenced:
+            return  # and nothing behind it arrives: the end that waits for it drops the connection
+        if to_server:
+            action(connection, server, *args)
+        else:
+            action(connection, *args)
+
+    def _transmit(self, request: Any, pending: PendingReply) -> None:
+        server = self._server
+        assert server is not None
+        self._pending.append(pending)
         draw = self._loop.random.random
         chances = self.world.network.chances
         if draw() < chances.lost:
-            self._loop.after(HOP, self._process, self._broken, self._link)
+            self._loop.after(HOP, self._process, self._break, self._connection)
             return
         if draw() < chances.unanswered + chances.overtaken:
-            self._loop.after(HOP * 4, self._process, self._broken, self._link)
+            self._loop.after(HOP * 4, self._process, self._break, self._connection)
         if draw() < chances.slow:
-            self._there = max(self._there, self._loop.now) + draw() * chances.slowest
-        self._to_node(self._received, self._link, node, request, reply)
+            delay = draw() * chances.slowest
+            self._last_arrival = max(self._last_arrival, self._loop.now) + delay
+        self._to_server(self._on_request, self._connection, server, request, pending)
 
-    def _answering(self, node: SimNode) -> bool:
-        """Whether a write that reaches this node now is agreed to."""
-        ensemble = self.ensemble
-        leader = ensemble.leader
-        near = node is leader or ensemble.reach(node, leader)
-        return node.up and near and ensemble.majority(leader)
+    # At the server.
 
-    def _received(self, link: int, node: SimNode, request: Any, reply: Reply) -> None:
-        session = self.ensemble.sessions.get(self.session)
-        if session is not None and session.home is node and link < session.link:
-            return  # there is a newer connection to this node: it has closed this one
-        node.heard.add(self.session)
-        queue = self._at_node.setdefault((node, self.session), deque())
-        queue.append((link, request, reply))
-        if len(queue) == 1:
-            self._pump(node, self.session)
+    def _on_request(
+        self, connection: int, server: EnsembleServer, request: Any, pending: PendingReply
+    ) -> None:
+        self._requests.receive(connection, server, self.session_id, request, pending)
 
-    def _pump(self, node: SimNode, session: int) -> None:
-        """One after the other, also those of an earlier connection to this node: what cannot be agreed
-        to now holds up what is behind it."""
-        queue = self._at_node[node, session]
-        while queue:
-            link, request, reply = queue[0]
-            if not node.up:
-                queue.clear()
-                return
-            if isinstance(request, (*WRITES, Sync)) and not self._able(node, request):
-                # It may yet be agreed to, when nobody waits for it any more.
-                self._loop.after(AGAIN, node.process, self._pump, node, session)
-                return
-            queue.popleft()
-            answer = self._carried_out(node, request, session)
-            if answer is None:
-                queue.clear()  # the session has moved, or ended
-                return
-            self._to_client(self._answered, link, node, reply, answer, node.tree.zxid)
+    def _reply(
+        self, connection: int, server: EnsembleServer, pending: PendingReply, reply: Any
+    ) -> None:
+        zxid = server.tree.zxid
+        self._to_client(self._on_reply, connection, server, pending, reply, zxid)
 
-    def _able(self, node: SimNode, request: Any) -> bool:
-        ensemble = self.ensemble
-        if isinstance(request, Sync) and node is ensemble.leader:
-            return True  # it asks nobody
-        return self._answering(node)
+    def watch_fired(self, server: EnsembleServer, path: str, change: str) -> None:
+        """Sends the events of watches on `path`, after a change on `server`."""
+        kinds = {"children": ["children"], "changed": ["data"], "deleted": ["data", "children"]}
+        for kind in kinds[change]:
+            watcher = self._requests.watches.pop((path, kind), None)
+            if watcher is not None and server is self._server:
+                deleted, changed = EventType.DELETED, EventType.CHANGED
+                event = Event(deleted if change == "deleted" else changed, path)
+                self._to_client(self._on_event, self._connection, server, watcher, event)
 
-    def _carried_out(self, node: SimNode, request: Any, number: int) -> Any:
-        ensemble = self.ensemble
-        if isinstance(request, WRITES):
-            session = ensemble.sessions.get(number)
-            if session is None or session.home is not node:
-                return None
-            answer = ensemble.write(session, request)
-            ensemble.catch_up(node)
-            return answer
-        if isinstance(request, Sync) and ensemble.majority(node):
-            ensemble.catch_up(node)
-        answer = ensemble.read(node, request)
-        watcher = getattr(request, "watcher", None)
-        if watcher is not None and not isinstance(answer, Exception):
-            kind = "children" if isinstance(request, GetChildren2) else "data"
-            self._watches[request.path, kind] = watcher
-        return answer
+    # Back at the client.
 
-    def _answered(self, link: int, reply: Reply, answer: Any, zxid: int) -> None:
-        if link != self._link or not self._pending or self._pending[0] is not reply:
+    def _on_reply(self, connection: int, pending: PendingReply, reply: Any, zxid: int) -> None:
+        if connection != self._connection or not self._pending or self._pending[0] is not pending:
             return
         self._pending.popleft()
-        self._heard = self._loop.now
-        self._seen = max(self._seen, zxid)
-        if isinstance(answer, Exception):
-            reply.set_exception(answer)
+        self._heard_at = self._loop.now
+        self._seen_zxid = max(self._seen_zxid, zxid)
+        if isinstance(reply, Exception):
+            pending.set_exception(reply)
         else:
-            reply.set(answer)
+            pending.set(reply)
 
-    def watch_fired(self, node: SimNode, path: str, how: str) -> None:
-        """At the node: something there has changed."""
-        kinds = {"children": ["children"], "changed": ["data"], "deleted": ["data", "children"]}
-        for kind in kinds[how]:
-            watcher = self._watches.pop((path, kind), None)
-            if watcher is not None and node is self._node:
-                deleted, changed = EventType.DELETED, EventType.CHANGED
-                event = Event(deleted if how == "deleted" else changed, path)
-                self._to_client(self._told, self._link, node, watcher, event)
-
-    def _told(self, link: int, watcher: Callable[[Any], None], event: Event) -> None:
-        if link == self._link:
-            self._heard = self._loop.now
+    def _on_event(self, connection: int, watcher: Callable[[Any], None], event: Event) -> None:
+        if connection == self._connection:
+            self._heard_at = self._loop.now
             watcher(event)

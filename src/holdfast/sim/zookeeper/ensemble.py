@@ -1,28 +1,28 @@
-"""A simulated ZooKeeper ensemble: three nodes, of which one leads; sessions, zxids and watches.
+"""A simulated ZooKeeper ensemble: three servers, of which one leads; sessions, zxids and watches.
 
-What matters to a lock is as it is in ZooKeeper, also where that is awkward:
+All that matters to a lock is as it is in ZooKeeper, also where that is awkward:
 
-- A write is agreed to by a majority, gets the next zxid, and reaches each node in its own time; it is
-  answered when the node that the client is connected to has applied it. A read is answered by that node
-  from what it has applied so far.
-- A node that has lost its leader, or a leader that has lost its followers, goes on answering pings,
+- A write is agreed to by a majority, gets the next zxid, and reaches each server in its own time; it is
+  answered when the server that the client is connected to has applied it. A read is answered by that
+  server from what it has applied so far.
+- A server that has lost its leader, or a leader that has lost its followers, goes on answering pings,
   reads and `sync` until it notices.
-- A session ends when the leader has not heard of it for its timeout. Nodes tell the leader whom they
-  have heard of twice in each tick. A new leader gives all sessions their whole time again.
-- Answers and watch events come in order on a connection; what is under way when it breaks is lost,
-  before or after it was carried out. A session that has moved to another node leaves its old
+- A session ends when the leader has not heard of it for its timeout. Servers tell the leader twice in
+  each tick which sessions they have heard from. A new leader gives all sessions their whole time again.
+- Replies and watch events come in order on a connection; a request that is under way when it breaks is
+  lost, before or after it was carried out. A session that has moved to another server leaves its old
   requests behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kazoo import exceptions
 from kazoo.protocol.serialization import Create2, Delete, GetChildren2, GetData, SetData, Sync
 
-from ..loop import Process
+from ..process import Process
+from .tree import Tree, parent_of
 
 if TYPE_CHECKING:
     from ..world import World
@@ -30,123 +30,58 @@ if TYPE_CHECKING:
 
 TICK = 0.2
 SYNC_LIMIT = 10
-"""Ticks after which nodes notice that they have lost each other."""
+"""Ticks after which servers notice that they have lost each other."""
 HOP = 0.002
+"""Seconds that a message takes at the most, without faults."""
 EPHEMERAL, SEQUENTIAL = 1, 2
 
 
-class Stat(NamedTuple):
-    czxid: int
-    mzxid: int
-    mtime: int
-    version: int
-    ephemeralOwner: int
-    pzxid: int
+class ServerSession:
+    """A session, as the leader knows it."""
 
-
-class Znode:
-    __slots__ = (
-        "children",
-        "creates",
-        "czxid",
-        "data",
-        "mtime",
-        "mzxid",
-        "owner",
-        "pzxid",
-        "version",
-    )
-
-    def __init__(self, data: bytes, owner: int, zxid: int, mtime: int) -> None:
-        self.data = data
-        self.owner = owner
-        self.czxid = self.mzxid = self.pzxid = zxid
-        self.mtime = mtime
-        self.version = 0
-        self.creates = 0
-        self.children: dict[str, None] = {}
-
-    @property
-    def stat(self) -> Stat:
-        return Stat(self.czxid, self.mzxid, self.mtime, self.version, self.owner, self.pzxid)
-
-
-class Tree:
-    """What one node has applied."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0)}
-        self.zxid = 0
-
-    def apply(self, zxid: int, what: tuple[Any, ...], changed: Callable[[str, str], None]) -> None:
-        self.zxid = zxid
-        kind, path, *rest = what
-        parent = _parent(path)
-        if kind == "create":
-            data, owner, mtime = rest
-            self.nodes[path] = Znode(data, owner, zxid, mtime)
-            above = self.nodes[parent]
-            above.children[path.rpartition("/")[2]] = None
-            above.creates += 1
-            above.pzxid = zxid
-            changed(parent, "children")
-        elif kind == "delete":
-            self.nodes.pop(path)
-            above = self.nodes[parent]
-            del above.children[path.rpartition("/")[2]]
-            above.pzxid = zxid
-            changed(path, "deleted")
-            changed(parent, "children")
-        elif kind == "set":
-            data, mtime = rest
-            node = self.nodes[path]
-            node.data, node.mzxid, node.mtime = data, zxid, mtime
-            node.version += 1
-            changed(path, "changed")
-
-
-class Session:
     def __init__(self, number: int, timeout: float) -> None:
         self.number = number
         self.timeout = timeout
-        self.heard = 0.0
-        """On the leader's clock."""
-        self.home: SimNode | None = None
-        self.link = 0
-        """Which of its client's connections is the latest."""
+        self.heard_at = 0.0
+        """The time at which the leader last heard of the session, on the leader's clock."""
+        self.home: EnsembleServer | None = None
+        """The server to which the session is connected."""
+        self.connection = 0
+        """The number of its client's latest connection."""
 
 
-class SimNode:
-    """One of the three. `links` are the clients' connections to it."""
+class EnsembleServer:
+    """One of the three servers. `connections` are the clients that are connected to it."""
 
     def __init__(self, ensemble: Ensemble, number: int) -> None:
         self.ensemble = ensemble
         self.process = Process(ensemble.loop, f"zk{number}")
         self.up = True
         self.tree = Tree()
-        self.links: list[SimClient] = []
+        self.connections: list[SimClient] = []
         self.serving = True
+        """False once the server has noticed that it has lost the others."""
         self.lost_since: float | None = None
         self.heard: set[int] = set()
-        """Sessions of which the leader has still to be told."""
+        """Ids of the sessions of which the leader has still to be told."""
 
-    def apply(self, zxid: int, what: tuple[Any, ...]) -> None:
+    def apply(self, zxid: int, change: tuple[Any, ...]) -> None:
         if self.up:
-            self.tree.apply(zxid, what, self._changed)
+            self.tree.apply(zxid, change, self._on_change)
 
-    def _changed(self, path: str, how: str) -> None:
-        for client in list(self.links):
-            client.watch_fired(self, path, how)
+    def _on_change(self, path: str, change: str) -> None:
+        for client in list(self.connections):
+            client.watch_fired(self, path, change)
 
-    # What the faults do.
+    # Called by the faults.
 
     def crash(self) -> None:
         self.up = self.serving = False
-        for client in list(self.links):
-            client.hung_up(self)
+        for client in list(self.connections):
+            client.disconnected_by(self)
 
     def save(self) -> None:
-        """It writes everything down before it answers."""
+        """Does nothing: the server saves every write before it answers."""
 
     def restart(self, memory: str) -> None:
         self.up = True
@@ -154,34 +89,39 @@ class SimNode:
 
 
 class Ensemble:
+    """The servers, the log of all changes, and the sessions."""
+
     def __init__(self, world: World) -> None:
         self.world = world
         self.loop = world.loop
         self.log: list[tuple[int, tuple[Any, ...]]] = []
         self.epoch = 1
         self.counter = 0
-        self.sessions: dict[int, Session] = {}
-        self.numbers = 0
-        self.nodes = [SimNode(self, number) for number in (1, 2, 3)]
-        self.leader = self.nodes[0]
-        self.truth = Tree()
-        """What a majority has agreed to."""
+        self.sessions: dict[int, ServerSession] = {}
+        self.session_count = 0
+        self.servers = [EnsembleServer(self, number) for number in (1, 2, 3)]
+        self.leader = self.servers[0]
+        self.agreed = Tree()
+        """The tree after all changes that a majority has agreed to."""
         self._ways_cut: set[frozenset[str]] = set()
-        self._applied = {node: 0 for node in self.nodes}
-        for node in self.nodes:
-            self.loop.after(TICK / 2, node.process, self._beat, node)
+        self._applied = {server: 0 for server in self.servers}
+        for server in self.servers:
+            self.loop.after(TICK / 2, server.process, self._beat, server)
 
-    # The ways between nodes.
+    # The ways between servers.
 
-    def reach(self, one: SimNode, other: SimNode) -> bool:
+    def reach(self, one: EnsembleServer, other: EnsembleServer) -> bool:
         if not (one.up and other.up) or one.process.paused or other.process.paused:
             return False
         cuts = self._ways_cut
         return not cuts or frozenset((one.process.name, other.process.name)) not in cuts
 
-    def cut_off(self, node: SimNode, length: float) -> None:
+    def cut_off(self, server: EnsembleServer, length: float) -> None:
+        """Lets nothing pass between `server` and the others for `length` seconds."""
         names = [
-            frozenset((node.process.name, o.process.name)) for o in self.nodes if o is not node
+            frozenset((server.process.name, o.process.name))
+            for o in self.servers
+            if o is not server
         ]
         self._ways_cut.update(names)
         self.loop.after(length, self.world.director, self._mend, names)
@@ -189,108 +129,122 @@ class Ensemble:
     def _mend(self, names: list[frozenset[str]]) -> None:
         self._ways_cut.difference_update(names)
 
-    def heal(self) -> None:
-        self._ways_cut.clear()
+    def has_majority(self, server: EnsembleServer) -> bool:
+        """Returns whether `server` reaches a majority, itself included."""
+        return sum(other is server or self.reach(server, other) for other in self.servers) >= 2
 
-    def majority(self, node: SimNode) -> bool:
-        return sum(other is node or self.reach(node, other) for other in self.nodes) >= 2
+    def is_connected(self, server: EnsembleServer) -> bool:
+        """Returns whether `server` reaches its leader; or, if it leads, a majority."""
+        leads = server is self.leader
+        return self.has_majority(server) if leads else self.reach(server, self.leader)
 
-    def _beat(self, node: SimNode) -> None:
-        """Twice in each tick: tell the leader, notice what is lost, elect, expire."""
-        self.loop.after(TICK / 2, node.process, self._beat, node)
-        if not node.up:
+    def can_agree(self, server: EnsembleServer) -> bool:
+        """Returns whether a write that reaches `server` now is agreed to."""
+        leader = self.leader
+        near = server is leader or self.reach(server, leader)
+        return server.up and near and self.has_majority(leader)
+
+    def _beat(self, server: EnsembleServer) -> None:
+        """Reports to the leader, notices losses, elects and expires; called twice in each tick."""
+        self.loop.after(TICK / 2, server.process, self._beat, server)
+        if not server.up:
             return
         now = self.loop.now
-        leads = node is self.leader
-        well = self.majority(node) if leads else self.reach(node, self.leader)
-        if well and not leads:
-            self.catch_up(node)
-        if well:
-            node.lost_since = None
-            node.serving = True
-            for number in node.heard:
+        leads = server is self.leader
+        connected = self.is_connected(server)
+        if connected and not leads:
+            self.catch_up(server)
+        if connected:
+            server.lost_since = None
+            server.serving = True
+            for number in server.heard:
                 session = self.sessions.get(number)
                 if session is not None:
-                    session.heard = self.leader.process.clock.now()
-            node.heard.clear()
+                    session.heard_at = self.leader.process.clock.now()
+            server.heard.clear()
             if leads:
                 self._expire()
             return
-        if node.lost_since is None:
-            node.lost_since = now
-        if now - node.lost_since > SYNC_LIMIT * TICK:
-            if node.serving:
-                node.serving = False
-                for client in list(node.links):
-                    client.hung_up(node)
-            if not leads and self.majority(node):
-                self._elect(node)
+        if server.lost_since is None:
+            server.lost_since = now
+        if now - server.lost_since > SYNC_LIMIT * TICK:
+            if server.serving:
+                server.serving = False
+                for client in list(server.connections):
+                    client.disconnected_by(server)
+            if not leads and self.has_majority(server):
+                self._elect(server)
 
-    def _elect(self, node: SimNode) -> None:
-        """It has a majority, so it can learn all that was agreed to; the old leader cannot."""
-        self.world.story.tell(node.process.name, "leads from now on")
-        self.leader = node
+    def _elect(self, server: EnsembleServer) -> None:
+        """Makes `server` the leader: it has a majority, so it can learn all that was agreed to."""
+        self.world.trace.add(server.process.name, "leads from now on")
+        self.leader = server
         self.epoch += 1
         self.counter = 0
-        self.catch_up(node)
+        self.catch_up(server)
         for session in self.sessions.values():
-            session.heard = node.process.clock.now()
+            session.heard_at = server.process.clock.now()
 
-    def catch_up(self, node: SimNode) -> None:
-        if self._applied[node] == len(self.log):
+    def catch_up(self, server: EnsembleServer) -> None:
+        """Applies at `server` all changes that were agreed to."""
+        if self._applied[server] == len(self.log):
             return
-        for zxid, what in self.log[self._applied[node] :]:
-            node.apply(zxid, what)
-        self._applied[node] = len(self.log)
+        for zxid, change in self.log[self._applied[server] :]:
+            server.apply(zxid, change)
+        self._applied[server] = len(self.log)
 
     def _expire(self) -> None:
         now = self.leader.process.clock.now()
         for session in list(self.sessions.values()):
-            if now > session.heard + session.timeout:
+            if now > session.heard_at + session.timeout:
                 self.end_session(session.number)
 
-    # Sessions and writes, as the leader decides.
+    # The leader's part: sessions and writes.
 
-    def open_session(self, node: SimNode, number: int, timeout: float) -> Session | None:
-        """None: it has ended."""
+    def open_session(
+        self, server: EnsembleServer, number: int, timeout: float
+    ) -> ServerSession | None:
+        """Returns a new session, or the session `number`; None if that has ended."""
         if number:
             session = self.sessions.get(number)
             if session is None:
                 return None
         else:
-            self.numbers += 1
-            session = self.sessions[self.numbers] = Session(self.numbers, timeout)
-        session.heard = self.leader.process.clock.now()
-        session.home = node
+            self.session_count += 1
+            number = self.session_count
+            session = self.sessions[number] = ServerSession(number, timeout)
+        session.heard_at = self.leader.process.clock.now()
+        session.home = server
         return session
 
     def end_session(self, number: int) -> None:
         if self.sessions.pop(number, None) is not None:
-            for path, node in list(self.truth.nodes.items()):
-                if node.owner == number:
+            for path, znode in list(self.agreed.znodes.items()):
+                if znode.owner == number:
                     self.commit(("delete", path))
 
-    def commit(self, what: tuple[Any, ...]) -> int:
+    def commit(self, change: tuple[Any, ...]) -> int:
+        """Appends a change to the log, and lets all servers that the leader reaches apply it."""
         self.counter += 1
         zxid = (self.epoch << 32) + self.counter
-        self.truth.apply(zxid, what, lambda path, how: None)
-        self.log.append((zxid, what))
-        for node in self.nodes:
-            if node is self.leader or self.reach(self.leader, node):
-                delay = 0.0 if node is self.leader else self.loop.random.random() * HOP
-                self.loop.after(delay, node.process, self._follow, node)
+        self.agreed.apply(zxid, change, lambda path, change: None)
+        self.log.append((zxid, change))
+        for server in self.servers:
+            if server is self.leader or self.reach(self.leader, server):
+                delay = 0.0 if server is self.leader else self.loop.random.random() * HOP
+                self.loop.after(delay, server.process, self._follow, server)
         return zxid
 
-    def _follow(self, node: SimNode) -> None:
-        if node.up and (node is self.leader or self.reach(node, self.leader)):
-            self.catch_up(node)
+    def _follow(self, server: EnsembleServer) -> None:
+        if server.up and (server is self.leader or self.reach(server, self.leader)):
+            self.catch_up(server)
 
-    def write(self, session: Session, request: Any) -> Any:
-        """The answer, or the error to answer, by what was agreed to so far."""
-        tree, path = self.truth.nodes, request.path
+    def write(self, session: ServerSession, request: Any) -> Any:
+        """Carries out a write; returns the reply, or the error to reply."""
+        tree, path = self.agreed.znodes, request.path
         wall = int(self.leader.process.clock.wall() * 1000)
         if isinstance(request, Create2):
-            parent = tree.get(_parent(path))
+            parent = tree.get(parent_of(path))
             if parent is None:
                 return exceptions.NoNodeError()
             if request.flags & SEQUENTIAL:
@@ -300,30 +254,26 @@ class Ensemble:
             owner = session.number if request.flags & EPHEMERAL else 0
             self.commit(("create", path, bytes(request.data), owner, wall))
             return path, tree[path].stat
-        node = tree.get(path)
-        if node is None:
+        znode = tree.get(path)
+        if znode is None:
             return exceptions.NoNodeError()
         if isinstance(request, Delete):
             self.commit(("delete", path))
             return True
         assert isinstance(request, SetData)
-        if request.version not in (-1, node.version):
+        if request.version not in (-1, znode.version):
             return exceptions.BadVersionError()
         self.commit(("set", path, bytes(request.data), wall))
         return tree[path].stat
 
-    def read(self, node: SimNode, request: Any) -> Any:
-        """What this node knows."""
+    def read(self, server: EnsembleServer, request: Any) -> Any:
+        """Returns the reply to a read, by what `server` has applied."""
         if isinstance(request, Sync):
             return request.path
-        found = node.tree.nodes.get(request.path)
+        found = server.tree.znodes.get(request.path)
         if found is None:
             return exceptions.NoNodeError()
         if isinstance(request, GetChildren2):
             return list(found.children), found.stat
         assert isinstance(request, GetData)
         return found.data, found.stat
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0] or "/"

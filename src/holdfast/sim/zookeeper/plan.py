@@ -1,4 +1,4 @@
-"""ZooKeeper: the queue of `zookeeper://` on a simulated ensemble of three nodes."""
+"""The runs on ZooKeeper: the queue of `zookeeper://` on a simulated ensemble of three servers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from ..calm import Calm, Unclean
 
 if TYPE_CHECKING:
     from ..world import World
-    from .ensemble import Ensemble, SimNode
+    from .ensemble import Ensemble, EnsembleServer
 
 
 class ZooKeeperPlan:
+    """The plan of a run on ZooKeeper."""
+
     calm = False
     url = "zookeeper://zk1:2181,zk2:2181,zk3:2181"
     options: ClassVar[dict[str, Any]] = {"tick": 0.2}
@@ -43,38 +45,37 @@ class ZooKeeperPlan:
     heedless = False
     ensemble: Ensemble
 
-    def start(self, world: World) -> list[SimNode]:
+    def start(self, world: World) -> list[EnsembleServer]:
         from .client import SimClient
         from .ensemble import Ensemble
 
         self.ensemble = Ensemble(world)
         SimClient.world = world
         SimClient.ensemble = self.ensemble
-        return self.ensemble.nodes
+        return self.ensemble.servers
 
     def unsettle(self, world: World) -> None:
-        """A node is cut off from the others, while clients still reach it."""
-        node = world.loop.random.choice(self.ensemble.nodes)
+        """Cuts a server off from the others, while clients still reach it."""
+        server = world.loop.random.choice(self.ensemble.servers)
         length = world.loop.random.choice((0.3, 2.0, 5.0)) * world.loop.random.random()
-        world.story.tell(node.process.name, "is cut off from the others for %.3f s", length)
-        self.ensemble.cut_off(node, length)
+        world.trace.add(server.process.name, "is cut off from the others for %.3f s", length)
+        self.ensemble.cut_off(server, length)
 
-    def may_crash(self, servers: Sequence[SimNode], server: SimNode) -> bool:
+    def may_crash(self, servers: Sequence[EnsembleServer], server: EnsembleServer) -> bool:
         return True
 
     @contextmanager
-    def _stood_in(self) -> Iterator[None]:
-        """kazoo, its threads and the timer's thread are replaced; all that is ours is as it is."""
+    def _replace(self) -> Iterator[None]:
+        """Replaces kazoo, its threads and the timer's thread; all that is ours stays as it is."""
         from ..._runtime.aio import Alarm
-        from ...stores.zookeeper import deletion as ending
-        from ...stores.zookeeper import session as link
-        from ...stores.zookeeper._async import backend as backend
+        from ...stores.zookeeper import attempt_table, session
+        from ...stores.zookeeper._async import backend
         from .client import SimClient
 
         changed: list[tuple[Any, str, Any]] = [
-            (link, "Client", SimClient),
-            (ending, "Alarm", Alarm),
-            (backend, "Worker", Inline),
+            (session, "Client", SimClient),
+            (attempt_table, "Alarm", Alarm),
+            (backend, "Worker", InlineWorker),
             *self.changes(),
         ]
         before = [(where, name, getattr(where, name)) for where, name, _ in changed]
@@ -87,14 +88,14 @@ class ZooKeeperPlan:
                 setattr(where, name, value)
 
     def changes(self) -> list[tuple[Any, str, Any]]:
-        """For a variant: what else to replace."""
+        """Returns what else to replace, for a variant: the owner, the name and the value of each."""
         return []
 
     def altered(self) -> AbstractContextManager[object]:
-        return self._stood_in()
+        return self._replace()
 
-    def leftovers(self, servers: Sequence[SimNode]) -> list[str]:
-        tree = self.ensemble.truth.nodes
+    def leftovers(self, servers: Sequence[EnsembleServer]) -> list[str]:
+        tree = self.ensemble.agreed.znodes
         locks = "/holdfast/locks/"
         return [path for path in tree if path.startswith(locks) and path.count("/") > 3]
 
@@ -102,8 +103,8 @@ class ZooKeeperPlan:
         return data
 
 
-class Inline:
-    """A worker that needs no thread: what it is asked to do does not block here."""
+class InlineWorker:
+    """A worker that needs no thread, because nothing that it is given blocks here."""
 
     def __init__(self, name: str) -> None:
         pass
@@ -116,7 +117,7 @@ class Inline:
 
 
 class ProofByReading(ZooKeeperPlan):
-    """A renewal that only reads: a node that has lost its leader goes on answering that."""
+    """A renewal that only reads: a server that has lost its leader goes on answering that."""
 
     faults = (faults.DRIFT,)
     unsettled = 6
@@ -124,53 +125,53 @@ class ProofByReading(ZooKeeperPlan):
     ttls = (0.4, 1.0)
 
     def changes(self) -> list[tuple[Any, str, Any]]:
-        from ...stores.zookeeper import session as link
-        from ...stores.zookeeper.client import get_data
+        from ...stores.zookeeper import session
+        from ...stores.zookeeper.requests import get_data
 
-        return [(link, "set_data", lambda path, data: get_data(path))]
+        return [(session, "set_data", lambda path, data: get_data(path))]
 
 
 class OneWrite(ZooKeeperPlan):
-    """One answered write, less a tick: the leader may not have been told of the session since long."""
+    """A session that counts from one answered write, less a tick, of which the leader may not know."""
 
     def changes(self) -> list[tuple[Any, str, Any]]:
-        from ...stores.zookeeper.session import Link
+        from ...stores.zookeeper.session import ClientSession
 
-        def vouch(link: Any, sent: float) -> float:
-            spare: float = link._given - link._store.tick - link.ttl
-            return sent + spare
+        def vouch(session: Any, sent_at: float) -> float:
+            spare: float = session._timeout - session._table.tick - session.ttl
+            return sent_at + spare
 
-        return [(Link, "vouch", vouch)]
+        return [(ClientSession, "vouch", vouch)]
 
 
 class Forgetful(ZooKeeperPlan):
-    """A creation whose answer was lost is taken for one that never happened."""
+    """A creation whose reply was lost is taken for one that never happened."""
 
     faults = (faults.NETWORK,)
 
     def changes(self) -> list[tuple[Any, str, Any]]:
-        from ...stores.zookeeper.creation import Joining
+        from ...stores.zookeeper.creation import Creation
 
-        def seek(queue: Any, node: Any) -> None:
-            node.unsure = False
-            queue._drive(node)
+        def search(attempts: Any, attempt: Any) -> None:
+            attempt.maybe_created = False
+            attempts._advance(attempt)
 
-        return [(Joining, "_seek", seek)]
+        return [(Creation, "_search", search)]
 
 
 class Heedless(ZooKeeperPlan):
-    """A plain lock: nobody looks whether it is still held, and the resource has no fence."""
+    """A plain lock: clients do not check that they still hold it, and the resource has no fence."""
 
     faults = (faults.PAUSE,)
     heedless = True
 
 
 class CalmZooKeeper(Calm, ZooKeeperPlan):
-    pass
+    """The plan of a calm run on ZooKeeper."""
 
 
 class UncleanZooKeeper(Unclean, CalmZooKeeper):
-    pass
+    """A calm run in which attempts that are given up leave their znodes behind."""
 
 
 def plan(seed: int) -> ZooKeeperPlan:
@@ -188,4 +189,4 @@ VARIANTS: dict[str, type[ZooKeeperPlan]] = {
     "one-write": OneWrite,
     "unclean": UncleanZooKeeper,
 }
-"""Known to be bad. Each must be caught, or the checker proves nothing."""
+"""Variants that are known to be bad. Each must be caught, or the checker proves nothing."""

@@ -1,5 +1,6 @@
-"""ZooKeeper: sessions, the queue of ephemeral nodes, and what becomes of each node.
+"""ZooKeeper: client sessions, and the queue of ephemeral znodes in which each attempt has one.
 
-Nothing here knows asyncio or the engine, and nothing blocks: requests are sent with what is to be done
-when they are answered, and that runs in the thread of the connection.
+Nothing here knows asyncio or the engine, and nothing blocks: a callback is given along with each
+request, and runs in the thread of the connection. An attempt's life is told by `creation`, `queue`,
+`grants` and `deletion`, in this order.
 """

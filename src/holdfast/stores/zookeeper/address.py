@@ -1,4 +1,4 @@
-"""Where an ensemble is, and how to be let in: from the URL and the options of `connect()`."""
+"""The address of an ensemble and its credentials, read from the URL and the options of `connect()`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ DEFAULT_PORT = 2181
 
 
 class Address(NamedTuple):
-    """An ensemble. Its text has no credentials in it."""
+    """The address of an ensemble. Its text has no credentials in it."""
 
     hosts: str
     chroot: str
-    """Empty, or a path that starts with a slash."""
+    """The path below which all znodes are: empty, or with a slash before it."""
     credentials: str
     """`user:password` for digest authentication, or empty."""
     sasl: dict[str, Any] | None
+    """Options for kazoo's SASL."""
 
     def __str__(self) -> str:
         return self.hosts + self.chroot
@@ -30,14 +31,14 @@ class Address(NamedTuple):
 
 
 def address_of(target: Target, sasl: Any) -> Address:
-    """`zookeeper://[user:password@]host[:port],host[:port],…[/chroot]`."""
+    """Returns the address in `zookeeper://[user:password@]host[:port],host[:port],…[/chroot]`."""
     authority, _, path = target.rest.partition("/")
     if "@" in path:
-        # Not shown: what stands here may be the rest of a password.
+        # The text is not shown: it may be the rest of a password.
         raise ConfigError(
             "the chroot of a zookeeper:// URL has an @; write that as %40, and / in a password as %2F"
         )
-    credentials, _, places = authority.rpartition("@")
+    credentials, _, hosts = authority.rpartition("@")
     user, colon, password = credentials.partition(":")
     if credentials and not (user and colon):
         raise ConfigError(
@@ -55,23 +56,24 @@ def address_of(target: Target, sasl: Any) -> Address:
         if find_spec("puresasl") is None:
             raise ConfigError("sasl= needs a package that is missing: pip install pure-sasl")
         sasl = dict(sasl)
-    hosts = ",".join(_host(place) for place in places.split(","))
-    return Address(hosts, _chroot(path), f"{unquote(user)}:{unquote(password)}" * bool(user), sasl)
+    credentials = f"{unquote(user)}:{unquote(password)}" if user else ""
+    return Address(",".join(map(_host, hosts.split(","))), _chroot(path), credentials, sasl)
 
 
-def _host(place: str) -> str:
-    place = place.strip()
-    if place.startswith("["):
-        host, closing, port = place[1:].partition("]")
+def _host(text: str) -> str:
+    """Returns `text` as `host:port`."""
+    text = text.strip()
+    if text.startswith("["):
+        host, closing, port = text[1:].partition("]")
         host, good = f"[{host}]", bool(closing) and (not port or port.startswith(":"))
         port = port.removeprefix(":")
     else:
-        host, _, port = place.partition(":")
+        host, _, port = text.partition(":")
         good = True
     if port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
         good = False
     if not good or not host or host == "[]":
-        # Not shown: what stands here may be part of a password with an unescaped @ or /.
+        # The text is not shown: it may be part of a password with an unescaped @ or /.
         raise ConfigError(
             "the zookeeper:// URL needs hosts, each with a port between 1 and 65535 if any: "
             "zookeeper://h1:2181,h2:2181,h3:2181/chroot; write @, / and : in a password as %40, %2F "
@@ -89,6 +91,7 @@ def _chroot(path: str) -> str:
 
 
 def require_kazoo() -> None:
+    """Raises ConfigError if kazoo is not installed."""
     if find_spec("kazoo") is None:
         raise ConfigError(
             "zookeeper:// needs a driver that is missing: pip install 'holdfast[zookeeper]'"

@@ -1,11 +1,9 @@
-"""How a node of ours gets into the queue, whatever answers are lost on the way.
+"""The beginning of an attempt: its znode gets into the queue, whatever replies are lost on the way.
 
-- *A node is ours if the session that is alive says so.* A creation whose answer was lost is found again
-  by the owner in its name; but a node of an earlier session of ours is dying, and never ours.
-- *Nothing is forgotten.* One that was given up before its creation was answered is looked for, and
-  deleted.
-
-All state is behind one mutex. Answers come in the connection's thread; nothing here waits for anything.
+- *A znode is ours if the session that is alive says so.* A creation whose reply was lost is found again
+  by the owner in its name; but a znode of an earlier session of ours is dying, and never ours.
+- *Nothing is forgotten.* The znode of an attempt that was given up before its creation was answered is
+  searched for, and deleted.
 """
 
 from __future__ import annotations
@@ -15,7 +13,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from .client import (
+from .attempt import CREATING, WAITING, Attempt
+from .attempt_table import ignore_reply
+from .deletion import Deletion
+from .names import ordered_entries
+from .requests import (
     EPHEMERAL,
     SEQUENTIAL,
     NoNodeError,
@@ -27,114 +29,111 @@ from .client import (
     get_data,
     set_data,
 )
-from .deletion import Ending, ignored
-from .names import in_line, sequence_of
-from .node import ASKING, WAITING, Node
 
-KNOWN_PARENTS = 10_000
+MOST_KNOWN_LOCKS = 10_000
 MOST_TRIES = 5
 
 
-class Joining(Ending):
-    """Under the mutex."""
+class Creation(Deletion):
+    """The steps that create an attempt's znode. Called under the mutex."""
 
     @abstractmethod
-    def _judge(self, node: Node, names: Sequence[str], stat: Any) -> None:
-        """These are all who are in the queue: where does that leave us?"""
+    def _decide(self, attempt: Attempt, names: Sequence[str], stat: Any) -> None:
+        """Decides what becomes of `attempt`, by the names of all entries of the queue."""
 
-    def _create(self, node: Node) -> None:
-        link = node.link
-        node.ttl = link.ttl if node.renewed else min(node.asked, link.ttl)
-        node.claim = min(self._claim_window, node.ttl)
-        node.busy = node.unsure = True
-        node.trouble = None
-        node.tries += 1
-        if node.tries > 2:  # somebody has removed more than the lock's own node
+    def _create(self, attempt: Attempt) -> None:
+        session = attempt.session
+        attempt.ttl = session.ttl if attempt.renew else min(attempt.requested_ttl, session.ttl)
+        attempt.claim_window = min(self._claim_window, attempt.ttl)
+        attempt.in_flight = attempt.maybe_created = True
+        attempt.error = None
+        attempt.tries += 1
+        if attempt.tries > 2:  # a foreign hand has removed more than the lock's own znode
             for path in self.naming.needed():
-                self._send(node, create(link.client, path, b""), ignored)
-        if node.parent not in self._parents:
-            self._send(node, create_container(link.client, node.parent), ignored)
-        request = create(link.client, node.prefix, node.label, EPHEMERAL | SEQUENTIAL)
-        self._send(node, request, self._created)
-        self._send(node, get_children(node.parent), self._listed)
+                self._send(attempt, create(session.client, path, b""), ignore_reply)
+        if attempt.lock_path not in self._known_locks:
+            self._send(attempt, create_container(session.client, attempt.lock_path), ignore_reply)
+        flags = EPHEMERAL | SEQUENTIAL
+        request = create(session.client, attempt.path_prefix, attempt.label, flags)
+        self._send(attempt, request, self._on_created)
+        self._send(attempt, get_children(attempt.lock_path), self._on_listed)
 
-    def _created(self, node: Node, value: Any, error: Any) -> None:
+    def _on_created(self, attempt: Attempt, value: Any, error: Any) -> None:
         if error is None:
             path, stat = value
-            self._found(node, path, stat)
+            self._record_znode(attempt, path, stat)
         elif isinstance(error, NoNodeError):
-            node.unsure = False
-            self._parents.pop(node.parent, None)
+            attempt.maybe_created = False
+            self._known_locks.pop(attempt.lock_path, None)
         elif not isinstance(error, Unanswered):
-            node.unsure = False
-            node.trouble = error
+            attempt.maybe_created = False
+            attempt.error = error
 
-    def _found(self, node: Node, path: str, stat: Any) -> None:
-        node.unsure = False
-        node.path = path
-        node.sequence = sequence_of(path)
-        node.zxid = stat.czxid
-        node.session = stat.ephemeralOwner
-        self._parents[node.parent] = None
-        if len(self._parents) > KNOWN_PARENTS:
-            del self._parents[next(iter(self._parents))]
+    def _record_znode(self, attempt: Attempt, path: str, stat: Any) -> None:
+        attempt.maybe_created = False
+        attempt.path = path
+        attempt.czxid = stat.czxid
+        self._known_locks[attempt.lock_path] = None
+        if len(self._known_locks) > MOST_KNOWN_LOCKS:
+            del self._known_locks[next(iter(self._known_locks))]
 
-    def _listed(self, node: Node, value: Any, error: Any) -> None:
-        node.busy = False
-        if not node.path:
-            if node.trouble is not None:
-                self._refuse(node, node.trouble)
-            elif not node.unsure:  # the lock's own node was missing
-                if node.tries > MOST_TRIES:
-                    self._refuse(node, error or NoNodeError())
+    def _on_listed(self, attempt: Attempt, value: Any, error: Any) -> None:
+        attempt.in_flight = False
+        if not attempt.path:
+            if attempt.error is not None:
+                self._fail(attempt, attempt.error)
+            elif not attempt.maybe_created:  # the lock's own znode was missing
+                if attempt.tries > MOST_TRIES:
+                    self._fail(attempt, error or NoNodeError())
                 else:
-                    self._drive(node)
+                    self._advance(attempt)
             return  # otherwise on the next connection
-        if node.state != ASKING:
-            self._drive(node)
+        if attempt.state != CREATING:
+            self._advance(attempt)
         elif error is None:
-            self._judge(node, *value)
+            self._decide(attempt, *value)
         else:
-            node.state = WAITING
-            self._drive(node)
+            attempt.state = WAITING
+            self._advance(attempt)
 
-    def _seek(self, node: Node) -> None:
-        """Has it been created, or not? By a read behind a write: that shows all that was agreed to.
+    def _search(self, attempt: Attempt) -> None:
+        """Finds out whether the znode was created, by a read behind a write on the same connection.
 
-        Behind a `sync` it might come from a leader that has lost its followers.
+        Such a read shows all that was agreed to. Behind a `sync` it might come from a leader that has
+        lost its followers.
         """
-        node.busy = True
-        self._send(node, set_data(node.link.beat, b""), ignored)
-        self._send(node, get_children(node.parent), self._sought)
+        attempt.in_flight = True
+        self._send(attempt, set_data(attempt.session.beat_path, b""), ignore_reply)
+        self._send(attempt, get_children(attempt.lock_path), self._on_searched)
 
-    def _sought(self, node: Node, value: Any, error: Any) -> None:
-        node.busy = False
+    def _on_searched(self, attempt: Attempt, value: Any, error: Any) -> None:
+        attempt.in_flight = False
         if isinstance(error, Unanswered):
             return
         names = value[0] if error is None else []
-        mine = [entry for entry in in_line(names) if entry.owner == node.owner]
+        mine = [entry for entry in ordered_entries(names) if entry.owner == attempt.owner]
         if not mine:
-            node.unsure = False
-            self._drive(node)
+            attempt.maybe_created = False
+            self._advance(attempt)
             return
-        path = f"{node.parent}/{mine[-1].name}"
-        node.busy = True
-        self._send(node, get_data(path), partial(self._recognised, path))
+        path = f"{attempt.lock_path}/{mine[-1].name}"
+        attempt.in_flight = True
+        self._send(attempt, get_data(path), partial(self._on_found, path))
 
-    def _recognised(self, path: str, node: Node, value: Any, error: Any) -> None:
-        node.busy = False
+    def _on_found(self, path: str, attempt: Attempt, value: Any, error: Any) -> None:
+        attempt.in_flight = False
         if isinstance(error, Unanswered):
             return
-        if error is None and value[1].ephemeralOwner == node.link.session:
-            self._found(node, path, value[1])
-            if node.state == ASKING:
-                node.state = WAITING  # it may have stood there for long: no token by its creation
+        if error is None and value[1].ephemeralOwner == attempt.session.session_id:
+            self._record_znode(attempt, path, value[1])
+            if attempt.state == CREATING:
+                attempt.state = WAITING  # it may be old by now: its creation is not its token
         elif error is None:
-            # Of a session of ours that is dying: not ours any more, and only in the way.
-            node.link.send(delete(path), _nobody)
-            node.unsure = False
-        self._drive(node)
+            # A znode of a session of ours that is dying: not ours any more, and only in the way.
+            attempt.session.send(delete(path), _ignore)
+            attempt.maybe_created = False
+        self._advance(attempt)
 
 
-def _nobody(value: Any, error: Any) -> None:
-    """Nobody waits for this."""
+def _ignore(value: Any, error: Any) -> None:
+    """Ignores a reply that nobody waits for."""

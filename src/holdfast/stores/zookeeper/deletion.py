@@ -1,192 +1,117 @@
-"""How a node of ours ends: it is given back, or given up, or gone without our doing.
+"""The end of an attempt: it is released, given up, expired, or gone without our doing.
 
-- *Nothing is forgotten.* A deletion that was not answered is sent again on the next connection; whoever
-  asked for it may long be gone.
-- *It ends by our own clock.* A held node that was not renewed within its TTL is deleted by us,
-  since the session, which others share, may live on; if we cannot, the session's end does it.
-
-All state is behind one mutex. Answers come in the connection's thread; nothing here waits for anything.
+- *Nothing is forgotten.* A deletion that was not answered is sent again on the next connection; the
+  caller that asked for it may long be gone.
+- *A lease ends by our own clock.* A holder that was not renewed within its TTL is deleted by us, since
+  the session, which others share, may live on; if we cannot reach ZooKeeper, the session's end does it.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from threading import RLock
 from typing import Any
 
-from ... import admission as lineup
-from ..._runtime.threads import Alarm
-from ...clock import Clock
+from ... import admission
 from ...errors import BackendUnavailable
-from .client import NoNodeError, Unanswered, delete, get_children, sync
-from .names import Naming, in_line
-from .node import ASKING, HELD, LEAVING, OVER, Node
+from .attempt import CREATING, DELETING, ENDED, HELD, Attempt
+from .attempt_table import AttemptTable, ignore_reply, request_failed
+from .names import ordered_entries
+from .requests import NoNodeError, Unanswered, delete, get_children, sync
 
 
-class Ending(ABC):
-    """What the queue knows of its nodes, and how it gets rid of them. Under the mutex."""
+class Deletion(AttemptTable):
+    """The steps that end an attempt. Called under the mutex."""
 
-    def __init__(self, naming: Naming, clock: Clock, claim_window: float) -> None:
-        self.naming = naming
-        self.clock = clock
-        self.mutex = RLock()
-        self.look: Callable[[Iterable[str]], None] | None = None
-        self._claim_window = claim_window
-        self._nodes: dict[str, Node] = {}
-        """By owner."""
-        self._parents: dict[str, None] = {}
-        """Locks whose node was there when we last looked."""
-        self._alarm = Alarm(clock)
-
-    def ring_at(self, due: float, ring: Callable[[], None]) -> None:
-        self._alarm.at(due, ring)
-
-    @abstractmethod
-    def _drive(self, node: Node) -> None:
-        """Do what comes next, if nothing is under way and there is a connection."""
-
-    def _send(self, node: Node, request: Any, then: Callable[[Node, Any, Any], None]) -> None:
-        turn = node.turn
-
-        def answered(value: Any, error: Exception | None) -> None:
-            with self.mutex:
-                if node.turn == turn and node.state != OVER:
-                    then(node, value, error)
-
-        node.link.send(request, answered)
-
-    def _rang(self, node: Node) -> None:
+    def _expire_if_due(self, attempt: Attempt) -> None:
         with self.mutex:
-            if node.state != HELD or node.ring is None:
+            if attempt.state != HELD or attempt.expiry_timer is None:
                 return
-            if self.clock.now() < node.expires:
-                self._alarm.at(node.expires, node.ring)
+            if self.clock.now() < attempt.expires_at:
+                self._alarm.at(attempt.expires_at, attempt.expiry_timer)
                 return
-            node.final = False  # its lease has ended: whoever releases it now is told so
-            self._leave(node)
-            node.freed = False
-            self._tell_of([node.owner])
+            attempt.final_result = False  # the lease has ended: a release that comes now is told so
+            self._begin_deletion(attempt)
+            attempt.freed = False
+            self._report_doubt([attempt.owner])
 
-    def _leave(self, node: Node) -> None:
-        """From now on it is to be deleted, however long that takes."""
-        if node.state in (LEAVING, OVER):
+    def _begin_deletion(self, attempt: Attempt) -> None:
+        """Gives up `attempt`: from now on its znode is to be deleted, however long that takes."""
+        if attempt.state in (DELETING, ENDED):
             return
-        node.freed = node.state == HELD
-        node.state = LEAVING
-        self._unwatch(node)
-        if node.ring is not None:
-            self._alarm.cancel(node.ring)
-            node.ring = None
-        if node.final is None:
-            # Who asked for it may still wait: it was given up by somebody else, such as `close`.
-            self._reply(node, _given_up(node.name))
-        self._settle(node)
-        if node.path and node.link.ready:
+        attempt.freed = attempt.state == HELD
+        attempt.state = DELETING
+        self._unwatch(attempt)
+        self._stop_timer(attempt)
+        if attempt.final_result is None:
+            # The acquire may still wait: the attempt was given up by another call, such as `close`.
+            self._return_result(attempt, _given_up(attempt.name))
+        self._notify_minted(attempt)
+        if attempt.path and attempt.session.ready:
             # Behind whatever is under way for it.
-            self._delete(node)
+            self._send_deletion(attempt)
         else:
-            self._drive(node)
+            self._advance(attempt)
 
-    def _delete(self, node: Node) -> None:
-        node.going = True
-        if not node.freed and node.final is None:
-            # It waited. If it is our turn by now, then a lease ends here, not a wait.
-            self._send(node, sync(self.naming.root), ignored)
-            self._send(node, get_children(node.parent), self._leaves)
-        self._send(node, delete(node.path), self._deleted)
+    def _send_deletion(self, attempt: Attempt) -> None:
+        attempt.deletion_sent = True
+        if not attempt.freed and attempt.final_result is None:
+            # The attempt waited. If it is admitted by now, then a lease ends here, not a wait.
+            self._send(attempt, sync(self.naming.root), ignore_reply)
+            self._send(attempt, get_children(attempt.lock_path), self._on_last_read)
+        self._send(attempt, delete(attempt.path), self._on_deleted)
 
-    def _leaves(self, node: Node, value: Any, error: Any) -> None:
+    def _on_last_read(self, attempt: Attempt, value: Any, error: Any) -> None:
         if error is None:
-            line = in_line(value[0])
-            free = lineup.admitted([entry.place for entry in line])
-            node.freed = any(entry.name == node.child for entry in line[:free])
+            entries = ordered_entries(value[0])
+            admitted = admission.admitted([entry.place for entry in entries])
+            attempt.freed = any(entry.name == attempt.child for entry in entries[:admitted])
 
-    def _deleted(self, node: Node, value: Any, error: Any) -> None:
+    def _on_deleted(self, attempt: Attempt, value: Any, error: Any) -> None:
         if isinstance(error, Unanswered):
-            node.going = False
-            node.doubtful = True
+            attempt.deletion_sent = False
+            attempt.maybe_deleted = True
             return
-        if isinstance(error, NoNodeError) and not node.doubtful:
-            node.freed = False
+        if isinstance(error, NoNodeError) and not attempt.maybe_deleted:
+            attempt.freed = False
         elif error is not None and not isinstance(error, NoNodeError):
-            node.trouble = error
-        self._finish(node)
+            attempt.error = error
+        self._end(attempt)
 
-    def _finish(self, node: Node) -> None:
-        """It is not there any more."""
-        self._drop(node)
-        if node.final is not None:
-            self._reply(node, node.final)
-        for done in node.left:
-            done(node.freed if node.trouble is None else unanswered(node.name, node.trouble))
+    def _end(self, attempt: Attempt) -> None:
+        """Ends `attempt`, whose znode is not there any more, and calls back all who wait for that."""
+        self._forget(attempt)
+        if attempt.final_result is not None:
+            self._return_result(attempt, attempt.final_result)
+        error = attempt.error
+        for on_deleted in attempt.on_deleted:
+            on_deleted(attempt.freed if error is None else request_failed(attempt.name, error))
 
-    def _lose(self, node: Node) -> None:
-        """It has gone without our doing: by a foreign hand, or with its session."""
-        self._unwatch(node)
-        if node.answer is not None and node.final is None and not node.left:
-            # Whoever asked still waits for the first answer: start again.
-            node.turn += 1
-            node.state = ASKING
-            node.path, node.session = "", 0
-            node.busy = node.unsure = False
-            self._drive(node)
+    def _lose(self, attempt: Attempt) -> None:
+        """Ends `attempt`, whose znode has gone without our doing: by a foreign hand, or its session."""
+        self._unwatch(attempt)
+        if (
+            attempt.on_result is not None
+            and attempt.final_result is None
+            and not attempt.on_deleted
+        ):
+            # The acquire still waits for its first result: start again.
+            attempt.generation += 1
+            attempt.state = CREATING
+            attempt.path = ""
+            attempt.in_flight = attempt.maybe_created = False
+            self._advance(attempt)
             return
-        node.freed = False
-        self._finish(node)
-        node.ticket.tell()
-        self._tell_of([node.owner])
+        attempt.freed = False
+        self._end(attempt)
+        attempt.ticket.tell()
+        self._report_doubt([attempt.owner])
 
-    def _refuse(self, node: Node, error: Exception) -> None:
-        self._drop(node)
-        self._reply(node, unanswered(node.name, error))
-        for done in node.left:
-            done(False)
-
-    def _drop(self, node: Node) -> None:
-        node.state = OVER
-        self._unwatch(node)
-        if node.ring is not None:
-            self._alarm.cancel(node.ring)
-            node.ring = None
-        if self._nodes.get(node.owner) is node:
-            del self._nodes[node.owner]
-        node.link.nodes.pop(node.owner, None)
-        self._settle(node)
-
-    def _reply(self, node: Node, result: Any) -> None:
-        answer, node.answer = node.answer, None
-        if answer is not None:
-            answer(result)
-
-    def _settle(self, node: Node) -> None:
-        settled, node.settled = node.settled, []
-        for done in settled:
-            done()
-
-    def _unwatch(self, node: Node) -> None:
-        node.sole = ""
-        if node.watching:
-            node.link.unwatch(node.watching, node)
-            node.watching = ""
-        if node.watched:
-            node.link.unwatch(node.path, node)
-            node.watched = False
-
-    def _tell_of(self, owners: Sequence[str]) -> None:
-        if self.look is not None and owners:
-            self.look(owners)
-
-
-def unanswered(name: str, error: Exception) -> BackendUnavailable:
-    return BackendUnavailable(
-        f"ZooKeeper could not do what was asked for {name!r}: {type(error).__name__}", name=name
-    )
+    def _fail(self, attempt: Attempt, error: Exception) -> None:
+        """Ends `attempt`, whose znode ZooKeeper refused to create."""
+        self._forget(attempt)
+        self._return_result(attempt, request_failed(attempt.name, error))
+        for on_deleted in attempt.on_deleted:
+            on_deleted(False)
 
 
 def _given_up(name: str) -> BackendUnavailable:
     return BackendUnavailable(f"the request for {name!r} was given up", name=name)
-
-
-def ignored(node: Node, value: Any, error: Any) -> None:
-    """If it failed, what was sent behind it fails too, and says so."""

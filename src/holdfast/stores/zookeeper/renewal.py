@@ -1,4 +1,4 @@
-"""Renewing many at once: one write for each session, and a look at those that are not watched."""
+"""A renewal of many claims at once: one write for each session, and a read of what is not watched."""
 
 from __future__ import annotations
 
@@ -9,120 +9,130 @@ from typing import TYPE_CHECKING, Any
 from ...entries import Claim
 from ...errors import GuaranteeError
 from ...model import GONE, UNKNOWN, Outcome, Renewed, Waiting
-from .client import NoNodeError, Unanswered, get_children, get_data
-from .names import in_line
-from .node import HELD, LEAVING, OVER, TAKING, WAITING, Done, Node
-from .session import Link
+from .attempt import DELETING, ENDED, HELD, MINTING, WAITING, Attempt, ResultCallback
+from .names import ordered_entries
+from .requests import NoNodeError, Unanswered, get_children, get_data
+from .session import ClientSession
 
 if TYPE_CHECKING:
-    from .store import Store
+    from .attempts import Attempts
 
 
 class Renewal:
-    """One answer for many claims: a write for each session, and a look at what is not watched."""
+    """One renewal, from its requests to the outcomes of all its claims."""
 
-    def __init__(self, store: Store, claims: Sequence[Claim], done: Done) -> None:
-        self._store = store
+    def __init__(
+        self, attempts: Attempts, claims: Sequence[Claim], on_result: ResultCallback
+    ) -> None:
+        self._attempts = attempts
         self._claims = claims
-        self._done = done
-        self._sent = store.clock.now()
+        self._on_result = on_result
+        self._sent_at = attempts.clock.now()
         self._outcomes: list[Outcome] = [UNKNOWN] * len(claims)
-        self._left = 1
-        """Answers to come, and one for `start` itself."""
+        self._awaited = 1
+        """Replies to come, and one for `start` itself."""
 
     def start(self) -> None:
-        links: dict[Link, dict[int, Node]] = {}
+        """Sends the requests. Called under the mutex."""
+        by_session: dict[ClientSession, dict[int, Attempt]] = {}
         for number, claim in enumerate(self._claims):
-            node = self._store.node(claim.name, claim.owner)
-            if node is None or node.state == LEAVING:
+            attempt = self._attempts.find(claim.name, claim.owner)
+            if attempt is None or attempt.state == DELETING:
                 self._outcomes[number] = GONE
                 continue
-            # What was asked for at first may have been more than there is: that is no new wish.
-            if node.state == HELD and claim.ttl > max(node.ttl, node.asked):
-                raise _too_long(node, claim.ttl)
-            if node.link.ready:
-                links.setdefault(node.link, {})[number] = node
-        for link, nodes in links.items():
-            self._of_session(link, nodes)
-        self._answered()
+            # The TTL that was asked for at first may have been more than there is: that is no new wish.
+            longest = max(attempt.ttl, attempt.requested_ttl)
+            if attempt.state == HELD and claim.ttl > longest:
+                raise _too_long(attempt, claim.ttl)
+            if attempt.session.ready:
+                by_session.setdefault(attempt.session, {})[number] = attempt
+        for session, attempts in by_session.items():
+            self._renew_on(session, attempts)
+        self._count_reply()
 
-    def _of_session(self, link: Link, nodes: dict[int, Node]) -> None:
+    def _renew_on(self, session: ClientSession, attempts: dict[int, Attempt]) -> None:
+        """Renews the claims of one session; `attempts` are by the number of their claim."""
         proved = False
 
-        def wrote(value: Any, error: Exception | None) -> None:
+        def on_proved(value: Any, error: Exception | None) -> None:
             nonlocal proved
-            with self._store.mutex:
+            with self._attempts.mutex:
                 proved = error is None
-                for number, node in nodes.items():
-                    if proved and node.watched:
-                        self._note(number, node)
-                self._answered()
+                for number, attempt in attempts.items():
+                    if proved and attempt.watches_itself:
+                        self._record(number, attempt)
+                self._count_reply()
 
-        def looked(number: int, node: Node, value: Any, error: Exception | None) -> None:
-            with self._store.mutex:
-                if node.state == HELD and isinstance(error, NoNodeError):
-                    self._store.vanished(node)
-                elif node.state == HELD and error is None:
-                    node.watched = True
+        def on_holder_read(
+            number: int, attempt: Attempt, value: Any, error: Exception | None
+        ) -> None:
+            with self._attempts.mutex:
+                if attempt.state == HELD and isinstance(error, NoNodeError):
+                    self._attempts.lose(attempt)
+                elif attempt.state == HELD and error is None:
+                    attempt.watches_itself = True
                 if proved and not isinstance(error, Unanswered):
-                    self._note(number, node)
-                self._answered()
+                    self._record(number, attempt)
+                self._count_reply()
 
-        def listed(some: dict[int, Node], value: Any, error: Exception | None) -> None:
-            with self._store.mutex:
+        def on_queue_read(waiters: dict[int, Attempt], value: Any, error: Exception | None) -> None:
+            with self._attempts.mutex:
                 if proved and not isinstance(error, Unanswered):
-                    line = in_line(value[0]) if error is None else []
+                    entries = ordered_entries(value[0]) if error is None else []
                     pzxid = value[1].pzxid if error is None else 0
-                    for number, node in some.items():
-                        remaining = self._store.look_around(node, line, pzxid)
-                        self._note(number, node, remaining)
-                self._answered()
+                    for number, attempt in waiters.items():
+                        remaining = self._attempts.check_waiter(attempt, entries, pzxid)
+                        self._record(number, attempt, remaining)
+                self._count_reply()
 
-        self._left += 1
-        link.prove(wrote)
-        waiting: dict[str, dict[int, Node]] = {}
-        for number, node in nodes.items():
-            if node.state == HELD and not node.watched:
-                self._left += 1
-                watcher = link.watch(node.path, node)
-                link.send(get_data(node.path, watcher), partial(looked, number, node))
-            elif node.state in (WAITING, TAKING):
-                waiting.setdefault(node.parent, {})[number] = node
+        self._awaited += 1
+        session.prove(on_proved)
+        by_lock: dict[str, dict[int, Attempt]] = {}
+        for number, attempt in attempts.items():
+            if attempt.state == HELD and not attempt.watches_itself:
+                self._awaited += 1
+                watcher = session.watch(attempt.path, attempt)
+                request = get_data(attempt.path, watcher)
+                session.send(request, partial(on_holder_read, number, attempt))
+            elif attempt.state in (WAITING, MINTING):
+                by_lock.setdefault(attempt.lock_path, {})[number] = attempt
         # After the write on the same connection: what is read was true when that was agreed to, or
         # later.
-        for parent, some in waiting.items():
-            self._left += 1
-            link.send(get_children(parent), partial(listed, some))
+        for lock_path, waiters in by_lock.items():
+            self._awaited += 1
+            session.send(get_children(lock_path), partial(on_queue_read, waiters))
 
-    def _note(self, number: int, node: Node, remaining: float = 0.0) -> None:
-        if node.state == HELD:
-            node.expires = max(node.expires, self._sent + node.ttl)
-            since = node.link.vouch(self._sent)
-            self._outcomes[number] = Renewed(node.token, min(node.ttl, node.link.ttl), since)
-        elif node.state == WAITING:
-            self._outcomes[number] = Waiting(remaining, node.link.vouch(self._sent))
-        elif node.state in (LEAVING, OVER):
+    def _record(self, number: int, attempt: Attempt, remaining: float = 0.0) -> None:
+        """Records the outcome of the claim `number`; once that is known, if a token is being minted."""
+        session = attempt.session
+        if attempt.state == HELD:
+            attempt.expires_at = max(attempt.expires_at, self._sent_at + attempt.ttl)
+            since = session.vouch(self._sent_at)
+            self._outcomes[number] = Renewed(attempt.token, min(attempt.ttl, session.ttl), since)
+        elif attempt.state == WAITING:
+            self._outcomes[number] = Waiting(remaining, session.vouch(self._sent_at))
+        elif attempt.state in (DELETING, ENDED):
             self._outcomes[number] = GONE
-        elif node.state == TAKING:
-            self._left += 1
+        elif attempt.state == MINTING:
+            self._awaited += 1
 
-            def settled() -> None:
-                self._note(number, node)
-                self._answered()
+            def on_minted() -> None:
+                self._record(number, attempt)
+                self._count_reply()
 
-            node.settled.append(settled)
+            attempt.on_minted.append(on_minted)
 
-    def _answered(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self._done(self._outcomes)
+    def _count_reply(self) -> None:
+        self._awaited -= 1
+        if self._awaited == 0:
+            self._on_result(self._outcomes)
 
 
-def _too_long(node: Node, ttl: float) -> GuaranteeError:
+def _too_long(attempt: Attempt, ttl: float) -> GuaranteeError:
     return GuaranteeError(
-        f"{node.name!r} is held on a ZooKeeper session that gives it {node.ttl:g} s, so it cannot be "
-        f"renewed for {ttl:g} s; acquire it with that ttl",
-        name=node.name,
-        owner=node.owner,
-        token=node.token,
+        f"{attempt.name!r} is held on a ZooKeeper session that gives it {attempt.ttl:g} s, so it "
+        f"cannot be renewed for {ttl:g} s; acquire it with that ttl",
+        name=attempt.name,
+        owner=attempt.owner,
+        token=attempt.token,
     )

@@ -1,1 +1,1 @@
-"""The adapter from the engine's contract to ZooKeeper, as it is written: for asyncio."""
+"""The adapter from the engine's contract to ZooKeeper, for asyncio."""

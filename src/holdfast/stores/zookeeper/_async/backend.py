@@ -1,7 +1,7 @@
 """`zookeeper://h1:2181,h2:2181,h3:2181/chroot`: the adapter to a ZooKeeper ensemble.
 
-The store works by itself, in the threads of its connections; a verb here asks it, and waits for the
-answer until its time is over. What was not answered by then goes on: see `zookeeper.store`.
+`attempts` works by itself, in the threads of its connections; a verb here calls it, and waits for the
+result until its deadline. Requests that were not answered by then go on.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .... import admission as lineup
-from .... import checks
+from .... import admission, checks
 from ...._runtime.aio import Signal, Worker
 from ....clock import system_clock
 from ....entries import Claim
@@ -23,18 +22,20 @@ from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import Address, address_of, require_kazoo
-from ..names import Entry, Naming, in_line, read
+from ..names import Entry, Naming, decode_name, ordered_entries
 
 TICK = 2.0
 """Seconds: ZooKeeper's tickTime, unless it was configured otherwise."""
 SHOWN_AT_ONCE = 200
+"""Locks whose queues `list` reads at once."""
 AUDIT_KEPT = 200
+"""Forced releases that are kept on record."""
 
 
 def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
-    """Check everything that can be checked without opening; answers how to open."""
+    """Checks everything that can be checked without opening; returns a function that opens."""
     known = {**TIMING_OPTIONS, "tick": TICK, "sasl": None}
     settings = merge_options(target, options, known)
     timing = timing_of(settings)
@@ -46,6 +47,8 @@ def prepare(
 
 
 class ZooKeeperBackend:
+    """The backend of one manager."""
+
     guarantees = guarantees.ZOOKEEPER
 
     def __init__(
@@ -55,202 +58,205 @@ class ZooKeeperBackend:
         timing: Timing,
         tick: float,
     ) -> None:
-        from ..store import Store  # kazoo takes a tenth of a second to import
+        from ..attempts import Attempts  # kazoo takes a tenth of a second to import
 
         self._address = address
         self._naming = naming
         self.clock = system_clock()
         self.heartbeat, self.claim_window = timing
-        self._store = Store(address, naming, self.clock, timing.claim_window, tick)
+        self._attempts = Attempts(address, naming, self.clock, timing.claim_window, tick)
         self._worker = Worker("holdfast-zookeeper")
 
     @property
     def look(self) -> Callable[[Iterable[str]], None] | None:
-        return self._store.look
+        return self._attempts.on_doubt
 
     @look.setter
     def look(self, look: Callable[[Iterable[str]], None]) -> None:
-        self._store.look = look
+        self._attempts.on_doubt = look
 
     async def open(self, deadline: float) -> None:
         try:
-            await self._asked(self._store.open, deadline=deadline)
+            await self._call(self._attempts.open, deadline=deadline)
         except BaseException:
             await self.close()
             raise
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
-        answer: Granted | Queued | Busy = await self._asked(
-            self._store.acquire, ticket, deadline=deadline
+        result: Granted | Queued | Busy = await self._call(
+            self._attempts.acquire, ticket, deadline=deadline
         )
-        return answer
+        return result
 
     async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
-        outcomes: Sequence[Outcome] = await self._asked(
-            self._store.renew, claims, deadline=deadline
+        outcomes: Sequence[Outcome] = await self._call(
+            self._attempts.renew, claims, deadline=deadline
         )
         return outcomes
 
     async def release(self, name: str, owner: str, deadline: float) -> bool:
-        freed: bool | None = await self._asked(self._store.release, name, owner, deadline=deadline)
+        freed: bool | None = await self._call(
+            self._attempts.release, name, owner, deadline=deadline
+        )
         if freed is not None:
             return freed
-        # Not asked for by us; but whoever knows the owner may end its lease.
-        line, _ = await self._line(name, deadline)
-        free = lineup.admitted([entry.place for entry in line])
-        for number, entry in enumerate(line):
+        # An attempt of another manager; but a caller that knows the owner may end its lease.
+        entries, _ = await self._entries(name, deadline)
+        holders = admission.admitted([entry.place for entry in entries])
+        for number, entry in enumerate(entries):
             if entry.owner == owner:
-                (answer,) = await self._all([_requests().delete(self._path(name, entry))], deadline)
-                return number < free and not isinstance(answer, Exception)
+                request = _requests().delete(self._path(name, entry))
+                (reply,) = await self._send_all([request], deadline)
+                return number < holders and not isinstance(reply, Exception)
         return False
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         return await ticket.wait(self.clock, until)
 
     async def inspect(self, name: str, deadline: float) -> LockState:
-        line, zxid = await self._line(name, deadline)
-        (state,) = await self._states({name: line}, deadline)
+        entries, zxid = await self._entries(name, deadline)
+        (state,) = await self._states({name: entries}, deadline)
         return state if state.holders else state._replace(token=zxid)
 
     async def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
         requests = _requests()
-        asked = [requests.sync(self._naming.root), requests.get_children(self._naming.locks)]
-        _, locks = await self._all(asked, deadline)
-        written = [] if isinstance(locks, Exception) else locks[0]
-        names = sorted(name for name in map(read, written) if name.startswith(prefix))
+        _, locks = await self._send_all(
+            [requests.sync(self._naming.root), requests.get_children(self._naming.locks)], deadline
+        )
+        children = [] if isinstance(locks, Exception) else locks[0]
+        names = sorted(name for name in map(decode_name, children) if name.startswith(prefix))
         states: list[LockState] = []
         for start in range(0, len(names), SHOWN_AT_ONCE):
-            some = names[start : start + SHOWN_AT_ONCE]
-            asked = [requests.get_children(self._naming.lock(name)) for name in some]
-            lines: dict[str, Sequence[Entry]] = {}
-            for name, children in zip(some, await self._all(asked, deadline), strict=True):
-                line = [] if isinstance(children, Exception) else in_line(children[0])
-                if line:
-                    lines[name] = line
-            states += await self._states(lines, deadline)
+            batch = names[start : start + SHOWN_AT_ONCE]
+            reads = [requests.get_children(self._naming.lock(name)) for name in batch]
+            queues: dict[str, Sequence[Entry]] = {}
+            for name, reply in zip(batch, await self._send_all(reads, deadline), strict=True):
+                entries = [] if isinstance(reply, Exception) else ordered_entries(reply[0])
+                if entries:
+                    queues[name] = entries
+            states += await self._states(queues, deadline)
         return [state for state in states if state.holders or state.waiters]
 
     async def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        line, _ = await self._line(name, deadline)
-        holders = line[: lineup.admitted([entry.place for entry in line])]
+        entries, _ = await self._entries(name, deadline)
+        holders = entries[: admission.admitted([entry.place for entry in entries])]
         if not holders:
             return False
-        await self._note(name, actor, [entry.owner for entry in holders], deadline)
-        asked = [_requests().delete(self._path(name, entry)) for entry in holders]
-        answers = await self._all(asked, deadline)
-        return any(not isinstance(answer, Exception) for answer in answers)
+        await self._record_release(name, actor, [entry.owner for entry in holders], deadline)
+        deletions = [_requests().delete(self._path(name, entry)) for entry in holders]
+        replies = await self._send_all(deletions, deadline)
+        return any(not isinstance(reply, Exception) for reply in replies)
 
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
     async def close(self) -> None:
-        for link in self._store.close():
-            await self._worker.call(link.end)
+        for session in self._attempts.close():
+            await self._worker.call(session.end)
         self._worker.close()
 
-    # Their parts.
-
-    async def _asked(self, verb: Callable[..., None], *args: Any, deadline: float) -> Any:
-        """Ask the store, and wait for what it tells, but not longer than `deadline`."""
+    async def _call(self, verb: Callable[..., None], *args: Any, deadline: float) -> Any:
+        """Calls a verb of `attempts` and returns its result; raises if there is none by `deadline`."""
         signal = Signal(self.clock)
-        told: list[Any] = []
+        results: list[Any] = []
 
-        def done(result: Any) -> None:
-            told.append(result)
+        def on_result(result: Any) -> None:
+            results.append(result)
             signal.set()
 
-        verb(*args, done)
-        while not told:
+        verb(*args, on_result)
+        while not results:
             if not await signal.wait(deadline):
-                self._store.overdue()
+                self._attempts.try_other_servers()
                 raise BackendUnavailable(
                     f"ZooKeeper at {self._address} did not answer in time; what was asked of it may "
                     "still happen"
                 )
-        if isinstance(told[0], Exception):
-            raise told[0]
-        return told[0]
+        if isinstance(results[0], Exception):
+            raise results[0]
+        return results[0]
 
-    async def _all(self, requests: Sequence[Any], deadline: float) -> Sequence[Any]:
-        """The answers to requests that may be repeated; an error of one is its answer."""
+    async def _send_all(self, requests: Sequence[Any], deadline: float) -> Sequence[Any]:
+        """Returns the replies to requests that may be repeated; the error of one is its reply."""
         if not requests:
             return []
-        link = self._store.any_link()
-        told = await self._asked(lambda done: link.send_all(requests, done), deadline=deadline)
-        answers: Sequence[Any] = told
-        if link.trouble is not None:
-            raise link.trouble
-        return answers
+        session = self._attempts.any_session()
+        replies: Sequence[Any] = await self._call(session.send_all, requests, deadline=deadline)
+        if session.error is not None:
+            raise session.error
+        return replies
 
     def _path(self, name: str, entry: Entry) -> str:
         return f"{self._naming.lock(name)}/{entry.name}"
 
-    async def _line(self, name: str, deadline: float) -> tuple[Sequence[Entry], int]:
-        """Who is in the queue, and a zxid that no past grant exceeds and every later one will."""
+    async def _entries(self, name: str, deadline: float) -> tuple[Sequence[Entry], int]:
+        """Returns the queue, and a zxid that no past grant exceeds and every later one will."""
         requests = _requests()
         lock = self._naming.lock(name)
-        asked = [requests.sync(lock), requests.get_children(lock)]
-        _, children, above = await self._all(
-            [*asked, requests.get_children(self._naming.locks)], deadline
-        )
+        reads = [requests.get_children(lock), requests.get_children(self._naming.locks)]
+        _, children, locks = await self._send_all([requests.sync(lock), *reads], deadline)
         if not isinstance(children, Exception):
-            return in_line(children[0]), children[1].pzxid
-        # Nobody is in it, and perhaps nobody ever was: when did any lock's node last come or go?
-        return [], 0 if isinstance(above, Exception) else above[1].pzxid
+            return ordered_entries(children[0]), children[1].pzxid
+        # Nobody is in the queue, and perhaps nobody ever was: when did any lock's znode last come or
+        # go?
+        return [], 0 if isinstance(locks, Exception) else locks[1].pzxid
 
     async def _states(
-        self, lines: dict[str, Sequence[Entry]], deadline: float
+        self, queues: dict[str, Sequence[Entry]], deadline: float
     ) -> Sequence[LockState]:
-        """Locks as people see them; an entry that has gone meanwhile is left out."""
+        """Returns locks as people see them; an entry that has gone meanwhile is left out."""
         requests = _requests()
-        pairs = [(name, entry) for name, line in lines.items() for entry in line]
-        asked = [requests.get_data(self._path(name, entry)) for name, entry in pairs]
-        answers = await self._all(asked, deadline)
+        pairs = [(name, entry) for name, entries in queues.items() for entry in entries]
+        reads = [requests.get_data(self._path(name, entry)) for name, entry in pairs]
+        replies = await self._send_all(reads, deadline)
         data = {
-            (name, entry.name): answer
-            for (name, entry), answer in zip(pairs, answers, strict=True)
-            if not isinstance(answer, Exception)
+            (name, entry.name): reply
+            for (name, entry), reply in zip(pairs, replies, strict=True)
+            if not isinstance(reply, Exception)
         }
-        return [self._state(name, line, data) for name, line in lines.items()]
+        return [self._state(name, entries, data) for name, entries in queues.items()]
 
     def _state(
-        self, name: str, line: Sequence[Entry], data: dict[tuple[str, str], Any]
+        self, name: str, entries: Sequence[Entry], data: dict[tuple[str, str], Any]
     ) -> LockState:
-        from ..node import read_data
+        from ..attempt import read_data
 
-        free = lineup.admitted([entry.place for entry in line])
+        admitted = admission.admitted([entry.place for entry in entries])
         holders: list[Participant] = []
         waiters: list[Participant] = []
-        for number, entry in enumerate(line):
+        for number, entry in enumerate(entries):
             found = data.get((name, entry.name))
             if found is None:
                 continue
             value, stat = found
-            holds = number < free
+            holds = number < admitted
             token, label = read_data(value, stat)
-            left, known = (self._store.holds(entry.owner) if holds else None) or (entry.ttl, 0)
+            ours = self._attempts.remaining_and_token(entry.owner) if holds else None
+            remaining, known_token = ours or (entry.ttl, 0)
             participant = Participant(
                 entry.owner,
                 label,
-                (known or token) if holds else 0,
+                (known_token or token) if holds else 0,
                 stat.mtime / 1000,
-                left,
+                remaining,
                 entry.weight,
             )
             (holders if holds else waiters).append(participant)
-        kind, capacity = (line[0].kind, line[0].capacity) if line else ("lock", 1)
+        kind, capacity = (entries[0].kind, entries[0].capacity) if entries else ("lock", 1)
         token = max((holder.token for holder in holders), default=0)
         return LockState(name, tuple(holders), tuple(waiters), token, kind, capacity)
 
-    async def _note(self, name: str, actor: str, owners: Sequence[str], deadline: float) -> None:
-        """Into the record of what was released by force; tried again if somebody else writes too."""
+    async def _record_release(
+        self, name: str, actor: str, owners: Sequence[str], deadline: float
+    ) -> None:
+        """Records a forced release in the audit znode; tries again if another client writes too."""
         requests = _requests()
         line = json.dumps({"at": self.clock.wall(), "name": name, "actor": actor, "owners": owners})
         while True:
-            (found,) = await self._all([requests.get_data(self._naming.audit)], deadline)
+            (found,) = await self._send_all([requests.get_data(self._naming.audit)], deadline)
             if isinstance(found, requests.NoNodeError):
-                client = self._store.any_link().client
-                await self._all([requests.create(client, self._naming.audit, b"")], deadline)
+                client = self._attempts.any_session().client
+                await self._send_all([requests.create(client, self._naming.audit, b"")], deadline)
                 continue
             if isinstance(found, Exception):
                 raise BackendUnavailable(
@@ -261,12 +267,13 @@ class ZooKeeperBackend:
             kept = found[0].decode().splitlines()[1 - AUDIT_KEPT :]
             text = "\n".join([*kept, line]).encode()
             write = requests.set_data(self._naming.audit, text, found[1].version)
-            (answer,) = await self._all([write], deadline)
-            if not isinstance(answer, requests.BadVersionError):
+            (reply,) = await self._send_all([write], deadline)
+            if not isinstance(reply, requests.BadVersionError):
                 return
 
 
 def _requests() -> Any:
-    from .. import client
+    """Returns the module `requests`, which is not imported before it is needed: it imports kazoo."""
+    from .. import requests
 
-    return client
+    return requests

@@ -1,4 +1,4 @@
-"""Answers that are lost, connections that are reset or go silent: by a proxy before the ensemble."""
+"""Replies that are lost, connections that are reset or go silent: by a proxy before the ensemble."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from holdfast import aio as holdfast
 from holdfast._async import session
 from holdfast.clock import system_clock
 from holdfast.stores._async.contract import Terms, Ticket
-from holdfast.stores.zookeeper import client, store
-from holdfast.stores.zookeeper import session as link
-from holdfast.stores.zookeeper.session import Link
+from holdfast.stores.zookeeper import attempts, client, connection, reply_timer
+from holdfast.stores.zookeeper.session import ClientSession
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
@@ -38,11 +37,11 @@ def proxy() -> Iterator[Proxy]:
 
 @pytest.fixture
 def through(url: str, proxy: Proxy) -> str:
-    """The same locks, with the proxy in between."""
+    """Returns a URL of the same locks, with the proxy in between."""
     return f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}"
 
 
-async def test_a_creation_whose_answer_was_lost_is_found_again(
+async def test_a_creation_whose_reply_was_lost_is_found_again(
     url: str, through: str, proxy: Proxy
 ) -> None:
     async with holdfast.connect(url) as others, holdfast.connect(through) as locks:
@@ -65,7 +64,7 @@ async def test_a_creation_that_never_arrived_is_not_mistaken_for_a_dying_one_of_
         await (await locks.lock("x").acquire()).release()
         lock = f"/{url.rpartition('/')[2]}/holdfast/locks/x"
         with raw_client(ensemble.hosts) as raw:
-            # As an earlier session of ours would have left it: our owner id, and first in line.
+            # As an earlier session of ours would have left it: our owner id, and first in the queue.
             entry = f"{lock}/mine,lock,1,1,30000,"
             stale = raw.create(entry, ephemeral=True, sequence=True, makepath=True)
             proxy.keep_once = True
@@ -78,7 +77,7 @@ async def test_a_creation_that_never_arrived_is_not_mistaken_for_a_dying_one_of_
             assert raw.get_children(lock) == [child]
 
 
-async def test_a_grant_whose_answer_was_lost_is_found_again(
+async def test_a_grant_whose_reply_was_lost_is_found_again(
     url: str, through: str, proxy: Proxy
 ) -> None:
     async with holdfast.connect(url) as others, holdfast.connect(through) as locks:
@@ -95,14 +94,14 @@ async def test_a_grant_whose_answer_was_lost_is_found_again(
         assert second.token > first.token
 
         async def shown() -> bool:
-            # Its node says so a moment after it has been told.
+            # Its znode says so a moment after the waiter was told.
             (holder,) = (await others.inspect("x")).holders
             return (holder.owner, holder.token) == (second.owner, second.token)
 
         await eventually(shown)
 
 
-async def test_a_release_whose_answer_was_lost_frees_what_is_ours_alone(
+async def test_a_release_whose_reply_was_lost_frees_our_own_lease_only(
     url: str, through: str, proxy: Proxy
 ) -> None:
     async with holdfast.connect(url) as others, holdfast.connect(through) as locks:
@@ -126,7 +125,7 @@ async def test_an_attempt_that_was_given_up_leaves_no_ghost(
     async with holdfast.connect(url) as others, holdfast.connect(through) as locks:
         await (await locks.lock("x").acquire()).release()
         (await locks._session()).patience = 0.3
-        proxy.swallow = True  # it is created, and we do not hear of it
+        proxy.swallow = True  # the znode is created, and we do not hear of it
         with pytest.raises(holdfast.BackendUnavailable, match="in time"):
             await locks.lock("x").acquire()
 
@@ -188,33 +187,34 @@ async def test_a_session_counts_from_its_greeting_and_then_from_the_first_of_thr
     through: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[float] = []
-    connected = Link._connected
+    set_up = ClientSession._set_up
 
-    def hear(link: Link) -> None:
+    def hear(session: ClientSession) -> None:
         heard.append(system_clock().now())
-        connected(link)
+        set_up(session)
 
-    monkeypatch.setattr(Link, "_connected", hear)
-    monkeypatch.setattr(store, "DEFAULT_CLASS", 1.0)  # which has a quick pulse
+    monkeypatch.setattr(ClientSession, "_set_up", hear)
+    monkeypatch.setattr(attempts, "DEFAULT_CLASS", 1.0)  # which has a quick pulse
     proxy.delay = 0.3
     async with holdfast.connect(through, tick=TICK) as locks:
         live: Any = await locks._session()
-        mutex = live.backend._store.mutex
-        (link,) = live.backend._store._links.values()
-        assert heard[-1] - link.client.greeted >= proxy.delay  # from when it was asked for
+        mutex = live.backend._attempts.mutex
+        (client_session,) = live.backend._attempts._sessions.values()
+        pulse, greeted_at = client_session.pulse, client_session.client.greeted_at
+        assert heard[-1] - greeted_at >= proxy.delay  # from when the greeting was sent
         proxy.delay = 0.0
         counted = False
         while not counted:
             with mutex:
-                base, pulses = link.base, list(link._pulses)
-            counted = base > link.client.greeted
+                base, sent = pulse.base, list(pulse._answered)
+            counted = base > greeted_at
             if counted:
-                assert len(pulses) == 2
-                assert base < pulses[0] < pulses[1]
+                assert len(sent) == 2
+                assert base < sent[0] < sent[1]
             await pause(0.01)
 
 
-async def test_who_is_given_up_by_another_does_not_wait_any_longer(
+async def test_an_acquire_that_another_call_gives_up_returns_at_once(
     through: str, proxy: Proxy
 ) -> None:
     async with holdfast.connect(through, tick=TICK) as locks:
@@ -222,21 +222,19 @@ async def test_who_is_given_up_by_another_does_not_wait_any_longer(
         live: Any = await locks._session()
         backend, deadline = live.backend, live.clock.now() + 60.0
         proxy.stalled = True
-        asking = Job(backend.acquire, Ticket(Terms("x", 30.0, live.label), "me"), deadline)
-        await eventually(lambda: "me" in backend._store._nodes)
-        leaving = Job(backend.release, "x", "me", deadline)
-        error = await asking.error()
+        acquire = Job(backend.acquire, Ticket(Terms("x", 30.0, live.label), "me"), deadline)
+        await eventually(lambda: "me" in backend._attempts._attempts)
+        release = Job(backend.release, "x", "me", deadline)
+        error = await acquire.error()
         assert isinstance(error, holdfast.BackendUnavailable)
         assert "given up" in str(error)
         proxy.stalled = False
         proxy.hang_up()
-        assert await leaving.result() is False
+        assert await release.result() is False
         assert not (await locks.inspect("x")).held
 
 
-async def test_an_answer_that_got_lost_alone_is_noticed(
-    url: str, through: str, proxy: Proxy
-) -> None:
+async def test_a_single_lost_reply_is_noticed(url: str, through: str, proxy: Proxy) -> None:
     async with (
         holdfast.connect(url, tick=TICK) as others,
         holdfast.connect(through, tick=TICK) as locks,
@@ -256,7 +254,7 @@ async def test_an_answer_that_got_lost_alone_is_noticed(
 
 
 def numbers(requests: Iterable[bytes]) -> list[int]:
-    """Those that the requests have; greetings and pings have none."""
+    """Returns the numbers of the requests; greetings and pings have none."""
     found = []
     for data in requests:
         at = 0
@@ -268,7 +266,7 @@ def numbers(requests: Iterable[bytes]) -> list[int]:
     return found
 
 
-async def test_no_number_of_a_request_is_used_twice(through: str, proxy: Proxy) -> None:
+async def test_no_request_number_is_used_twice(through: str, proxy: Proxy) -> None:
     async with holdfast.connect(through, tick=TICK) as locks:
         lease = await locks.lock("x").acquire()
         for _ in range(3):
@@ -293,26 +291,28 @@ async def test_nothing_ends_the_thread_of_a_connection(
             raise ValueError("something that nobody has thought of")
 
         with monkeypatch.context() as patch:
-            patch.setattr(client._Connection, "_read_socket", fail)
+            patch.setattr(connection.Connection, "_read_socket", fail)
             await eventually(lambda: failures)
         assert await lease.release() is True  # on the next connection
 
 
-async def test_a_node_that_lets_us_in_and_answers_nothing_more_is_left(
+async def test_a_server_that_greets_us_and_answers_nothing_more_is_left(
     through: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that has a request stuck in it, with nobody else there to push it (ZOOKEEPER-4537)."""
-    monkeypatch.setattr(link, "PATIENCE", 0.5)
+    """Stands for a server that has a request stuck in it (ZOOKEEPER-4537)."""
+    monkeypatch.setattr(reply_timer, "PATIENCE", 0.5)
     proxy.about, proxy.mute_once = b"/holdfast", True
     async with holdfast.connect(through) as locks:
         assert not proxy.mute_once
         proxy.about, proxy.mute_once = b"/locks/x", True
-        lease = await locks.lock("x").acquire()  # it is seen by the pulse, before anybody gives up
+        lease = await locks.lock("x").acquire()  # the pulse notices it before any call gives up
         assert not proxy.mute_once
         assert await lease.release() is True
 
 
-async def test_who_is_not_greeted_gives_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_is_not_greeted_gives_up_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(client, "GREETING", 60.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         locks = holdfast.connect(f"zookeeper://127.0.0.1:{silent.getsockname()[1]}")
@@ -331,7 +331,7 @@ async def test_a_client_that_is_cut_off_is_told_before_its_rival_is_granted(url:
     leases: dict[str, holdfast.Lease] = {}
     lost: set[str] = set()
     granted: dict[str, bool] = {}
-    """By name: whether the holder held it still."""
+    """By lock: whether its holder still held it when the rival was granted it."""
     chroot = url.rpartition("/")[2]
     async with holdfast.connect(url, tick=TICK) as others:
 

@@ -1,4 +1,4 @@
-"""Nodes of the ensemble that are killed, restarted, paused, cut off, with locks held."""
+"""Servers of the ensemble that are killed, restarted, paused and cut off, with locks held."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def url(ensemble: ZooKeeperEnsemble) -> Iterator[str]:
 
 
 class Watched:
-    """Locks held, with somebody who waits for each; and nothing of it may change."""
+    """Locks that are held, each with a rival that waits; nothing of it may change."""
 
     def __init__(self, url: str, number: int = 5) -> None:
         self.events: list[holdfast.Event] = []
@@ -47,7 +47,7 @@ class Watched:
             eventually(partial(self._waited_for, name))
 
     def check(self) -> None:
-        """Still held, by the same ones, and the ensemble says so too."""
+        """Checks that all locks are still held by the same leases, and the ensemble says so too."""
         for lease in self.leases:
             eventually(partial(self._renewed, lease))
             assert lease.held
@@ -80,7 +80,7 @@ class Watched:
         self.others.close()
 
 
-def test_every_node_is_killed_and_restarted_in_turn_and_nothing_is_lost(
+def test_every_server_is_killed_and_restarted_in_turn_and_nothing_is_lost(
     ensemble: ZooKeeperEnsemble, url: str
 ) -> None:
     watched = Watched(url)
@@ -97,7 +97,7 @@ def test_every_node_is_killed_and_restarted_in_turn_and_nothing_is_lost(
 def test_a_leader_that_is_paused_and_comes_back(ensemble: ZooKeeperEnsemble, url: str) -> None:
     leader = ensemble.leader()
     others = [node for node in ensemble.nodes if node is not leader]
-    watched = Watched(url)  # some on this node, some on others
+    watched = Watched(url)  # some sessions are on this server, some on others
     leader.pause()
     try:
         ensemble.until(lambda: any(node.leads() for node in others))
@@ -110,7 +110,7 @@ def test_a_leader_that_is_paused_and_comes_back(ensemble: ZooKeeperEnsemble, url
 
 
 def test_slow_disks(ensemble: ZooKeeperEnsemble, url: str) -> None:
-    """A majority of the nodes takes 50 ms for each write: slow, and nothing else."""
+    """Makes a majority of the servers take 50 ms for each write: slow, and nothing else."""
     leader = ensemble.leader()
     other = next(node for node in ensemble.nodes if node is not leader)
     with holdfast.connect(url) as locks, holdfast.connect(url) as others:
@@ -129,7 +129,7 @@ def test_slow_disks(ensemble: ZooKeeperEnsemble, url: str) -> None:
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    """What happened in the lab."""
+    """Returns the lab's report."""
     done = subprocess.run(
         [*LAB, sys.executable, "-m", "zookeeper.lab"],
         cwd=Path(__file__).parent.parent,
@@ -144,7 +144,7 @@ def seen() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("role", ["follower", "leader"])
-def test_a_holder_on_a_node_that_is_cut_off_is_told_before_its_rival_is_granted(
+def test_a_holder_on_a_server_that_is_cut_off_is_told_before_its_rival_is_granted(
     seen: dict[str, Any], role: str
 ) -> None:
     scene = seen[role]

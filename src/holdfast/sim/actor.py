@@ -1,0 +1,156 @@
+"""A client in a run with faults: it takes locks, uses them, and gives them back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from .. import aio
+from ..errors import LockError
+from .checker import Grant
+from .process import Process
+
+if TYPE_CHECKING:
+    from .world import World
+
+EXPECTED = (LockError, TimeoutError)
+"""Errors with which a call may end while there are faults."""
+
+
+class Actor:
+    """A client that takes locks, uses them, gives them back, or is interrupted while it does."""
+
+    def __init__(self, world: World, process: Process, ready: asyncio.Future[None]) -> None:
+        self._world = world
+        self._loop = world.loop
+        self._random = world.loop.random.random
+        self._checker = world.checker
+        self._ready = ready
+        self.process = process
+        self.opened = world.loop.create_future()
+        self._healed = world.loop.create_future()
+        self._task = process.spawn(self._run())
+
+    def _record(self, text: str, *args: object) -> None:
+        self._world.trace.add(self.process.name, text, *args)
+
+    async def finish(self, limit: float) -> None:
+        """Lets the client take the lock once more after everything has healed, and close."""
+        if not self._healed.done():
+            self._healed.set_result(None)
+        done, _ = await asyncio.wait({self._task}, timeout=limit)
+        if not done:
+            self._checker.report(
+                f"{self.process.name} made no progress in {limit:g} s after healing"
+            )
+        elif self._task.exception() is not None:
+            self._checker.report(f"{self.process.name} ended with {self._task.exception()!r}")
+
+    async def _run(self) -> None:
+        locks = aio.connect(self._world.plan.url, **self._world.plan.options)
+        while not await self._try_to_open(locks):
+            pass
+        self.opened.set_result(None)
+        await self._ready
+        for _ in range(self._world.plan.turns):
+            if self._healed.done():
+                break
+            await asyncio.sleep(self._random() * 1.2 * self._world.plan.pace)
+            await self._turn(locks)
+        await self._healed
+        while not await self._try_after_healing(locks):
+            pass
+        await locks.close()
+
+    async def _try_to_open(self, locks: aio.Locks) -> bool:
+        try:
+            await locks._session()
+        except EXPECTED as error:  # where there are faults from the start
+            self._record("cannot connect: %s", error)
+            return False
+        return True
+
+    async def _try_after_healing(self, locks: aio.Locks) -> bool:
+        try:
+            lease = await locks.lock("x", ttl=self._world.plan.ttls[1]).acquire()
+            self._record("gets 'x' as %d after healing", lease.token)
+            await lease.release()
+        except EXPECTED as error:
+            self._record("did not get it after healing: %s", error)
+            await asyncio.sleep(0.1 + self._random() * 0.1)
+            return False
+        return True
+
+    async def _turn(self, locks: aio.Locks) -> None:
+        draw = self._random
+        name = "x" if draw() < 0.75 else "y"
+        shortest, longest = self._world.plan.ttls
+        ttl = shortest + draw() * (longest - shortest)
+        asked_at = self._loop.now
+        renew = draw() < 0.6
+        lock = locks.lock(name, ttl=ttl, renew=renew)
+        timeout = (None, 0.0, 1.0, 4.0)[int(draw() * 4)]
+        self._record("asks for %r", name)
+        try:
+            if draw() < 0.15:
+                obtained = await self._acquire_or_cancel(lock, timeout)
+                if obtained is None:
+                    return
+                lease, granted_at = obtained
+            else:
+                lease, granted_at = await self._acquire(lock, timeout)
+        except EXPECTED as error:
+            self._record("does not get %r: %s", name, error)
+            return
+        client = self.process.name
+        grant = self._checker.add_grant(name, client, lease.token, asked_at, granted_at)
+        self._record("holds %r as %d", name, lease.token)
+        await self._use(lease, grant)
+        if renew or draw() < 0.7:
+            try:
+                freed = await lease.release()
+                self._record("released %r: %s", name, freed)
+            except EXPECTED as error:
+                self._record("could not release %r: %s", name, error)
+        else:
+            self._record("lets %r run out", name)
+            await lease.wait_lost()
+        if not lease.held:
+            grant.ended_at = self._loop.now
+
+    async def _acquire(self, lock: aio.Lock, timeout: float | None) -> tuple[aio.Lease, float]:
+        """Returns the lease and the moment of its grant.
+
+        The moment is taken here, because the client may be paused between this task and the next.
+        """
+        lease = await lock.acquire(timeout)
+        return lease, self._loop.now
+
+    async def _acquire_or_cancel(
+        self, lock: aio.Lock, timeout: float | None
+    ) -> tuple[aio.Lease, float] | None:
+        """Acquires the lock, but may cancel that soon, at whatever await it is by then."""
+        task = asyncio.get_running_loop().create_task(self._acquire(lock, timeout))
+        await asyncio.wait({task}, timeout=(0.0, 0.001, 0.5)[int(self._random() * 3)])
+        if not task.done():
+            self._record("is cancelled")
+            task.cancel()
+            await asyncio.wait({task})
+        return None if task.cancelled() else task.result()
+
+    async def _use(self, lease: aio.Lease, grant: Grant) -> None:
+        """Writes to the register a few times, as a holder would."""
+        draw = self._random
+        heedless = self._world.plan.heedless
+        for _ in range(1 + int(draw() * 4)):
+            if lease.held:
+                self._checker.note_held(grant, self._loop.now)
+            elif not heedless:
+                self._record("has lost %r", grant.lock)
+                break
+            # Between the check and the write there is always a moment; sometimes a long one.
+            late = draw() * (0.002 if draw() < 0.8 else 2.0)
+            self._loop.after(late, self._world.register, self._checker.write, grant, not heedless)
+            await asyncio.sleep(draw() * 0.5 * self._world.plan.pace)
+        if lease.held:
+            self._checker.note_held(grant, self._loop.now)

@@ -1,0 +1,215 @@
+"""All attempts of one manager at an ensemble, and the sessions that they are on.
+
+Each verb ends by calling `on_result` with the result, or with the exception to raise: now, or later
+from the thread of a connection. The rules are in `queue` and the files that it builds on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...clock import Clock
+from ...entries import Claim
+from ...errors import BackendUnavailable
+from ...model import Granted, Queued, Renewed, Waiting
+from ...refusals import owner_used_again
+from .address import Address
+from .attempt import (
+    CREATING,
+    DELETING,
+    ENDED,
+    HELD,
+    MINTING,
+    WAITING,
+    Attempt,
+    ResultCallback,
+    Ticket,
+)
+from .names import Naming
+from .queue import Queue
+from .renewal import Renewal
+from .requests import sync
+from .session import CLASSES, ClientSession
+
+DEFAULT_CLASS = 30.0
+
+
+class Attempts(Queue):
+    """The verbs of the backend, for both worlds, and the sessions by TTL."""
+
+    def __init__(
+        self, address: Address, naming: Naming, clock: Clock, claim_window: float, tick: float
+    ) -> None:
+        super().__init__(naming, clock, claim_window)
+        self.address = address
+        self.tick = tick
+        self._sessions: dict[float, ClientSession] = {}
+        """By the TTL that they were opened for."""
+        self._closed = False
+
+    def open(self, on_result: ResultCallback) -> None:
+        with self.mutex:
+            session = self._session_for(DEFAULT_CLASS)
+        session.send_all([sync(self.naming.root)], lambda replies: on_result(replies[0]))
+
+    def _session_for(self, ttl: float) -> ClientSession:
+        """Returns the session for `ttl`, which may have still to be opened. Under the mutex."""
+        if self._closed:
+            raise _closed()
+        for session in self._sessions.values():
+            if session.ready and session.ttl < session.requested_ttl <= ttl:
+                return session  # the ensemble gives no longer ones
+        seconds = next((one for one in CLASSES if one >= ttl), CLASSES[-1])
+        found = self._sessions.get(seconds)
+        if found is None:
+            found = self._sessions[seconds] = ClientSession(self, seconds)
+            found.start()
+        return found
+
+    def any_session(self) -> ClientSession:
+        """Returns a session that is ready, or else the one that is used by default."""
+        with self.mutex:
+            if self._closed:
+                raise _closed()
+            sessions = self._sessions.values()
+            ready = next((session for session in sessions if session.ready), None)
+            return ready or self._session_for(DEFAULT_CLASS)
+
+    def acquire(self, ticket: Ticket, on_result: ResultCallback) -> None:
+        with self.mutex:
+            known = self._attempts.get(ticket.owner)
+            if known is not None:
+                self._acquire_again(known, ticket, on_result)
+                return
+            session = self._session_for(ticket.ttl)
+            if session.error is not None:
+                raise session.error
+            lock_path = self.naming.lock(ticket.name)
+            attempt = Attempt(ticket, lock_path, session, on_result, self.clock.now())
+            self._attempts[attempt.owner] = session.attempts[attempt.owner] = attempt
+            self._advance(attempt)
+
+    def _acquire_again(self, attempt: Attempt, ticket: Ticket, on_result: ResultCallback) -> None:
+        """Repeats an acquire whose result the caller did not get."""
+        same = (attempt.name, attempt.shape, attempt.weight) == (
+            ticket.name,
+            f"{ticket.kind},{ticket.capacity}",
+            ticket.weight,
+        )
+        if not same or attempt.state == DELETING:
+            on_result(owner_used_again(attempt.owner, attempt.name))
+        elif attempt.state == CREATING:
+            attempt.on_result = on_result
+        else:
+
+            def on_renewed(outcomes: Any) -> None:
+                outcome = outcomes[0]
+                if isinstance(outcome, Renewed):
+                    on_result(Granted(outcome.token, outcome.ttl, False, outcome.since))
+                elif isinstance(outcome, Waiting):
+                    on_result(Queued(outcome.remaining, outcome.since))
+                else:
+                    on_result(BackendUnavailable(f"the request for {attempt.name!r} was lost"))
+
+            self.renew([Claim(attempt.name, attempt.owner, attempt.ttl)], on_renewed)
+
+    def renew(self, claims: Sequence[Claim], on_result: ResultCallback) -> None:
+        with self.mutex:
+            if self._closed:
+                raise _closed()
+            Renewal(self, claims, on_result).start()
+
+    def find(self, name: str, owner: str) -> Attempt | None:
+        """Returns the attempt of `owner` at the lock `name`, if it is one of ours."""
+        attempt = self._attempts.get(owner)
+        return attempt if attempt is not None and attempt.name == name else None
+
+    def release(self, name: str, owner: str, on_result: ResultCallback) -> None:
+        """Ends the attempt of `owner`. The result is whether it was a holder; None if not ours."""
+        with self.mutex:
+            if self._closed:
+                raise _closed()
+            attempt = self.find(name, owner)
+            if attempt is None:
+                on_result(None)
+                return
+            attempt.on_deleted.append(on_result)
+            self._begin_deletion(attempt)
+
+    def remaining_and_token(self, owner: str) -> tuple[float, int] | None:
+        """Returns the seconds that an admitted owner has left by our own timer, and its token.
+
+        None if the owner is not one of ours. The token is 0 if it has not been granted yet.
+        """
+        with self.mutex:
+            attempt = self._attempts.get(owner)
+            if attempt is None:
+                return None
+            if attempt.state in (WAITING, MINTING):
+                return attempt.claim_window, 0
+            return max(0.0, attempt.expires_at - self.clock.now()), attempt.token
+
+    def try_other_servers(self) -> None:
+        """Drops connections on which a reply is overdue: another server may answer."""
+        with self.mutex:
+            for session in self._sessions.values():
+                session.try_other_server()
+
+    def close(self) -> list[ClientSession]:
+        """Refuses all verbs from now on; returns the sessions, which are still to be ended."""
+        with self.mutex:
+            self._closed = True
+            sessions = list(self._sessions.values())
+            attempts = list(self._attempts.values())
+        self._alarm.close()
+        for attempt in attempts:
+            attempt.ticket.tell()
+        return sessions
+
+    # Called by sessions, under the mutex.
+
+    def session_suspended(self, session: ClientSession) -> None:
+        """Puts all leases in doubt, because the session has lost its connection."""
+        for attempt in session.attempts.values():
+            attempt.watches_itself = False
+            attempt.watched_path = attempt.sole_predecessor = ""
+        self._doubt_holders(list(session.attempts.values()))
+
+    def session_ready(self, session: ClientSession) -> None:
+        """Moves all attempts on, because the session is connected again, or is a new one."""
+        attempts = list(session.attempts.values())
+        for attempt in attempts:
+            if attempt.state == HELD and not attempt.token_shown:
+                self._show_token(attempt)
+            elif attempt.state != ENDED:
+                self._advance(attempt)
+        self._doubt_holders(attempts)
+
+    def _doubt_holders(self, attempts: Sequence[Attempt]) -> None:
+        self._report_doubt([attempt.owner for attempt in attempts if attempt.state == HELD])
+
+    def session_ended(self, session: ClientSession) -> None:
+        """Ends all attempts whose znodes have gone with the session; the others start again."""
+        for attempt in list(session.attempts.values()):
+            attempt.generation += 1
+            attempt.in_flight = False
+            if attempt.path:
+                self._lose(attempt)
+            elif attempt.state == DELETING:
+                self._end(attempt)
+            else:
+                attempt.maybe_created = False
+
+    def session_failed(self, session: ClientSession) -> None:
+        """Ends all attempts, because the ensemble does not let the session be used."""
+        for attempt in list(session.attempts.values()):
+            self._forget(attempt)
+            if session.error is not None:
+                self._return_result(attempt, session.error)
+            for on_deleted in attempt.on_deleted:
+                on_deleted(False)
+
+
+def _closed() -> BackendUnavailable:
+    return BackendUnavailable("this connection to ZooKeeper is closed")

@@ -1,0 +1,150 @@
+"""kazoo's connection to one server at a time, changed where it does not suit locks.
+
+kazoo hands every reply and every event to worker threads of its own, and each hand-over between threads
+costs as much as the reply took to travel. Here the connection's own thread deals with them.
+
+This module and `client` are the only ones that know kazoo's insides: `_call`, which takes a request and
+an object for its reply, `_invoke`, to learn the session timeout that the server gave, `_safe_close`,
+not to wait in vain, and `_xid`, `_read_response` and `_connect_attempt`, because an error that ends the
+connection's thread ends all our locks.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+from math import ceil
+from typing import Any
+
+from kazoo.exceptions import ConnectionDropped
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Connect
+from kazoo.protocol.states import KeeperState
+
+
+class SendCounter:
+    """A count of requests that are still to be sent, which wakes the connection's thread.
+
+    kazoo's own, a pair of sockets, is full after some 270 requests. A thread that sends more at once
+    has to wait for the connection's thread, which may be waiting for a mutex that the sender has.
+    """
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def send(self, data: bytes) -> None:
+        os.eventfd_write(self._fd, len(data))
+
+    def recv(self, size: int) -> None:
+        os.eventfd_read(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """A handler without worker threads: callbacks run in the connection's own thread."""
+
+    running = False
+
+    def __init__(self, longest_connect: float) -> None:
+        super().__init__()
+        self._longest_connect = longest_connect
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def dispatch_callback(self, callback: Any) -> None:
+        callback.func(*callback.args)
+
+    def create_socket_pair(self) -> tuple[SendCounter, SendCounter]:
+        counter = SendCounter()
+        return counter, counter
+
+    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
+        # kazoo gives a server that does not answer the whole session timeout: then the session is over.
+        return super().create_connection(
+            *args, timeout=min(timeout, self._longest_connect), **options
+        )
+
+    def select(
+        self, readers: Any, writers: Any, _: Any, timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Waits as `select.select` does, but for descriptors of any number; called for each request."""
+        poll = select.poll()
+        for one in readers:
+            poll.register(one, select.POLLIN)
+        for one in writers:
+            poll.register(one, select.POLLOUT)
+        ready = {fd for fd, _ in poll.poll(None if timeout is None else ceil(timeout * 1000))}
+        if not ready:
+            return [], [], []
+        return (
+            [one for one in readers if one.fileno() in ready],
+            [one for one in writers if one.fileno() in ready],
+            [],
+        )
+
+
+class Connection(ConnectionHandler):  # type: ignore[misc]
+    """The connection of one client session, which moves from server to server."""
+
+    session_timeout = 0.0
+    """The session timeout that the server gave, in seconds."""
+    greeted_at = 0.0
+    """The time at which the latest greeting that was answered was sent: the session lived then."""
+    longest_greeting = 0.0
+    """Seconds that a server has to answer a greeting."""
+    now: Callable[[], float]
+    _last_xid = 0
+
+    @property
+    def _xid(self) -> int:
+        """The number of the latest request; no number is used twice in a session.
+
+        kazoo starts again with each connection. But a server to which a session has moved may still
+        hear of a write that was agreed to on the old connection, and takes that for the reply to a
+        request of the same number and kind: a creation would be told another's path.
+        """
+        return self._last_xid
+
+    @_xid.setter
+    def _xid(self, number: int) -> None:
+        if number:
+            self._last_xid = number
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        if isinstance(request, Connect):
+            # A server that takes the connection and says nothing is not worth the session either.
+            sent_at = self.now()
+            reply = super()._invoke(min(timeout, self.longest_greeting), request, xid)
+            self.session_timeout = reply[0].time_out / 1000
+            self.greeted_at = sent_at
+            return reply
+        return super()._invoke(timeout, request, xid)
+
+    def _read_response(self, header: Any, buffer: Any, offset: int) -> Any:
+        pending = self.client._pending
+        if not pending or pending[0][2] != header.xid:
+            # A reply got lost on the way. kazoo would give this one to the next request, and end.
+            raise ConnectionDropped("a reply to another request")
+        return super()._read_response(header, buffer, offset)
+
+    def _connect_attempt(self, *args: Any) -> Any:
+        try:
+            return super()._connect_attempt(*args)
+        except Exception:
+            # kazoo has logged it, and would let its thread end, and with it all that is on this
+            # session. On to the next server.
+            self.client._session_callback(KeeperState.CONNECTING)
+            return None
