@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast._runtime import threads
+from holdfast._runtime.threads import poller as poller_module
 from holdfast._sync.keeper import Keeper
 from holdfast._sync.lease import Lease
 from holdfast.clock import BootClock
@@ -72,7 +73,7 @@ def test_on_the_way_to_and_from_the_lead(monkeypatch: pytest.MonkeyPatch, step: 
         signal.set()
 
     poller.watch(read, ready)
-    interrupt_once(monkeypatch, threads if step == "current" else threads.Poller, step)
+    interrupt_once(monkeypatch, poller_module if step == "current" else threads.Poller, step)
     with pytest.raises(KeyboardInterrupt):
         poller.attend(threads.Signal(clock), clock.now() + 0.01)
     os.write(write, b"x")

@@ -19,9 +19,9 @@ booted = BOOTED
 time.time, time.time_ns = lambda: real() - 3600, lambda: real_ns() - 3600 * 10**9
 time.clock_gettime = lambda clock: boot(clock) - booted
 time.clock_gettime_ns = lambda clock: boot_ns(clock) - int(booted * 10**9)
-from holdfast.embedded import place
-timens = place.clock_identity()[1]
-place.clock_identity = lambda: ("another boot", timens)
+from holdfast.stores.sqlite import location
+timens = location.clock_identity()[1]
+location.clock_identity = lambda: ("another boot", timens)
 """
 GRANTS = """max(
     (lease.token, lease.release())[0]

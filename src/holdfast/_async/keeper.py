@@ -20,7 +20,7 @@ from ..errors import LockError
 from ..events import report
 from ..lifecycle import HELD, drift_margin
 from ..model import UNKNOWN, Gone, Outcome, Renewed, Waiting, quick_new
-from ..timer_wheel import Wheel
+from ..timer_wheel import TimerWheel as Wheel
 
 if TYPE_CHECKING:
     from .hold import Hold

@@ -5,30 +5,30 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from holdfast.admission import ALL, Place, admitted, blocker, fits_behind
+from holdfast.admission import ALL, Contender, admitted, blocker, fits_behind
 
 
-def place(weight: int, capacity: int = 3, granted: bool = False, shape: str = "s") -> Place:
-    return Place(weight, capacity, shape, granted)
+def contender(weight: int, capacity: int = 3, granted: bool = False, shape: str = "s") -> Contender:
+    return Contender(weight, capacity, shape, granted)
 
 
 def test_the_longest_prefix_that_fits_is_admitted() -> None:
     assert admitted([]) == 0
-    assert admitted([place(1), place(2), place(1)]) == 2
-    assert admitted([place(3), place(1)]) == 1
-    assert admitted([place(1), place(3), place(1)]) == 1
-    assert fits_behind([place(1), place(1)], 1, 3, "s")
-    assert not fits_behind([place(1), place(1)], 2, 3, "s")
+    assert admitted([contender(1), contender(2), contender(1)]) == 2
+    assert admitted([contender(3), contender(1)]) == 1
+    assert admitted([contender(1), contender(3), contender(1)]) == 1
+    assert fits_behind([contender(1), contender(1)], 1, 3, "s")
+    assert not fits_behind([contender(1), contender(1)], 2, 3, "s")
 
 
 def test_another_kind_in_the_line_stops_it() -> None:
-    assert admitted([place(1), place(1, shape="t"), place(1)]) == 1
+    assert admitted([contender(1), contender(1, shape="t"), contender(1)]) == 1
 
 
 def test_who_watches_whom() -> None:
-    mutex = [place(1, 1, True), place(1, 1), place(1, 1)]
+    mutex = [contender(1, 1, True), contender(1, 1), contender(1, 1)]
     assert [blocker(mutex, mine) for mine in range(3)] == [None, 0, 1]
-    readers = [place(1, granted=True), place(1, granted=True), place(3), place(1)]
+    readers = [contender(1, granted=True), contender(1, granted=True), contender(3), contender(1)]
     assert [blocker(readers, mine) for mine in range(4)] == [None, None, ALL, 2]
 
 
@@ -48,7 +48,7 @@ def test_no_order_of_leaving_and_granting_breaks_the_capacity() -> None:
             line = todo.pop()
             held = sum(weight for _, weight, granted in line if granted)
             assert held <= capacity, (weights, line)
-            free = admitted([place(weight, capacity, granted) for _, weight, granted in line])
+            free = admitted([contender(weight, capacity, granted) for _, weight, granted in line])
             assert not any(granted for _, _, granted in line[free:]), (weights, line)
             after = [line[:gone] + line[gone + 1 :] for gone in range(len(line))]
             for number in range(free):
@@ -64,7 +64,7 @@ def test_whoever_becomes_admitted_was_watching_what_made_it_so() -> None:
     """Each waiter watches as it should since its last look: no change that admits it is unseen."""
     capacity = 3
     for weights in lines(4, capacity):
-        line = [place(weight, capacity) for weight in weights]
+        line = [contender(weight, capacity) for weight in weights]
         for mine in range(admitted(line), len(line)):
             watched = blocker(line, mine)
             for gone in range(mine):

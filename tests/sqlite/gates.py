@@ -6,9 +6,9 @@ import fcntl
 import os
 import time
 
-from embedded.processes import Process, Start, line
 from holdfast.clock import BootClock
 from holdfast.stores.sqlite.gate import Gate
+from sqlite.processes import Process, Start, line
 
 now = BootClock().now
 
