@@ -75,7 +75,7 @@ def test_an_interrupt_right_after_begin_leaves_no_transaction_open(url: str) -> 
         real = store._connection
 
         class Interrupted:
-            """What a signal does that comes during BEGIN."""
+            """A connection on which a signal comes during BEGIN."""
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(real, name)

@@ -89,7 +89,7 @@ def test_on_the_way_to_and_from_the_lead(monkeypatch: pytest.MonkeyPatch, step: 
 def test_while_with_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Any, step: str
 ) -> None:
-    """Who left `with` by it has no lease that could be released again; the keeper would renew it."""
+    """Code that left `with` has no lease to release again, and the keeper would go on renewing it."""
     url = f"sqlite://{tmp_path}/locks.db"
     with holdfast.connect(url) as others, holdfast.connect(url) as locks:
         with pytest.raises(KeyboardInterrupt), locks.lock("x"):

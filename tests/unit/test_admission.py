@@ -1,4 +1,4 @@
-"""The rule of the line, against an exhaustive search of what could go wrong."""
+"""The rule of admission, against an exhaustive search of what could go wrong."""
 
 from __future__ import annotations
 
@@ -32,46 +32,46 @@ def test_who_watches_whom() -> None:
     assert [blocker(readers, mine) for mine in range(4)] == [None, None, ALL, 2]
 
 
-def lines(longest: int, capacity: int) -> Iterator[tuple[int, ...]]:
+def queues(longest: int, capacity: int) -> Iterator[tuple[int, ...]]:
     for length in range(longest + 1):
         yield from itertools.product(range(1, capacity + 1), repeat=length)
 
 
 def test_no_order_of_leaving_and_granting_breaks_the_capacity() -> None:
-    """Whoever is admitted by *any* look, however old, and is granted late, never oversteps."""
+    """A contender that is admitted by *any* copy of the queue, however old, fits when it is granted."""
     capacity = 3
-    for weights in lines(4, capacity):
+    for weights in queues(4, capacity):
         start = tuple((number, weight, False) for number, weight in enumerate(weights))
         seen = {start}
         todo = [start]
         while todo:
-            line = todo.pop()
-            held = sum(weight for _, weight, granted in line if granted)
-            assert held <= capacity, (weights, line)
-            free = admitted([contender(weight, capacity, granted) for _, weight, granted in line])
-            assert not any(granted for _, _, granted in line[free:]), (weights, line)
-            after = [line[:gone] + line[gone + 1 :] for gone in range(len(line))]
+            queue = todo.pop()
+            held = sum(weight for _, weight, granted in queue if granted)
+            assert held <= capacity, (weights, queue)
+            free = admitted([contender(weight, capacity, granted) for _, weight, granted in queue])
+            assert not any(granted for _, _, granted in queue[free:]), (weights, queue)
+            after = [queue[:gone] + queue[gone + 1 :] for gone in range(len(queue))]
             for number in range(free):
-                who, weight, _ = line[number]
-                after.append((*line[:number], (who, weight, True), *line[number + 1 :]))
+                who, weight, _ = queue[number]
+                after.append((*queue[:number], (who, weight, True), *queue[number + 1 :]))
             for following in after:
                 if following not in seen:
                     seen.add(following)
                     todo.append(following)
 
 
-def test_whoever_becomes_admitted_was_watching_what_made_it_so() -> None:
-    """Each waiter watches as it should since its last look: no change that admits it is unseen."""
+def test_an_admitted_contender_was_watching_what_admitted_it() -> None:
+    """Each waiter sees every change that admits it, if it watches as it should since its last look."""
     capacity = 3
-    for weights in lines(4, capacity):
-        line = [contender(weight, capacity) for weight in weights]
-        for mine in range(admitted(line), len(line)):
-            watched = blocker(line, mine)
+    for weights in queues(4, capacity):
+        queue = [contender(weight, capacity) for weight in weights]
+        for mine in range(admitted(queue), len(queue)):
+            watched = blocker(queue, mine)
             for gone in range(mine):
-                rest = line[:gone] + line[gone + 1 :]
+                rest = queue[:gone] + queue[gone + 1 :]
                 if admitted(rest) >= mine and watched not in (ALL, gone):
                     # Not told of that going itself: then the one it watches is admitted by it
                     # too, and its grant is the change that is seen.
                     assert watched == mine - 1
-                    assert watched >= admitted(line)
+                    assert watched >= admitted(queue)
                     assert admitted(rest) >= mine - 1

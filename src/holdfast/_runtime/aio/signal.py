@@ -1,4 +1,4 @@
-"""What one task waits for, and another task or thread sets."""
+"""Signals: one task waits, and another task or thread sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one thread waits for, and another sets."""
+"""Signals: one thread waits, and another sets."""
 
 from __future__ import annotations
 

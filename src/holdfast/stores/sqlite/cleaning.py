@@ -1,4 +1,4 @@
-"""Removal of what is of no use any more: rows that nobody will ask for, files of dead processes."""
+"""Removal of what is of no use any more: rows that ended long ago, files of dead processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ABANDONED_AFTER = 3600.0  # seconds; a draft of this age was left by a process 
 
 
 def clean(connection: sqlite3.Connection, presence: Presence, now: float) -> None:
-    """Removes rows and files that nobody will ask for again. Called inside a transaction."""
+    """Removes rows that ended long ago, and files of dead processes. Called inside a transaction."""
     execute = connection.execute
     # Only what ended some time ago: the steps themselves see to the rest, and hand over.
     execute("DELETE FROM entry WHERE expires < ?", (now - EVERY,))

@@ -1,7 +1,7 @@
 """The process's proof of life, by which an entry of the embedded store ends with its process.
 
 How it works. Each process keeps one file per store, `<name>.live`, under a POSIX record lock. The
-kernel drops the lock when the process ends, however it ends, so for everybody else: the file is
+kernel drops the lock when the process ends, however it ends, so for every other process: the file is
 missing or can be locked = its process is dead; it cannot be locked = its process lives.
 
 Why a record lock. It belongs to the process and not to the descriptor: a forked child does not
@@ -11,7 +11,7 @@ per process, whatever the number of managers; it is never opened again by its ow
 remembers the names that it made); and nothing else here opens it but a probe.
 
 Why it never shows the living as dead:
-- the file gets its name only after it is locked, so nobody can find it unlocked before that;
+- the file gets its name only after it is locked, so no process can find it unlocked before that;
 - names are random and used once: there is no pid that could come back as another process;
 - an answer that the kernel refuses to give (no permission, no descriptors left) counts as "alive",
   and so does a missing file when our own is missing too: then the folder was emptied, and proves
