@@ -1,8 +1,8 @@
-"""Eight processes want one lock all the time: is it handed on quickly, and does each get its share?
+"""Eight processes that want one lock all the time: hand-offs per second, and the share of each.
 
-A hand-off is a grant to another process than the one before. A poller's grants are mostly not: who
-releases takes the lock again while the others sleep. The floor is a byte that goes round through
-bare pipes, which is as quick as waking the next process can be.
+A hand-off is a grant to another process than the one before. Most grants to a poller are none: the
+process that releases takes the lock again while the others sleep. The floor is a byte that goes
+round through bare pipes, which is as quick as waking the next process can be.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _crowd(kind: str, folder: Path, seconds: float) -> Outcome:
     shares = []
     for index in range(PROCESSES):
         times = _load(folder / f"{index}.times")
-        # Those after the end are the last ones' way out, not part of the crowd.
+        # Grants after the end are the last processes' way out, not part of the crowd.
         during = [when for when in times if when <= start + seconds]
         shares.append(len(during))
         grants.extend((when, index) for when in during)

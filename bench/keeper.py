@@ -1,4 +1,4 @@
-"""Ten thousand leases in one process, kept for half a minute: what does that cost?
+"""Memory and processor time of one process that keeps ten thousand leases for half a minute.
 
 In a fresh process: its memory before `connect`, and the most it had once all were held and while they
 were renewed; the processor time of the whole process while it did nothing but keep them.
@@ -144,7 +144,7 @@ def _held(states: Any) -> int:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process has in use."""
+    """Returns the bytes of memory that this process has in use."""
     with open("/proc/self/status", encoding="ascii") as status:
         for line in status:
             if line.startswith("VmRSS:"):

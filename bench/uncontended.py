@@ -103,7 +103,7 @@ def _filelock(lock: FileLock) -> Callable[[int], None]:
 
 
 def _sqlite(file: Path, statement: str) -> Callable[[int], None]:
-    """The floor: what the same number of transactions costs without anything around them."""
+    """Returns the floor: the same number of transactions, without anything around them."""
     connection = sqlite3.connect(file, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")

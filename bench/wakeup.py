@@ -1,4 +1,4 @@
-"""How long after a release does the waiter in another process hold the lock?
+"""The time from a release in one process to the grant in another.
 
 From just before `release()` in this process to just after `acquire()` in the other, on the monotonic
 clock that they share. The holder lets a random time pass first, so that a poller is met at every
@@ -32,7 +32,7 @@ SHORT = (0.002, 0.003)
 OURS, FILELOCK, PIPE = "holdfast", "filelock", "pipe"
 
 Hold = Callable[[], Callable[[], Any]]
-"""Acquires, and answers how to release."""
+"""Function that acquires, and returns the function that releases."""
 
 
 def figure(setting: Setting) -> list[Row]:
@@ -98,7 +98,7 @@ def _measure(
 
 
 def _wait(folder: Path, read: int) -> None:
-    """The other process: wait for whatever it is told to, and say when it came."""
+    """Waits, in the other process, for the lock that each line names; says when it was granted."""
     with holdfast.connect(url_of(folder / "locks.db")) as locks:
         lock = locks.lock("bench")
         file_lock = FileLock(folder / "bench.lock")

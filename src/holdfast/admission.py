@@ -1,19 +1,20 @@
-"""Who of an ordered queue may hold the lock: the rule of the stores that order entries for us.
+"""The rule of admission to a lock whose queue the store itself keeps in order.
 
-On etcd and ZooKeeper holders and waiters stand in one line, in the order in which they joined; new
+On etcd and ZooKeeper holders and waiters are in one queue, in the order in which they joined; new
 ones join at its end. **The longest prefix whose weights fit into the capacity may hold the lock.**
 
-Why that needs no look at who holds already, and no agreement between those who decide:
+Why the rule need not know which contenders hold already, and clients that apply it need not agree:
 
-- Whoever is in the prefix stays in it for as long as it is in the line: what stands before it only
-  ever gets less. So a look at an older line errs on the safe side, and two who decide at once agree.
-- The weights of all who hold never add up to more than the capacity: take the last of them in line.
-  When it was admitted, it fitted along with all that stood before it; the others who hold were
-  among those.
-- The first that does not fit stops all behind it, so a writer is not starved by readers.
+- A contender in the prefix stays in it for as long as it is in the queue: the queue before it only
+  ever gets shorter. So an older copy of the queue errs on the safe side, and two clients that decide
+  at the same time agree.
+- The weights of all holders never add up to more than the capacity: take the last holder in the
+  queue. When it was admitted, it fitted along with all contenders before it; the other holders were
+  among them.
+- The first contender that does not fit stops all behind it, so a writer is not starved by readers.
 
-A lock has one kind and capacity at a time, so entries of another do not stand in its line; should one
-be there all the same (a foreign hand), it stops those behind it.
+A lock has one kind and capacity at a time, so contenders of another are not in its queue; should one
+be there all the same (put there by another program), it stops the contenders behind it.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
-    """An entry in line. `shape` is the kind and the capacity as the store spells them."""
+class Contender(NamedTuple):
+    """A holder or waiter in the queue. `shape` is its kind and capacity, as the store spells them."""
 
     weight: int
     capacity: int
@@ -31,34 +32,36 @@ class Place(NamedTuple):
     granted: bool
 
 
-def admitted(line: Sequence[Place]) -> int:
-    """How many, counted from the front, may hold the lock."""
+def admitted(queue: Sequence[Contender]) -> int:
+    """Returns how many contenders, counted from the front, may hold the lock."""
     used = 0
-    for number, place in enumerate(line):
-        used += place.weight
-        if used > place.capacity or place.shape != line[0].shape:
+    for number, contender in enumerate(queue):
+        used += contender.weight
+        if used > contender.capacity or contender.shape != queue[0].shape:
             return number
-    return len(line)
+    return len(queue)
 
 
-def fits_behind(line: Sequence[Place], weight: int, capacity: int, shape: str) -> bool:
-    """Whether a newcomer would be admitted at once."""
-    return admitted([*line, Place(weight, capacity, shape, False)]) > len(line)
+def fits_behind(queue: Sequence[Contender], weight: int, capacity: int, shape: str) -> bool:
+    """Returns whether a newcomer would be admitted at once."""
+    return admitted([*queue, Contender(weight, capacity, shape, False)]) > len(queue)
 
 
 ALL = -1
+"""The answer of `blocker` for a contender that has to watch all before it."""
 
 
-def blocker(line: Sequence[Place], mine: int) -> int | None:
-    """Whom the one at index `mine` has to watch: an index before it, `ALL`, or None if it is admitted.
+def blocker(queue: Sequence[Contender], mine: int) -> int | None:
+    """Returns the index of the contender that the one at index `mine` has to watch.
 
-    The first who is not admitted may become so by the going of anyone before it: it watches them
-    all, unless there is only one. Everybody behind watches the one before it, for any change: when
-    that one is granted the lock, or gone, it may itself be the first, or be admitted along with it.
+    Returns None if that one is admitted, and `ALL` if it has to watch every contender before it: the
+    first that is not admitted may be admitted when any of them leaves (unless there is only one).
+    Every contender behind it watches the one before it, for any change: when that one is granted the
+    lock, or leaves, the watcher may itself be the first, or be admitted along with it.
     """
-    free = admitted(line)
-    if mine < free:
+    count = admitted(queue)
+    if mine < count:
         return None
-    if mine == free and mine > 1:
+    if mine == count and mine > 1:
         return ALL
     return mine - 1

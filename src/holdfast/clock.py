@@ -21,20 +21,22 @@ _boot_now: Callable[[], float] = (
 
 
 class Clock(Protocol):
-    """What the engine asks of a clock. Times are float seconds on a scale of the clock's own."""
+    """A clock, as the engine needs it. Times are float seconds on a scale of the clock's own."""
 
     @property
-    def now(self) -> Callable[[], float]: ...
+    def now(self) -> Callable[[], float]:
+        """Function that returns the present time."""
+        ...
 
     @property
     def wall(self) -> Callable[[], float]:
-        """Seconds since the epoch."""
+        """Function that returns the seconds since the epoch."""
         ...
 
     def subscribe(self, moved: Callable[[], None]) -> Callable[[], None] | None:
-        """Call `moved` whenever the clock is moved by hand; answers how to stop that.
+        """Calls `moved` whenever the clock is moved by hand; returns a function that stops that.
 
-        None means that this clock is never moved: a sleeper may simply sleep.
+        Returns None if this clock is never moved: a sleeper may simply sleep.
         """
         ...
 
@@ -54,11 +56,11 @@ class BootClock:
 
 
 source: Callable[[], Clock] = BootClock
-"""What `system_clock` asks. The simulator, which has machines of its own, puts another one here."""
+"""Function behind `system_clock`. The simulator, which has machines of its own, puts another here."""
 
 
 def system_clock() -> Clock:
-    """The clock of the machine that we run on."""
+    """Returns the clock of the machine that this process runs on."""
     return source()
 
 
@@ -84,7 +86,7 @@ class ManualClock:
         return self._wall
 
     def advance(self, seconds: float) -> None:
-        """Move both scales forward, and wake everybody who sleeps on this clock."""
+        """Moves both scales forward, and wakes every sleeper on this clock."""
         if seconds < 0:
             raise ValueError("a clock of leases never goes back; use step_wall for the wall clock")
         with self._mutex:
@@ -95,7 +97,7 @@ class ManualClock:
             moved()
 
     def step_wall(self, seconds: float) -> None:
-        """Step the wall clock alone, either way, as an operator or NTP would."""
+        """Steps the wall clock alone, either way, as an operator or NTP would."""
         with self._mutex:
             self._wall += seconds
 

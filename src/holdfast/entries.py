@@ -1,4 +1,4 @@
-"""What a store keeps of a lock: an entry for each holder and each waiter; and how it is asked.
+"""Entries: what a store keeps of each holder and each waiter, and the requests that change them.
 
 Values only. `ledger` has the rules; each store that keeps its entries as rows implements `Rows`.
 """
@@ -11,13 +11,13 @@ from typing import NamedTuple, Protocol
 from .model import Label
 
 SEPARATOR = "\x1f"
-"""Between the namespace and the name of a lock; neither can hold it."""
+"""The character between the namespace and the name of a lock; neither can contain it."""
 CLAIM_WINDOW = 2.0
-"""Seconds for which a lock is handed to a waiter that has not yet answered."""
+"""Seconds for which a lock is handed over to a waiter that has not confirmed it."""
 HEARTBEAT = 1.0
-"""Seconds between a waiter's signs of life."""
+"""Seconds between two heartbeats of a waiter."""
 MISSED_HEARTBEATS = 5
-"""After so many a waiter loses its place."""
+"""Heartbeats without which a waiter loses its place in the queue."""
 
 
 class Entry:
@@ -85,8 +85,8 @@ class Entry:
         self.label = label
 
 
-class Ask:
-    """What somebody asks for, and who is asking."""
+class AcquireRequest:
+    """The request of one owner for a lock, as the ledger takes it."""
 
     __slots__ = (
         "barge",
@@ -125,23 +125,23 @@ class Ask:
         self.queue = queue
         self.barge = barge
         self.claim = claim
-        """For how long the lock is handed to this one. It counts on exactly that, so it is said with
-        the request, and not left to whoever hands it over."""
+        """Seconds for which the lock is handed over to this owner. The owner counts on exactly that, so
+        it is part of the request, and not left to the releaser that hands over."""
         self.patience = patience
-        """How long without a heartbeat it keeps its place."""
+        """Seconds for which the owner keeps its place in the queue without a heartbeat."""
         self.label = label
 
 
 class Claim(NamedTuple):
-    """One entry to keep alive: a lease to renew, or a place in the queue."""
+    """The claim of one owner in a renewal: to its lease, or to its place in the queue."""
 
     name: str
     owner: str
     ttl: float
 
 
-class Wake(NamedTuple):
-    """A message to send once the transaction stands: `token` if it was granted, 0 for a hint."""
+class WakeUp(NamedTuple):
+    """A wake-up to send once the transaction stands: `token` is that of a grant, or 0 for a hint."""
 
     name: str
     owner: str
@@ -151,38 +151,49 @@ class Wake(NamedTuple):
 
 
 class Rows(Protocol):
-    """One store's rows, inside one transaction of it."""
+    """The entries of one store, inside one transaction of it."""
 
     def now(self) -> float:
-        """The store's clock."""
+        """Returns the time on the store's clock."""
         ...
 
-    def wall(self) -> float: ...
+    def wall(self) -> float:
+        """Returns the seconds since the epoch, to show to people."""
+        ...
 
     def of(self, name: str) -> Iterable[Entry]:
-        """The holders of a lock, then its waiters in the order of their arrival. Read lazily, and
-        not read on once anything has been written."""
+        """Returns the holders of a lock, then its waiters in the order of their arrival. They are read
+        lazily, and not read on once anything has been written."""
         ...
 
-    def find(self, name: str, owner: str) -> Entry | None: ...
+    def find(self, name: str, owner: str) -> Entry | None:
+        """Returns the entry of `owner`, if there is one."""
+        ...
+
     def alive(self, entry: Entry) -> bool:
-        """False only if the process behind the entry is known to be dead."""
+        """Returns False only if the process behind the entry is known to be dead."""
         ...
 
     def arrival(self, name: str) -> int:
-        """A number above that of everybody who waits for this lock."""
+        """Returns a number above that of every waiter for this lock."""
         ...
 
     def mint(self, taken: Container[int] = (), permits: int = 1) -> int:
-        """A token above every token minted before; of a semaphore, in a slot that is not `taken`."""
+        """Returns a token above all minted before; of a semaphore, in a slot that is not `taken`."""
         ...
 
-    def add(self, entry: Entry) -> None: ...
+    def add(self, entry: Entry) -> None:
+        """Adds a new entry."""
+        ...
+
     def save(self, entry: Entry, was_waiting: bool) -> None:
-        """Write back what may change: token, expires, confirmed, since."""
+        """Writes back what may change: token, expires, confirmed, since."""
         ...
 
-    def drop(self, entry: Entry) -> None: ...
+    def drop(self, entry: Entry) -> None:
+        """Removes an entry."""
+        ...
+
     def drop_held(self, name: str, owner: str) -> bool:
-        """Remove this holder, if it is one and its lease has not ended."""
+        """Removes the entry of `owner` if it is a holder whose lease has not ended; returns whether."""
         ...

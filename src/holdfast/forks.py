@@ -1,4 +1,4 @@
-"""How to know that this process is a fork of the one that made something."""
+"""The number of forks behind this process, by which it knows what an ancestor made."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Protocol
 from weakref import WeakSet
 
 generation = 0
-"""Goes up in each forked child. What remembers another value was made by an ancestor."""
+"""The fork generation: one more in each forked child. An object that was made under another value was
+made by an ancestor."""
 
 
 class Survivor(Protocol):
-    """Something that is to start afresh in a forked child, before anything else runs there."""
+    """An object that starts afresh in a forked child, before anything else runs there."""
 
     def _after_fork(self) -> None: ...
 
@@ -22,12 +23,12 @@ _abandoned: list[object] = []
 
 
 def survive(thing: Survivor) -> None:
-    """Call `thing._after_fork()` in every forked child, for as long as `thing` lives."""
+    """Calls `thing._after_fork()` in every forked child, for as long as `thing` lives."""
     _survivors.add(thing)
 
 
 def abandon(thing: object) -> None:
-    """Never finalize this in the child: its connections and threads are the parent's.
+    """Keeps `thing` from being finalized in the child: its connections and threads are the parent's.
 
     A SQLite connection, above all, must not be closed by a process that did not open it.
     """

@@ -1,4 +1,4 @@
-"""The rules of a queue of holders and waiters: who is admitted, handed over to, passed over.
+"""The rules of a queue of holders and waiters: which of them is admitted, handed over to, passed over.
 
 One algorithm for every store that keeps its queue as rows of its own (memory, SQLite): it reads
 and writes rows through `Rows`, inside one transaction of the store, and never looks at a clock or
@@ -13,8 +13,8 @@ What must stay true:
   so that a writer is not starved by readers. A waiter that `barge`s is only woken, never handed the
   lock; it takes it when it asks again. So may a newcomer that barges.
 - A row that has expired, or whose process is dead, counts for nothing and is removed by the next
-  step that meets it; that step also admits whoever comes next.
-- Nothing is ever re-created: a renewal or a release of an unknown owner answers that it is gone.
+  step that meets it; that step also admits the next waiters.
+- Nothing is ever re-created: a renewal or a release of an unknown owner returns that it is gone.
 - A renewal never shortens.
 """
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .entries import SEPARATOR, Ask, Claim, Entry, Rows, Wake
+from .entries import SEPARATOR, AcquireRequest, Claim, Entry, Rows, WakeUp
 from .model import (
     GONE,
     Busy,
@@ -39,8 +39,9 @@ from .model import (
 from .refusals import in_use_as, owner_used_again
 
 
-class _Standing(NamedTuple):
-    """A lock after everything due has been done."""
+class _Occupancy(NamedTuple):
+    """The use of a lock after everything due has been done: `used` of its capacity is taken by
+    `holders`, and `head` is the first waiter that does not fit."""
 
     holders: list[Entry]
     used: int
@@ -50,53 +51,57 @@ class _Standing(NamedTuple):
 class Ledger:
     """One step on the queue of a store. Made anew for each transaction.
 
-    `wakes` is what to send once the transaction stands; `blockers` has, for each owner that was
-    found first in line, the holders on whose death it would be next.
+    `wakeups` are to be sent once the transaction stands; `blockers` has, for each owner that was
+    found first in the queue, the holders on whose death it would be next.
     """
 
-    __slots__ = ("_rows", "blockers", "wakes")
+    __slots__ = ("_rows", "blockers", "wakeups")
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self.wakes: list[Wake] = []
+        self.wakeups: list[WakeUp] = []
         self.blockers: dict[str, list[Entry]] = {}
 
     # The steps.
 
-    def acquire(self, ask: Ask, process: str = "", address: str = "") -> Granted | Queued | Busy:
-        """Grant it, enqueue it or refuse it. The entry ends with `process`, if that is said; its
-        waiter is woken at `address`."""
+    def acquire(
+        self, request: AcquireRequest, process: str = "", address: str = ""
+    ) -> Granted | Queued | Busy:
+        """Grants the lock, enqueues the owner or returns `Busy`.
+
+        The entry ends with `process`, unless that is empty; its waiter is woken at `address`."""
         rows = self._rows
-        standing = self._settle(ask.name)
-        present = standing.holders[0] if standing.holders else standing.head
+        occupancy = self._settle(request.name)
+        present = occupancy.holders[0] if occupancy.holders else occupancy.head
         if present is not None:
-            known = rows.find(ask.name, ask.owner)
+            known = rows.find(request.name, request.owner)
             if known is not None:
-                return self._repeated(ask, known, standing)
-            if present.kind != ask.kind or present.capacity != ask.capacity:
+                return self._repeated(request, known, occupancy)
+            if present.kind != request.kind or present.capacity != request.capacity:
                 raise in_use_as(
-                    shown(ask.name),
-                    ask.owner,
+                    shown(request.name),
+                    request.owner,
                     (present.kind, present.capacity),
-                    (ask.kind, ask.capacity),
+                    (request.kind, request.capacity),
                 )
-        fits = standing.used + ask.weight <= ask.capacity
-        if fits and (standing.head is None or ask.barge):
-            entry = self._entry(ask, process, address)
-            self._grant(entry, ask.ttl, True, standing.holders)
+        fits = occupancy.used + request.weight <= request.capacity
+        if fits and (occupancy.head is None or request.barge):
+            entry = self._entry(request, process, address)
+            self._grant(entry, request.ttl, True, occupancy.holders)
             rows.add(entry)
-            return Granted(entry.token, ask.ttl)
-        if not ask.queue:
-            return Busy(self._remaining(standing.holders))
-        entry = self._entry(ask, process, address)
-        entry.seq = rows.arrival(ask.name)
+            return Granted(entry.token, request.ttl)
+        if not request.queue:
+            return Busy(self._remaining(occupancy.holders))
+        entry = self._entry(request, process, address)
+        entry.seq = rows.arrival(request.name)
         entry.expires = rows.now() + entry.patience
         rows.add(entry)
-        if standing.head is None:
-            self.blockers[ask.owner] = standing.holders
-        return Queued(self._remaining(standing.holders))
+        if occupancy.head is None:
+            self.blockers[request.owner] = occupancy.holders
+        return Queued(self._remaining(occupancy.holders))
 
     def renew(self, claim: Claim) -> Renewed | Waiting | Gone:
+        """Renews a lease, or a waiter's place in the queue; admits the next waiters."""
         rows = self._rows
         entry = rows.find(claim.name, claim.owner)
         if entry is None:
@@ -106,20 +111,20 @@ class Ledger:
             self._settle(entry.name)
             return GONE
         if entry.token == 0:
-            return self._heartbeat(entry, claim, now)
+            return self._heartbeat(entry, now)
         entry.expires = max(entry.expires, now + claim.ttl)
         first = not entry.confirmed
         entry.confirmed = 1
         rows.save(entry, was_waiting=False)
         if first:
-            # The new first in line may now watch this holder's process: tell it to look.
+            # The new head may now watch this holder's process: wake it, so that it asks.
             head = self._settle(entry.name).head
             if head is not None:
                 self._wake(head, 0)
         return Renewed(entry.token, claim.ttl)
 
     def release(self, name: str, owner: str) -> bool:
-        """Free it, or leave the queue; True if a lease that had not ended was freed."""
+        """Removes the owner's entry, and admits the next waiters; returns whether it held."""
         rows = self._rows
         held = rows.drop_held(name, owner)
         if not held:
@@ -131,7 +136,8 @@ class Ledger:
         return held
 
     def force_release(self, name: str) -> list[Entry]:
-        """End every holder's lease; the next in line is admitted with a token above theirs."""
+        """Ends every holder's lease, and admits the next waiters with tokens above theirs; returns the
+        holders."""
         holders = self._settle(name).holders
         for entry in holders:
             self._rows.drop(entry)
@@ -140,7 +146,7 @@ class Ledger:
         return holders
 
     def state(self, name: str, last_token: int) -> LockState:
-        """What `_settle` would leave, but nothing is written."""
+        """Returns the lock as `_settle` would leave it, but writes nothing."""
         rows = self._rows
         now = rows.now()
         alive = [entry for entry in rows.of(name) if entry.expires > now and rows.alive(entry)]
@@ -148,8 +154,10 @@ class Ledger:
 
     # Their parts.
 
-    def _settle(self, name: str, asking: str = "") -> _Standing:
-        """Remove who is dead or expired, admit who is next, and say how things stand then."""
+    def _settle(self, name: str, asking: str = "") -> _Occupancy:
+        """Removes dead and expired entries, admits the next waiters, and returns what there is then.
+
+        A waiter whose owner is `asking` gets the lock for its TTL, others for the claim window."""
         rows = self._rows
         now = rows.now()
         holders: list[Entry] = []
@@ -168,7 +176,7 @@ class Ledger:
                 break
             elif entry.barge and entry.owner != asking:
                 self._wake(entry, 0)
-                # It has the claim window to come and take it. One that is frozen is passed over then.
+                # It has the claim window to come and take it. A frozen waiter is passed over then.
                 if entry.expires > now + entry.claim:
                     entry.expires = now + entry.claim
                     rows.save(entry, was_waiting=True)
@@ -184,70 +192,77 @@ class Ledger:
             if entry.owner == asking:
                 self._grant(entry, entry.ttl, True, holders)
                 if head is not None:
-                    # It will not be confirmed any more, which is when the next in line is told to
-                    # look whom it waits for now.
+                    # This grant needs no confirmation, which is when the new head would be woken to
+                    # ask which holder it waits for now.
                     self._wake(head, 0)
             else:
                 self._grant(entry, min(entry.claim, entry.ttl), False, holders)
                 self._wake(entry, entry.token)
             rows.save(entry, was_waiting=True)
-        return _Standing(holders, used, head)
+        return _Occupancy(holders, used, head)
 
-    def _heartbeat(self, entry: Entry, claim: Claim, now: float) -> Renewed | Waiting:
+    def _heartbeat(self, entry: Entry, now: float) -> Renewed | Waiting:
+        """Renews a waiter's place in the queue, or grants it the lock."""
         rows = self._rows
         entry.expires = now + entry.patience
         rows.save(entry, was_waiting=True)
-        standing = self._settle(entry.name, asking=entry.owner)
-        for holder in standing.holders:
+        occupancy = self._settle(entry.name, asking=entry.owner)
+        for holder in occupancy.holders:
             if holder.owner == entry.owner:
                 return Renewed(holder.token, holder.ttl)
-        if entry.barge and standing.used + entry.weight <= entry.capacity:
-            # Not the first in line, but allowed to overtake: the first was only woken.
-            self._grant(entry, entry.ttl, True, standing.holders)
+        if entry.barge and occupancy.used + entry.weight <= entry.capacity:
+            # Not the first in the queue, but allowed to overtake: the first was only woken.
+            self._grant(entry, entry.ttl, True, occupancy.holders)
             rows.save(entry, was_waiting=True)
             return Renewed(entry.token, entry.ttl)
-        if standing.head is not None and standing.head.owner == entry.owner:
-            self.blockers[entry.owner] = standing.holders
-        return Waiting(self._remaining(standing.holders))
+        if occupancy.head is not None and occupancy.head.owner == entry.owner:
+            self.blockers[entry.owner] = occupancy.holders
+        return Waiting(self._remaining(occupancy.holders))
 
-    def _repeated(self, ask: Ask, known: Entry, standing: _Standing) -> Granted | Queued:
-        """The same request again, because its answer was lost: the same answer again."""
-        if (known.weight, known.capacity, known.kind) != (ask.weight, ask.capacity, ask.kind):
-            raise owner_used_again(ask.owner, shown(known.name))
+    def _repeated(
+        self, request: AcquireRequest, known: Entry, occupancy: _Occupancy
+    ) -> Granted | Queued:
+        """Returns, for a request whose answer was lost, that answer again."""
+        if (known.weight, known.capacity, known.kind) != (
+            request.weight,
+            request.capacity,
+            request.kind,
+        ):
+            raise owner_used_again(request.owner, shown(known.name))
         now = self._rows.now()
         if known.token == 0:
             known.expires = now + known.patience
             self._rows.save(known, was_waiting=True)
-            return Queued(self._remaining(standing.holders))
-        known.expires = max(known.expires, now + ask.ttl)
+            return Queued(self._remaining(occupancy.holders))
+        known.expires = max(known.expires, now + request.ttl)
         known.confirmed = 1
         self._rows.save(known, was_waiting=False)
-        return Granted(known.token, ask.ttl)
+        return Granted(known.token, request.ttl)
 
-    def _entry(self, ask: Ask, process: str, address: str) -> Entry:
+    def _entry(self, request: AcquireRequest, process: str, address: str) -> Entry:
         return Entry(
-            ask.owner,
-            ask.name,
+            request.owner,
+            request.name,
             0,
             0,
             0.0,
-            ask.ttl,
-            ask.weight,
-            ask.capacity,
-            ask.kind,
-            int(ask.barge),
+            request.ttl,
+            request.weight,
+            request.capacity,
+            request.kind,
+            int(request.barge),
             0,
-            ask.claim,
-            ask.patience,
+            request.claim,
+            request.patience,
             self._rows.wall(),
             process,
             address,
             "",
-            ask.label,
+            request.label,
         )
 
     def _grant(self, entry: Entry, ttl: float, confirmed: bool, others: Sequence[Entry]) -> None:
-        """`others` are the holders, and those who are about to be, as long as their token is 0."""
+        """Makes `entry` a holder. `others` are the holders, and with token 0 the next ones."""
         if entry.kind == "semaphore":
             taken = {other.token % other.capacity for other in others if other.token}
             entry.token = self._rows.mint(taken, entry.capacity)
@@ -258,21 +273,22 @@ class Ledger:
         entry.since = self._rows.wall()
 
     def _wake(self, entry: Entry, token: int) -> None:
-        self.wakes.append(Wake(entry.name, entry.owner, entry.process, entry.address, token))
+        self.wakeups.append(WakeUp(entry.name, entry.owner, entry.process, entry.address, token))
 
     def _remaining(self, holders: Sequence[Entry]) -> float:
+        """Returns the seconds until the last of the holders' leases ends."""
         if not holders:
             return 0.0
         return max(0.0, max(entry.expires for entry in holders) - self._rows.now())
 
 
 def shown(name: str) -> str:
-    """A lock's name as its user knows it, without the namespace before it."""
+    """Returns a lock's name as its user knows it, without the namespace before it."""
     return name.rpartition(SEPARATOR)[2]
 
 
 def describe(name: str, entries: Iterable[Entry], now: float, last_token: int) -> LockState:
-    """The state of a lock from its living rows."""
+    """Returns the state of a lock, made of the entries that have not ended."""
     holders: list[Participant] = []
     waiters: list[Participant] = []
     kind, capacity = "lock", 1

@@ -42,7 +42,7 @@ async def reached(condition: Callable[[], object], limit: float = LIMIT) -> None
 
 
 class Refused(Exception):
-    """What the actor's call raised: `kind` is the name of its class."""
+    """The exception that the actor's call raised: `kind` is the name of its class."""
 
     def __init__(self, kind: str, text: str, lost_at: float | None) -> None:
         super().__init__(f"{kind}: {text}")
@@ -60,7 +60,7 @@ class Pending:
         self._answer: Queue[dict[str, Any] | None] = Queue()
         self.sent = now()
         self.time = 0.0
-        """When the actor was done, by the boot clock."""
+        """The time on the boot clock at which the actor was done."""
 
     def put(self, answer: dict[str, Any] | None) -> None:
         self._answer.put(answer)
@@ -84,7 +84,7 @@ class Pending:
         return answer["result"]
 
     def error(self, limit: float = LIMIT) -> Refused:
-        """That it was refused, and how."""
+        """Returns the refusal of the call; fails if it was not refused."""
         try:
             result = self.get(limit)
         except Refused as refused:
@@ -146,7 +146,7 @@ class Actor:
         return held
 
     def heard(self, kind: str) -> list[dict[str, Any]]:
-        """What it said unasked."""
+        """Returns the notes of that kind that the actor sent unasked."""
         return [note for note in list(self.notes) if note["note"] == kind]
 
     def waits(self, name: str, *waiting: Actor) -> None:

@@ -98,7 +98,7 @@ def _holds(events: Iterable[Event]) -> dict[str, list[Hold]]:
 
 
 def _unfinished(events: Iterable[Event]) -> list[str]:
-    """Who began and neither did all that it wanted nor was killed."""
+    """Returns the actors that began, and neither got all of their turns nor were killed."""
     began = {event.who for event in events if event.kind == "want"}
     ended = {event.who for event in events if event.kind in ("quit", "kill")}
     return [f"{who} never got all of its turns" for who in sorted(began - ended)]
@@ -116,9 +116,9 @@ def jain(shares: Iterable[float]) -> float:
 
 
 def shares_when_first_is_done(events: Sequence[Event]) -> dict[str, int]:
-    """How many turns each had had when the first one had had all of its own.
+    """Returns how many turns each actor had had when the first one had had all of its own.
 
-    Only of those who were not killed; all of them wanted the lock all of the time.
+    Killed actors are left out; all the others wanted the lock all of the time.
     """
     killed = {event.who for event in events if event.kind == "kill"}
     everybody = {event.who for event in events if event.kind == "want"} - killed

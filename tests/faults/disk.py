@@ -80,7 +80,7 @@ def full(world: str, stage: Stage) -> None:
 
 
 def waiting(world: str, stage: Stage) -> None:
-    """Who waits, or leaves `with`, while the disk is full goes on when there is room again."""
+    """Checks that waiting, and leaving `with`, go on when a full disk has room again."""
     holder, waiter = stage.actor(world), stage.actor(world)
     body = holder.send("body", key="x", name="x", ttl=30.0)
     until(lambda: holder.heard("entered"), "the body")

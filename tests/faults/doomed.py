@@ -39,7 +39,7 @@ KINDS = (
 
 
 def burn(kind: str, calls: int) -> None:
-    """That many calls of that kind, none of which does anything."""
+    """Makes so many calls of that kind, none of which does anything."""
     nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     memory = os.memfd_create("nothing")
     unbound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

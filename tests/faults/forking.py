@@ -61,7 +61,7 @@ def ended_well(pid: int) -> None:
 
 
 async def holds_nothing(lease: Any) -> None:
-    """What an inherited lease is to the child."""
+    """Checks that an inherited lease is of no use to the child."""
     assert lease.held is False
     assert lease.remaining() == 0.0
     calls: dict[str, Callable[[], Any]] = {

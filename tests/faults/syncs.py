@@ -10,7 +10,7 @@ import holdfast
 
 
 def later() -> None:
-    """It is two hours later, by every clock that a token may come from."""
+    """Moves every clock that a token may come from two hours ahead."""
     wall, other = time.time_ns, time.clock_gettime_ns
     time.time_ns = lambda: wall() + 7200 * 10**9
     time.clock_gettime_ns = lambda clock: other(clock) + 7200 * 10**9

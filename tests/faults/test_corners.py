@@ -15,7 +15,7 @@ import pytest
 
 import holdfast
 import holdfast.aio
-from holdfast.stores.sqlite import rows
+from holdfast.stores.sqlite import tokens
 from worlds.threads import eventually
 
 
@@ -75,7 +75,7 @@ def test_an_interrupt_right_after_begin_leaves_no_transaction_open(url: str) -> 
         real = store._connection
 
         class Interrupted:
-            """What a signal does that comes during BEGIN."""
+            """A connection on which a signal comes during BEGIN."""
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(real, name)
@@ -103,7 +103,7 @@ def test_an_interrupt_inside_the_grant_is_not_swallowed(
     with holdfast.connect(url) as locks:
         locks.lock("x").acquire().release()
         with monkeypatch.context() as patch:
-            patch.setattr(rows, "boot_microseconds", interrupted)
+            patch.setattr(tokens, "boot_microseconds", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 locks.lock("x").acquire()
         assert not locks.inspect("x").held

@@ -24,7 +24,7 @@ AT_ONCE = 3.5
 
 
 class Ending:
-    """How the child will have ended."""
+    """The end of the child, once it has come."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -41,7 +41,7 @@ class Ending:
 
 @contextmanager
 def doomed(kind: str) -> Iterator[Doom]:
-    """Those who are killed at some call of that kind."""
+    """Returns a starter of children that are killed at some call of that kind."""
     calls = call_set(kind)
     command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}"]
     command += ["-e", f"inject={calls}:signal=SIGKILL:when={AT}"]

@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast._runtime import threads
+from holdfast._runtime.threads import poller as poller_module
 from holdfast._sync.keeper import Keeper
 from holdfast._sync.lease import Lease
 from holdfast._sync.session import Session
@@ -74,7 +75,7 @@ def test_on_the_way_to_and_from_the_lead(monkeypatch: pytest.MonkeyPatch, step: 
         signal.set()
 
     poller.watch(read, ready)
-    interrupt_once(monkeypatch, threads if step == "current" else threads.Poller, step)
+    interrupt_once(monkeypatch, poller_module if step == "current" else threads.Poller, step)
     with pytest.raises(KeyboardInterrupt):
         poller.attend(threads.Signal(clock), clock.now() + 0.01)
     os.write(write, b"x")
@@ -90,7 +91,7 @@ def test_on_the_way_to_and_from_the_lead(monkeypatch: pytest.MonkeyPatch, step: 
 def test_while_with_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Any, step: str
 ) -> None:
-    """Who left `with` by it has no lease that could be released again; the keeper would renew it."""
+    """Code that left `with` has no lease to release again, and the keeper would go on renewing it."""
     url = f"sqlite://{tmp_path}/locks.db"
     with holdfast.connect(url) as others, holdfast.connect(url) as locks:
         with pytest.raises(KeyboardInterrupt), locks.lock("x"):

@@ -68,7 +68,7 @@ def test_the_file_goes(stage: Stage, world: str, how: Callable[[Stage], None]) -
 
 
 def test_only_the_folder_of_the_living_goes(stage: Stage, world: str) -> None:
-    """It proves nothing about anybody any more; then nobody is taken for dead."""
+    """A new folder proves nothing about any process, so none is taken for dead."""
     holder, rival = stage.actor(world), stage.actor(world)
     first = holder.acquire("x")
     shutil.rmtree(f"{stage.path}-live")
@@ -82,7 +82,7 @@ def test_only_the_folder_of_the_living_goes(stage: Stage, world: str) -> None:
 
 
 def test_one_has_not_noticed_that_the_folder_of_the_living_went(stage: Stage, world: str) -> None:
-    """What it is granted then is not taken from it by those who have."""
+    """A process that has noticed does not take a lock away from one that has not."""
     late, early = stage.actor(world), stage.actor(world)
     assert early.ask("run", code="1") == 1  # up, but not yet in the store
     late.acquire("warm")

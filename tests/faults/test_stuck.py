@@ -14,7 +14,7 @@ from faults.actors import Stage, now, state_of, until
 
 LIMIT = 0.3
 PATIENCE = "setattr(me.locks._live, 'patience', {})"
-"""How long a call may take; 5 s otherwise."""
+"""Code that sets the seconds a call may take; 5 otherwise."""
 AT_THE_GATE = """
 import fcntl, os, signal, sys
 file = os.open(sys.argv[1], os.O_RDONLY)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from holdfast.clock import ManualClock
-from holdfast.entries import Ask, Claim
+from holdfast.entries import AcquireRequest, Claim
 from holdfast.model import Busy, Granted, Label, Renewed
 from holdfast.stores.memory.store import MemoryStore
 
@@ -58,7 +58,9 @@ class Model:
         self.arrived[owner] = len(self.arrived)
         if barge:
             self.barging.add(owner)
-        ask = Ask("x", owner, 10.0, weight, self.capacity, "share", queue, barge, 2.0, 5.0, LABEL)
+        ask = AcquireRequest(
+            "x", owner, 10.0, weight, self.capacity, "share", queue, barge, 2.0, 5.0, LABEL
+        )
         answer = self.store.acquire(ask, lambda grant: self.told.append(owner))
         repeated = self.store.acquire(ask, lambda grant: self.told.append(owner))
         if isinstance(answer, Granted):

@@ -25,11 +25,8 @@ from ..entries import Claim
 from ..errors import LockError
 from ..events import report
 from ..lifecycle import HELD, drift_margin
-from ..model import UNKNOWN, Outcome, Renewed, quick_new
-from ..recent import RecentMinimum
-from ..timer_wheel import Wheel
-from .hold import Hold
-from .waiter import Waiter
+from ..model import UNKNOWN, Gone, Outcome, Renewed, Waiting, quick_new
+from ..timer_wheel import TimerWheel as Wheel
 
 if TYPE_CHECKING:
     from .session import Session

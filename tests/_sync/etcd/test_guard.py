@@ -39,7 +39,7 @@ def test_a_line_is_watched_from_its_oldest_grant_on() -> None:
     guard = Guard(system_clock(), lambda line, revision: watched.append((line, revision)))
     guard._clock = clock
     alarms: list[float] = []
-    guard._alarm.at = lambda due, ring: alarms.append(due)  # type: ignore[method-assign]
+    guard._alarm.at = lambda due, callback: alarms.append(due)  # type: ignore[method-assign]
     lines: list[Any] = [object(), object()]
     owed = attempt_of(lines[1], 3)
     for attempt in (

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...admission import Place
+from ...admission import Contender
 from ...model import Label, Participant
 from .wire.messages import KeyValue, after
 
@@ -75,9 +75,9 @@ class Standing(NamedTuple):
     capacity: int
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Contender:
         shape = f"{self.kind}.{self.capacity}"
-        return Place(self.entry.weight, self.capacity, shape, self.entry.state == GRANTED)
+        return Contender(self.entry.weight, self.capacity, shape, self.entry.state == GRANTED)
 
     def token(self, base: int) -> int:
         if self.entry.state != GRANTED:

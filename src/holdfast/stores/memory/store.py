@@ -1,7 +1,7 @@
 """The store behind `memory://`: a dictionary behind a mutex, in one process, for users' own tests.
 
-All who name the same `memory://NAME` in one process share one store, blocking or asyncio; it ends
-with the last of them. Its clock may be one that the test moves by hand.
+Managers that name the same `memory://NAME` in one process share one store, blocking or asyncio; it
+ends with the last of them. Its clock may be one that the test moves by hand.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from threading import Lock
 from typing import TypeVar
 
 from ...clock import BootClock, Clock
-from ...entries import Ask, Claim, Entry
+from ...entries import AcquireRequest, Claim, Entry
 from ...errors import ConfigError
 from ...ledger import Ledger
 from ...model import Busy, Granted, LockState, Outcome, Queued, in_free_slot
 
 Result = TypeVar("Result")
-Tell = Callable[[Granted | None], None]
+Notify = Callable[[Granted | None], None]
 
 
 class MemoryStore:
-    """The rows, and the steps on them. Safe to use from any thread."""
+    """The entries, and the atomic steps on them. Safe to use from any thread."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Clock = BootClock() if clock is None else clock
@@ -29,17 +29,19 @@ class MemoryStore:
         self.audit: list[tuple[float, str, str]] = []
         self._mutex = Lock()
         self._locks: dict[str, dict[str, Entry]] = {}
-        self._tells: dict[str, Tell] = {}
+        self._notifiers: dict[str, Notify] = {}
         self._token = 0
         self._arrivals = 0
 
     # Its steps, each atomic.
 
-    def acquire(self, ask: Ask, tell: Tell) -> Granted | Queued | Busy:
+    def acquire(self, request: AcquireRequest, notify: Notify) -> Granted | Queued | Busy:
+        """Grants, enqueues or refuses; `notify` is called when a waiter is granted or should ask."""
+
         def step(ledger: Ledger) -> Granted | Queued | Busy:
-            answer = ledger.acquire(ask)
+            answer = ledger.acquire(request)
             if isinstance(answer, Queued):
-                self._tells[ask.owner] = tell
+                self._notifiers[request.owner] = notify
             return answer
 
         return self._step(step)
@@ -69,13 +71,14 @@ class MemoryStore:
         return self._step(step)
 
     def _step(self, step: Callable[[Ledger], Result]) -> Result:
+        """Runs `step` under the mutex, and wakes waiters after it."""
         with self._mutex:
             ledger = Ledger(self)
             result = step(ledger)
-            told = [(self._tells.get(wake.owner), wake) for wake in ledger.wakes]
-        for tell, wake in told:
-            if tell is not None:
-                tell(Granted(wake.token, 0.0, handed=True) if wake.token else None)
+            woken = [(self._notifiers.get(wakeup.owner), wakeup) for wakeup in ledger.wakeups]
+        for notify, wakeup in woken:
+            if notify is not None:
+                notify(Granted(wakeup.token, 0.0, handed=True) if wakeup.token else None)
         return result
 
     # Its rows, for the ledger.
@@ -119,7 +122,7 @@ class MemoryStore:
         return True
 
     def drop(self, entry: Entry) -> None:
-        self._tells.pop(entry.owner, None)
+        self._notifiers.pop(entry.owner, None)
         entries = self._locks[entry.name]
         del entries[entry.owner]
         if not entries:
@@ -131,7 +134,7 @@ _stores_mutex = Lock()
 
 
 def join(name: str, clock: Clock | None) -> MemoryStore:
-    """The store of that name, made if it is not there. `leave` it once for every `join`."""
+    """Returns the store of that name, made if it is not there. Each `join` needs a `leave`."""
     with _stores_mutex:
         store = _stores.get(name)
         if store is None:
@@ -146,6 +149,7 @@ def join(name: str, clock: Clock | None) -> MemoryStore:
 
 
 def leave(name: str, store: MemoryStore) -> None:
+    """Ends one use of `store`, and the store with its last one."""
     with _stores_mutex:
         store.users -= 1
         if store.users == 0 and _stores.get(name) is store:

@@ -1,14 +1,16 @@
-"""What the embedded store needs besides SQLite: proof of life, a queue at its door, and wake-ups.
+"""The embedded store: one SQLite file, and beside it proof of life, a queue, and wake-ups.
 
-The store is one file, PATH. Beside it the folder PATH + "-live" holds everything made here:
+The store is one file, PATH. Beside it the folder PATH + "-live" holds everything that is not data:
 
     <process>.live          locked while its process lives           presence.py
     <process>.pipe          hangs up when its process dies           presence.py
-    <random>.tether         locked while `run` or its command lives  presence.py
+    <random>.tether         locked while `run` or its command lives  lockfiles.py
     gate                    the queue before each write              gate.py
     <process>-<n>.sock      where a manager is woken                 mailbox.py
-    id                      ties the folder to its store             place.py
+    id                      ties the folder to its store             location.py
+    file                    names the file that was opened last      file.py
 
-Nothing in that folder is data. What matters is who holds it open or locked *now*, so it is never
-copied, restored or shared between machines; place.py refuses file systems on which it could be.
+What matters is which process holds these files open or locked *now*, so the folder is never copied,
+restored or shared between machines; location.py refuses file systems on which it could be. While a
+process that uses the store lives, nothing else may open a file in the folder, not even to read it.
 """

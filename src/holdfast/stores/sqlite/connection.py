@@ -1,11 +1,10 @@
 """The connection to the store's file: opened, found to be still the right one, opened anew.
 
-*The file may vanish*, or be replaced, or its folder of locks may: each step looks, and opens anew.
-What was held in the old one is then gone, which its holders are told by their next renewal.
+*The file may vanish*, or be replaced, or its "-live" folder may: each step looks, and opens anew.
+What was held in the old one is then gone, which its holders learn from their next renewal.
 
-After a reboot every holder and waiter is dead, so the first to open the file then clears it. A
-process that counts in another time namespace is refused: it would take others' ends for something
-else.
+After a reboot every holder and waiter is dead, so the first process to open the file then clears it. A
+process in another time namespace is refused: the times in the file would mean something else to it.
 """
 
 from __future__ import annotations
@@ -16,59 +15,57 @@ import time
 
 from ...clock import BootClock
 from ...errors import BackendUnavailable, ConfigError
-from . import forking
-from . import location as place
+from . import forking, location, tokens
+from .cleaning import sweep
 from .file import open_store
 from .gate import Gate
 from .presence import Presence
-from .rows import Mint, boot_microseconds
+from .shortcuts import Mint
 
 PRESENCE_CHECKED_EVERY = 0.5
 CROWDED_FOLDER = 64
-"""Files of processes, above which whoever opens the store looks which of them are dead."""
+"""Number of files in the folder above which a process that opens the store sweeps it."""
 
 _clock = BootClock()
 
 
-class Link:
-    """One connection; used inside the gate, by one thread at a time."""
+class StoreConnection:
+    """A connection to the file; used inside the gate, by one thread at a time."""
 
     def __init__(self, path: str) -> None:
-        self.path = place.prepare(path)
-        self.live = place.live_directory(self.path)
+        self.path = location.prepare(path)
+        self.folder = location.live_directory(self.path)
         self.process = ""
-        """Our own name in the folder of the living."""
-        self.active = 0.0
-        """When we did something last, or were handed something."""
-        self._idle = 0.0
-        """For how long we had done nothing when the present step began."""
+        """The name of our presence in the "-live" folder."""
         self._gate = Gate(self.path)
         self._connection: sqlite3.Connection | None = None
         self._mint: Mint
         self._inode = self._device = -1
-        self._live_id = ""
-        self._seen_until = 0.0
+        self._folder_id = ""
+        self._presence_checked_until = 0.0
         self._presence: Presence | None = None
         self._closed = False
         forking.register(self)
 
     def before_fork(self, deadline: float) -> bool:
-        """See `forking`."""
+        """Closes the connection and keeps threads out; returns False if that is impossible."""
         if not self._gate.pause(deadline):
             return False
-        self._forget()
+        self._disconnect()
         return True
 
     def after_fork(self) -> None:
+        """Lets threads in again, in the parent."""
         self._gate.resume()
 
-    def _live_connection(self) -> sqlite3.Connection:
+    def _open_connection(self) -> sqlite3.Connection:
+        """Returns the connection that `_checked_connection` found good in this step."""
         if self._connection is None:
             raise BackendUnavailable(f"the connection to {self.path!r} is closed")
         return self._connection
 
-    def _current_connection(self) -> sqlite3.Connection:
-        """The connection, if the file is still the one that it was opened on; else a new one."""
+    def _checked_connection(self) -> sqlite3.Connection:
+        """Returns the connection; a new one if the file is not the one that it was opened on."""
         if self._closed:
             raise BackendUnavailable(f"the connection to {self.path!r} is closed")
         connection = self._connection
@@ -82,56 +79,56 @@ class Link:
                     f"the embedded store {self.path!r} cannot be reached: {error.strerror}"
                 ) from error
             now = _clock.now()
-            self._idle, self.active = now - self.active, now
             if (
                 status.st_ino == self._inode
                 and status.st_dev == self._device
-                and (now < self._seen_until or self._seen())
+                and (now < self._presence_checked_until or self._is_presence_intact())
             ):
                 if connection.in_transaction:
                     roll_back(connection)  # left open by a step that was interrupted
                 return connection
         return self._reopen()
 
-    def _seen(self) -> bool:
-        """Whether the others can see that we are alive; looked up now and then."""
+    def _is_presence_intact(self) -> bool:
+        """Returns whether others can see that this process is alive; looked up now and then."""
         if self._presence is None or not self._presence.intact():
             return False
-        self._seen_until = _clock.now() + PRESENCE_CHECKED_EVERY
+        self._presence_checked_until = _clock.now() + PRESENCE_CHECKED_EVERY
         return True
 
     def _reopen(self) -> sqlite3.Connection:
-        self._forget()
+        """Returns a new connection, to a file that was checked."""
+        self._disconnect()
         if self.path in forking.unusable:
             raise BackendUnavailable(
                 f"the embedded store {self.path!r} cannot be used by this process, which was forked "
                 "off in the middle of a step on it; start it by spawn, or fork elsewhere"
             )
-        place.prepare(self.path)
-        self._presence = Presence.of(self.live)
+        location.prepare(self.path)
+        self._presence = Presence.of(self.folder)
         former, self.process = self.process, self._presence.name
         connection = open_store(self.path)
         try:
-            self._check_in(connection, former)
+            self._check_identity(connection, former)
         except BaseException:
             connection.close()
             raise
         status = os.stat(self.path)
         self._inode, self._device = status.st_ino, status.st_dev
-        self._seen_until = 0.0
+        self._presence_checked_until = 0.0
         self._mint = Mint(connection)
         self._connection = connection
-        if len(os.listdir(self.live)) > CROWDED_FOLDER:
-            self._presence.sweep()
+        if len(os.listdir(self.folder)) > CROWDED_FOLDER:
+            sweep(self._presence)
         return connection
 
-    def _check_in(self, connection: sqlite3.Connection, former: str) -> None:
-        """Is the file of this boot, this clock and this folder? If not, what is still true of it?
+    def _check_identity(self, connection: sqlite3.Connection, former: str) -> None:
+        """Compares the file with this boot, clock and folder; removes what is no longer true.
 
-        `former` is the name that we had in the folder before; entries under it are ours.
+        `former` is the name of our presence before; entries under it are ours.
         """
-        boot, timens = place.clock_identity()
-        live = self._live_id = place.identity_of(self.live)
+        boot, timens = location.clock_identity()
+        live = self._folder_id = location.identity_of(self.folder)
         try:
             connection.execute("BEGIN IMMEDIATE")
             was = connection.execute("SELECT boot, timens, live FROM store").fetchone()
@@ -143,22 +140,22 @@ class Link:
                         "is made for several machines"
                     )
                 if was[0] != boot:
-                    # Everybody who was in it is dead. The tokens of the last moments may not have
+                    # Every holder and waiter is dead. The tokens of the last moments may not have
                     # reached the disk; the ceiling above them has.
                     connection.execute("DELETE FROM entry")
                     connection.execute(
                         "UPDATE store SET token = max(token, ceiling), "
                         "base = max(token, ceiling, ?) - ?",
-                        (time.time_ns() // 1000, boot_microseconds()),
+                        (time.time_ns() // 1000, tokens.boot_microseconds()),
                     )
                 else:
-                    # The folder of the living is another one, and says nothing about these.
+                    # The folder is another one, and says nothing about these processes.
                     connection.execute("UPDATE entry SET process = '', tether = ''")
                 connection.execute(
                     "UPDATE store SET boot = ?, timens = ?, live = ?", (boot, timens, live)
                 )
             if former and former != self.process:
-                # Somebody removed the proof that we live. Who has not been passed over yet is saved.
+                # Our files in the folder were removed. Entries not yet taken for dead are saved.
                 connection.execute(
                     "UPDATE entry SET process = ? WHERE process = ?", (self.process, former)
                 )
@@ -167,12 +164,13 @@ class Link:
             roll_back(connection)
             raise
 
-    def _forget(self) -> None:
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
 
 def roll_back(connection: sqlite3.Connection) -> None:
+    """Rolls back the transaction, if one is open."""
     if connection.in_transaction:  # some errors have done it already
         connection.execute("ROLLBACK")

@@ -1,9 +1,9 @@
 """The store's file: made whole or not at all, and refused, untouched, if it is not one of ours.
 
-A new store is written under a draft's name and linked into place, so nobody ever sees half of one,
-and of two who make it at the same time one wins and both use that one. An existing file is asked who
-it is before anything is written to it: another program's database, another version's store or
-something that is no database at all is left exactly as it was.
+A new store is written under a draft's name and then linked to its own, so no process ever sees half of
+one; of two processes that make it at the same time one wins, and both use that one. An existing file
+is identified before anything is written to it: another program's database, another version's store or
+a file that is no database at all is left exactly as it was.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sqlite3
 from contextlib import suppress
 
 from ...errors import BackendUnavailable, ConfigError
-from . import location as place
+from . import location
 
 APPLICATION_ID = 0x48464C4B  # "HFLK"
 FORMAT = 2
@@ -24,12 +24,12 @@ _NO_BOOT = "none yet"
 
 
 def open_store(path: str) -> sqlite3.Connection:
-    """A connection to the store at that real path, which is made if it is not there."""
+    """Returns a connection to the store at that real path, which is made if it is not there."""
     while True:
         if not os.path.exists(path):
             _make(path)
         try:
-            _part_from_another_log(path)
+            _remove_foreign_log(path)
             _verify(path)
             connection = _connect(path, "rw")
         except FileNotFoundError:
@@ -50,16 +50,16 @@ def open_store(path: str) -> sqlite3.Connection:
             raise
 
 
-def _part_from_another_log(path: str) -> None:
-    """Remove a log that belongs to a file which was here before; SQLite would lay it over this one.
+def _remove_foreign_log(path: str) -> None:
+    """Removes a log that belongs to a file which was here before; SQLite would apply it to this one.
 
-    A note in the folder of the living says which file was opened last. It counts only within one
-    boot: device numbers change with the next, and a log that outlived a power cut is needed.
+    A note in the "-live" folder says which file was opened last. It counts only within one boot:
+    device numbers change with the next, and a log that outlived a power cut is needed.
     """
     status = os.stat(path)
-    boot, _ = place.clock_identity()
+    boot, _ = location.clock_identity()
     here = f"{boot} {status.st_dev}:{status.st_ino}"
-    note = f"{place.live_directory(path)}/file"
+    note = f"{location.live_directory(path)}/file"
     try:
         with open(note, encoding="ascii") as noted:
             before = noted.read()
@@ -67,7 +67,7 @@ def _part_from_another_log(path: str) -> None:
         before = ""
     if before == here:
         return
-    if boot and before.partition(" ")[0] == boot and _says_it_is_ours(path):
+    if boot and before.partition(" ")[0] == boot and _has_our_id(path):
         _remove_log(path)
     draft = f"{note}.{os.urandom(4).hex()}.new"
     try:
@@ -78,9 +78,12 @@ def _part_from_another_log(path: str) -> None:
         raise BackendUnavailable(f"the embedded store cannot write {note!r}: {error}") from error
 
 
-def _says_it_is_ours(path: str) -> bool:
-    """By its first page, without its log. Only for a file that this process has not opened yet:
-    closing a descriptor of it drops every lock that the process has on it."""
+def _has_our_id(path: str) -> bool:
+    """Returns whether the file's first page, without its log, has our application id.
+
+    Only for a file that this process has not opened yet: closing a descriptor of it drops every lock
+    that the process has on it.
+    """
     with open(path, "rb") as file:
         header = file.read(72)
     return header[68:72] == APPLICATION_ID.to_bytes(4, "big")
@@ -93,7 +96,7 @@ def _remove_log(path: str) -> None:
 
 
 def unavailable(path: str, error: Exception) -> BackendUnavailable:
-    """SQLite's own trouble, in words that say what to do."""
+    """Returns an error that says what to do about one of SQLite's."""
     text = str(error)
     hint = ""
     if "disk is full" in text or "disk I/O error" in text:
@@ -124,7 +127,7 @@ def _connect(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _verify(path: str) -> None:
-    """Ask the file who it is, in such a way that it stays as it is.
+    """Refuses a file that is not a store of this format, and leaves it as it is.
 
     A connection that may write would empty a log that another program has left beside its database;
     one that may not would itself leave an empty log behind, where there is none.
@@ -158,6 +161,7 @@ def _verify(path: str) -> None:
 
 
 def _make(path: str) -> None:
+    """Makes a new store at that path, unless another process is quicker."""
     draft = f"{path}-{os.urandom(8).hex()}.new"
     with open(_SCHEMA, encoding="utf-8") as file:
         schema = file.read()
@@ -172,7 +176,7 @@ def _make(path: str) -> None:
                 connection.executescript(f"BEGIN; {schema}")
                 connection.execute(
                     "INSERT INTO store VALUES (0, 0, 0, 0, ?, ?, ?)",
-                    (_NO_BOOT, "", place.identity_of(place.live_directory(path))),
+                    (_NO_BOOT, "", location.identity_of(location.live_directory(path))),
                 )
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -181,9 +185,9 @@ def _make(path: str) -> None:
                 connection.close()  # as the last one it empties the log into the file
             if not os.path.exists(path):
                 _remove_log(path)  # what is left of a file that was removed
-            with suppress(FileExistsError):  # then somebody was quicker, and theirs it is
+            with suppress(FileExistsError):  # another process was quicker, and its store it is
                 os.link(draft, path)
-            _sync_folder(os.path.dirname(path))
+            _sync_directory(os.path.dirname(path))
         finally:
             for suffix in ("", "-wal", "-shm"):
                 with suppress(FileNotFoundError):
@@ -194,8 +198,8 @@ def _make(path: str) -> None:
         raise BackendUnavailable(f"the embedded store {path!r} cannot be made: {error}") from error
 
 
-def _sync_folder(folder: str) -> None:
-    """A power cut must not take the file away again after its first token was handed out."""
+def _sync_directory(folder: str) -> None:
+    """Writes a folder to the disk, so that no power cut takes away a file whose tokens are in use."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -1,4 +1,4 @@
-"""A fork, and SQLite: no connection may be open across it.
+"""Closing of connections before a fork: SQLite allows none to be open across it.
 
 SQLite keeps, for the whole process, a table of the files that it has open and of the locks that it
 believes to hold on them. A forked child inherits that table, but not the locks: they belong to the
@@ -9,7 +9,7 @@ and child would each see a store of their own, and grant the same lock twice.
 So before a fork every store closes its connection, with other threads kept out for that moment, and
 parent and child both open anew when they need it. If a store cannot be closed, because the fork is
 made from inside one of its own steps (by a signal handler) or a step does not end, then the child
-may not use that file at all, and is told so.
+may not use that file at all, and gets an error that says so.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ PATIENCE = 5.0
 
 
 class Forkable(Protocol):
+    """A store whose connection can be closed before a fork."""
+
     path: str
 
     def before_fork(self, deadline: float) -> bool:
-        """Close the connection and keep others from opening it; False if that was impossible."""
+        """Closes the connection and keeps threads out; returns False if that is impossible."""
         ...
 
     def after_fork(self) -> None:
-        """In the parent, if `before_fork` succeeded: go on."""
+        """Lets threads in again, in the parent, if `before_fork` succeeded."""
         ...
 
 
@@ -48,6 +50,7 @@ unusable: set[str] = set()
 
 
 def register(store: Forkable) -> None:
+    """Has the connection of `store` closed before each fork."""
     _stores.add(store)
 
 

@@ -1,24 +1,24 @@
 """The queue before each write transaction: one flock on PATH-live/gate.
 
-Why. SQLite's own way to wait for a write is to try again after a sleep: it wakes late, and it lets
-whoever asks most often win. The kernel queues those who wait for an flock and wakes the first one.
+Why. SQLite's own way to wait for a write is to try again after a sleep: it wakes late, and the process
+that tries most often wins. The kernel queues the waiters for an flock and wakes the first one.
 
 It is about order and speed, not about safety: SQLite's own lock is still taken inside. If the gate
-fails to exclude (somebody removed the folder while it was in use), writers meet in SQLite's busy
-handler, slower and unfairly, and nothing else happens.
+fails to exclude (its folder was removed while it was in use), writers meet in SQLite's busy handler,
+slower and unfairly, and nothing else happens.
 
-How one waits. First for the other threads of this process; then an attempt on the flock, which is
+How a thread waits. First for the other threads of this process; then an attempt on the flock, which is
 all it costs when it is free; then further attempts for some 100 µs, because a transaction takes
 about 30; then blocked in the kernel. A blocked flock cannot be given a time limit and cannot be
 called off, and the process inside may be frozen, so it is a helper thread that blocks while the
-caller waits for it, up to the deadline. The lock belongs to the open file, whichever thread asked.
-When the helper gets it too late it gives it back, unless somebody is waiting by then.
+caller waits for it, up to the deadline. The lock belongs to the open file, whichever thread locked it.
+When the helper gets it too late it unlocks it, unless another thread is waiting by then.
 
-Hence one rule: *while the helper is asking, nobody else asks*. If another thread took the lock by
-itself, the helper's request would be granted too, being for the same open file, and its giving
-back would open the gate under that thread's feet. `_asking` is set only by a thread that holds
-`_mutex`, and cleared by the helper together with its decision; so whoever holds `_mutex` and sees
-it clear may ask.
+Hence one rule: *while the helper is blocked, no other thread locks*. If another thread took the lock
+by itself, the helper's request would be granted too, being for the same open file, and its unlocking
+would open the gate while that thread is inside. `_helper_blocked` is set only by a thread that holds
+`_mutex`, and cleared by the helper together with its decision; so a thread that holds `_mutex` and sees
+it clear may lock.
 
 Interrupts. A signal handler may raise after any call. `enter` undoes what it had done by then.
 `leave` does nothing if we are not inside, and may be interrupted before its first step, so:
@@ -38,7 +38,7 @@ inside, is refused at once; it would wait for itself.
 
 Fork. A child that shared our open file would share our lock, be let in together with us, and keep
 the gate shut after our death. Descriptors are closed in the child, which opens its own when it
-needs it. A spawned program does not inherit them.
+needs one. A spawned program does not inherit them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from ...errors import BackendUnavailable
 PATIENCE = 10.0
 
 # About 100 µs of attempts; longer only if each of them lets other processes run, as it should when
-# there are more of those than processors, and then they are getting on.
+# there are more of those than processors, and then they make progress.
 _ATTEMPTS = 20
 _SPIN = 1e-3
 _SLICE = 0.5  # waits are cut up, as a thread's time-out stands still while the machine sleeps
@@ -68,7 +68,7 @@ _gates: weakref.WeakSet[Gate] = weakref.WeakSet()
 
 
 class Gate:
-    """The gate of the store at `path`. For many threads; used once each by enter() and leave()."""
+    """The gate of the store at `path`, for many threads. Each `enter` needs a `leave`."""
 
     def __init__(self, path: str, *, patience: float = PATIENCE) -> None:
         self.file = f"{path}-live/gate"
@@ -88,17 +88,17 @@ class Gate:
         self._inside = 0  # the thread that has _mutex and is at, or through, the gate
         self._mutex = threading.RLock()
         self._state = threading.Lock()  # guards the fields below; never held for long
-        self._asking = False  # the helper is about to ask, or blocked
-        self._wish: threading.Lock | None = None  # to be released when the helper has the flock
+        self._helper_blocked = False  # the helper is blocked in the kernel, or about to be
+        self._waiter: threading.Lock | None = None  # to be released when the helper has the flock
         self._work = threading.Lock()  # released to set the helper to work
         self._work.acquire()
-        self._helping = False  # there is a helper thread
+        self._has_helper = False  # there is a helper thread
         self._failure: OSError | None = None
 
     def enter(self, deadline: float | None = None) -> None:
-        """Wait for our turn, until `deadline` on the boot clock (None: for `patience` seconds).
+        """Waits for our turn, until `deadline` on the boot clock (None: for `patience` seconds).
 
-        BackendUnavailable when the turn did not come; the gate is then not held.
+        Raises BackendUnavailable when the turn did not come; the gate is then not held.
         """
         me = threading.get_ident()
         if self._inside == me:
@@ -112,12 +112,12 @@ class Gate:
             self._inside = me
             if self._closed or self._fd < 0:
                 self._reopen()
-            if not self._asking and self._attempt():
+            if not self._helper_blocked and self._attempt():
                 return
             # Loops are in functions of their own: from Python 3.12 on, an interrupt that comes as a
             # loop turns is not caught by a `try` around it in the same function.
             started = _now()
-            if self._asking or not self._spin(started):
+            if self._helper_blocked or not self._spin(started):
                 self._queue(started, deadline)
         except BaseException:
             if self._inside == me:
@@ -128,21 +128,21 @@ class Gate:
             raise
 
     def leave(self) -> None:
-        """Let the next one in. Without effect in a thread that is not inside."""
+        """Lets the next thread or process in. Without effect in a thread that is not inside."""
         if self._inside != threading.get_ident():
             return
         try:
             held = True
-            if self._asking:
-                # We were waiting, and give up. As long as the helper is asking, the flock is not
-                # ours to unlock: it may have got it this moment, for the next one who waits.
+            if self._helper_blocked:
+                # We were waiting, and give up. As long as the helper is blocked, the flock is not
+                # ours to unlock: the helper may have got it this moment, for the next waiter.
                 with self._state:
-                    self._wish = None
-                    held = not self._asking
+                    self._waiter = None
+                    held = not self._helper_blocked
             if held and self._fd >= 0:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
         except OSError:
-            self._fd = -1  # closed behind our back, and so unlocked
+            self._fd = -1  # closed by other code, and so unlocked
         finally:
             self._inside = 0
             self._mutex.release()
@@ -150,20 +150,21 @@ class Gate:
                 self.close()
 
     def pause(self, deadline: float) -> bool:
-        """Keep the other threads of this process out until `resume`; False if that cannot be had.
+        """Keeps the other threads of this process out until `resume`; returns False if it cannot.
 
-        Not the other processes: for a fork, which takes a copy of this one.
+        Other processes are not kept out: this is for a fork, which copies this one.
         """
         if self._inside == threading.get_ident():
             return False
         return self._mutex.acquire(timeout=max(0.0, deadline - _now()))
 
     def resume(self) -> None:
+        """Lets the other threads in again, after `pause`."""
         self._mutex.release()
 
     def close(self) -> None:
-        """Let go of the file, now or when the thread inside has left. Safe to call again."""
-        # The flag first: whoever has the mutex now will look at it after giving the mutex back.
+        """Closes the file, now or when the thread inside has left. Safe to call again."""
+        # The flag first: a thread that has the mutex now reads the flag after it released the mutex.
         self._closed = True
         if self._inside != threading.get_ident() and self._mutex.acquire(blocking=False):
             try:
@@ -172,6 +173,7 @@ class Gate:
                 self._mutex.release()
 
     def _attempt(self) -> bool:
+        """Locks the file, if that is possible at once."""
         try:
             fcntl.flock(self._fd, _TRY)
         except BlockingIOError:
@@ -181,6 +183,7 @@ class Gate:
         return True
 
     def _spin(self, started: float) -> bool:
+        """Tries to lock the file for a while."""
         for _ in range(_ATTEMPTS):
             os.sched_yield()
             if self._attempt():
@@ -190,32 +193,32 @@ class Gate:
         return False
 
     def _queue(self, started: float, deadline: float | None) -> None:
-        """Have the helper wait in the kernel's queue for us."""
-        wish = threading.Lock()
-        wish.acquire()
+        """Has the helper wait in the kernel's queue for us."""
+        waiter = threading.Lock()
+        waiter.acquire()
         with self._state:
             self._failure = None
             # A flag and then the call that makes it true, with nothing between them: an interrupt
             # comes only after a call. (Not a threading.Thread, whose start can be interrupted.)
-            if not self._helping:
-                self._helping = True
+            if not self._has_helper:
+                self._has_helper = True
                 try:
                     _thread.start_new_thread(self._help, ())
                 except RuntimeError as error:  # no more threads
-                    self._helping = False
+                    self._has_helper = False
                     raise BackendUnavailable(f"cannot wait for {self.file!r}: {error}") from error
-            self._wish = wish
-            if not self._asking:
-                self._asking = True
+            self._waiter = waiter
+            if not self._helper_blocked:
+                self._helper_blocked = True
                 self._work.release()
-        self._wait(wish, started, deadline)
+        self._wait(waiter, started, deadline)
         if self._failure is not None:
             raise self._broken(self._failure) from self._failure
 
     def _wait(
         self, lock: threading.Lock | threading.RLock, started: float, deadline: float | None
     ) -> None:
-        """Acquire that lock, or raise at the deadline."""
+        """Acquires `lock`, or raises at the deadline."""
         if deadline is None:
             deadline = started + self.patience
         while True:
@@ -229,12 +232,12 @@ class Gate:
                 )
 
     def _help(self) -> None:
-        """The helper thread: block in the kernel for whoever waits."""
+        """Blocks in the kernel for the thread that waits; runs in the helper thread."""
         state, work = self._state, self._work
         while True:
             work.acquire()
             with state:
-                going, fd = self._helping, self._fd
+                going, fd = self._has_helper, self._fd
             if not going:
                 return
             failure = None
@@ -243,35 +246,36 @@ class Gate:
             except OSError as error:
                 failure = error
             with state:
-                wish, self._wish = self._wish, None
-                if wish is None and failure is None:
+                waiter, self._waiter = self._waiter, None
+                if waiter is None and failure is None:
                     fcntl.flock(fd, fcntl.LOCK_UN)
-                self._asking = False
+                self._helper_blocked = False
                 self._failure = failure
-                if wish is not None:
-                    wish.release()
-                if not self._helping:
+                if waiter is not None:
+                    waiter.release()
+                if not self._has_helper:
                     os.close(fd)
                     return
 
     def _shut(self) -> None:
-        """Close the file and end the helper, under _mutex. If that one is asking it does both when
-        it is through: until then the descriptor's number must not become another file's."""
+        """Closes the file and ends the helper, under _mutex. A helper that is blocked does both when it
+        gets on: until then the descriptor's number must not become another file's."""
         fd, self._fd = self._fd, -1
         with self._state:
-            helping, self._helping = self._helping, False
-            if self._asking:
+            has_helper, self._has_helper = self._has_helper, False
+            if self._helper_blocked:
                 return
-            if helping:
+            if has_helper:
                 self._work.release()
         if fd >= 0:
             os.close(fd)
 
     def _broken(self, error: OSError) -> BackendUnavailable:
-        self._fd = -1  # closed behind our back, perhaps; the next one opens it again
+        self._fd = -1  # perhaps closed by other code; the next thread opens it again
         return BackendUnavailable(f"cannot lock {self.file!r}: {error}")
 
     def _reopen(self) -> None:
+        """Opens the file, if the gate was not closed for good."""
         if self._closed:
             raise BackendUnavailable(f"{self.file!r} was closed")
         try:
@@ -280,7 +284,7 @@ class Gate:
             raise BackendUnavailable(f"cannot open {self.file!r}: {error}") from error
 
     def _abandon(self) -> None:
-        """Forget, in a forked child, all that was the parent's. Closing does not unlock."""
+        """Forgets, in a forked child, all that is the parent's. Closing does not unlock."""
         fd = self._fd
         self._reset()
         if fd >= 0:

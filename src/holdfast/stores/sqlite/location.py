@@ -1,13 +1,13 @@
-"""Where the embedded store may live.
+"""The location of an embedded store: told from the URL, refused where it cannot be safe, prepared.
 
-Its safety rests on what the kernel of *one* machine tells its processes: who holds a lock, who has
-died, what time it is since boot. A file system that several machines (or a guest and its host) see
-carries the file and not that knowledge: locks are emulated, late or absent, and every holder on the
-other machine looks dead. So such a place is refused before anything is written, and named.
+Its safety rests on what the kernel of *one* machine tells its processes: which of them holds a lock,
+which has died, what time it is since boot. A file system that several machines (or a guest and its
+host) see carries the file and not that knowledge: locks are emulated, late or absent, and every holder
+on the other machine looks dead. So such a location is refused before anything is written.
 
 It also rests on all processes meeting in the same folder beside the file. So the path is made real
 first (a symbolic link would have a folder of its own), and `identity_of` gives the folder a random
-name of its own, which the store keeps: should the file turn up without its folder (copied,
+id, which the store keeps: should the file turn up without its folder (copied,
 restored, or mounted alone into a container), what the folder says about its entries is worth
 nothing.
 
@@ -33,7 +33,7 @@ _HINT = "Write sqlite:///full/path/to/locks.db (three slashes), or name no store
 
 
 def default_path() -> str:
-    """The store that serves when none is named: one per user, in the user's folder for state."""
+    """Returns the path of the store that serves when none is named: one in each user's state folder."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):  # the specification: a relative one is to be ignored
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
@@ -43,7 +43,7 @@ def default_path() -> str:
 
 
 def path_of_url(url: str) -> str:
-    """The path in `sqlite:///full/path`, percent-decoded; its query was taken off before."""
+    """Returns the path in `sqlite:///full/path`, percent-decoded; `url` has no query any more."""
     scheme, separator, rest = url.partition("://")
     if scheme.lower() != "sqlite" or not separator:
         raise ConfigError(f"this is not the URL of an embedded store. {_HINT}")
@@ -72,7 +72,7 @@ def path_of_url(url: str) -> str:
 
 
 def _unquote(text: bytes) -> bytes:
-    """Percent-decoding; ValueError when there is none. (urllib.parse takes long to import.)"""
+    """Decodes percent signs, or raises ValueError. (urllib.parse takes long to import.)"""
     plain, *parts = text.split(b"%")
     for part in parts:
         if len(part) < 2 or not part[:2].isalnum():  # fromhex would skip a blank
@@ -82,14 +82,14 @@ def _unquote(text: bytes) -> bytes:
 
 
 def live_directory(path: str) -> str:
-    """The folder of locks and sockets that belongs to the store at that (real) path."""
+    """Returns the folder of locks and sockets that belongs to the store at that (real) path."""
     return path + "-live"
 
 
 def prepare(path: str) -> str:
-    """Make the folders that the store needs, and prove that they can be written to.
+    """Makes the folders that the store needs, and proves that they can be written to.
 
-    Answers the real path, which is the one to open: all who use a store must agree on its folder.
+    Returns the real path, which is the one to open: all users of a store must agree on its folder.
     """
     path = os.path.realpath(path)
     refuse_unsuitable(path)
@@ -97,7 +97,7 @@ def prepare(path: str) -> str:
     try:
         os.makedirs(parent, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise _trouble(error, f"the folder {parent!r} for the store cannot be made") from error
+        raise _error_for(error, f"the folder {parent!r} for the store cannot be made") from error
     # By doing it, as permissions do not tell all; not on the file itself, see above. A journal
     # needs to be made beside the file too, so the folder has to be writable in any case.
     trial = f"{path}-{os.urandom(8).hex()}.new"
@@ -106,14 +106,14 @@ def prepare(path: str) -> str:
         os.unlink(trial)
         os.makedirs(live_directory(path), exist_ok=True)
     except OSError as error:
-        raise _trouble(error, f"the store's folder {parent!r} cannot be written to") from error
+        raise _error_for(error, f"the store's folder {parent!r} cannot be written to") from error
     if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
         raise ConfigError(f"the store {path!r} cannot be read and written by this user")
     return path
 
 
 def refuse_unsuitable(path: str) -> None:
-    """Raise ConfigError if a store must not, or cannot, be at that path. Makes nothing."""
+    """Raises ConfigError if a store must not, or cannot, be at that path. Makes nothing."""
     path = os.path.realpath(path)
     if os.path.isdir(path):
         raise ConfigError(f"{path!r} is a folder; the store is a file in it, such as locks.db")
@@ -141,12 +141,12 @@ def refuse_unsuitable(path: str) -> None:
 
 
 def is_shared(kind: str) -> bool:
-    """Whether another kernel may see a file system of that type, or a process emulates it."""
+    """Returns whether another kernel may see a file system of that type, or a process emulates it."""
     return f" {kind} " in _SHARED or kind.startswith("fuse.")
 
 
 def file_system_of(path: str, mountinfo: str) -> str | None:
-    """The type of the file system that a real, absolute path is on, by /proc/self/mountinfo.
+    """Returns the type of the file system that a real, absolute path is on, by /proc/self/mountinfo.
 
     Walks down from the root as the kernel does: at each folder of the path, the mount that sits
     there on the mount we are in, and again while another one is stacked on it. The longest matching
@@ -177,7 +177,7 @@ def file_system_of(path: str, mountinfo: str) -> str | None:
 
 
 def _longest(path: str, mounts: list[tuple[str, str, str, str]]) -> str | None:
-    """For a root that is no mount point: the deepest mount above, the last one of several."""
+    """Returns the type of the deepest mount above, for a root that is no mount point."""
     best, found = -1, None
     for _, _, point, kind in mounts:
         inside = path == point or path.startswith(point.rstrip("/") + "/")
@@ -187,7 +187,7 @@ def _longest(path: str, mounts: list[tuple[str, str, str, str]]) -> str | None:
 
 
 def _unescape(field: str) -> str:
-    """Mount points have blanks and such written as three octal digits: `\\040`."""
+    """Decodes a mount point, in which blanks and such are three octal digits: `\\040`."""
     first, *parts = field.split("\\")
     return first + "".join(
         chr(int(part[:3], 8)) + part[3:] if part[:3].isdigit() else "\\" + part for part in parts
@@ -195,7 +195,7 @@ def _unescape(field: str) -> str:
 
 
 def clock_identity() -> tuple[str, str]:
-    """Which boot, and which time namespace, this process's boot clock counts in.
+    """Returns the boot and the time namespace that this process's boot clock counts in.
 
     A time on that clock means something only to a process with the same two. Where the system does
     not tell, a part is "": after a reboot such a store cannot see that its times are of another
@@ -210,9 +210,9 @@ def clock_identity() -> tuple[str, str]:
 
 
 def identity_of(directory: str) -> str:
-    """The random name of a "-live" folder, given to it by whoever asks first.
+    """Returns the random id of a "-live" folder, which the first caller gives it.
 
-    The store keeps it, and compares: a file whose folder has another name was parted from its own.
+    The store keeps the id, and compares: a file whose folder has another one was parted from its own.
     """
     file = f"{directory}/id"
     draft = f"{directory}/.{os.urandom(8).hex()}.id.new"
@@ -225,7 +225,7 @@ def identity_of(directory: str) -> str:
         with open(draft, "x", encoding="ascii") as made:
             made.write(os.urandom(16).hex())
         try:
-            os.link(draft, file)  # unlike a rename it fails if somebody was quicker
+            os.link(draft, file)  # unlike a rename it fails if another process was quicker
         except FileExistsError:
             pass
         finally:
@@ -236,10 +236,10 @@ def identity_of(directory: str) -> str:
         raise BackendUnavailable(f"cannot tell which folder {directory!r} is: {error}") from error
 
 
-def _trouble(error: OSError, what: str) -> ConfigError | BackendUnavailable:
-    """Not allowed is a matter of configuration; a full disk and the like may pass."""
+def _error_for(error: OSError, what: str) -> ConfigError | BackendUnavailable:
+    """Returns a ConfigError for what is not allowed; a full disk and the like may pass."""
     if error.errno == errno.EROFS:
-        return ConfigError(f"{what}: it is on a read-only file system. Choose another place")
+        return ConfigError(f"{what}: it is on a read-only file system. Choose another path")
     if error.errno in (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG):
-        return ConfigError(f"{what}: {error.strerror}. Choose another place, or change that")
+        return ConfigError(f"{what}: {error.strerror}. Choose another path, or change that")
     return BackendUnavailable(f"{what}: {error.strerror or error}")

@@ -1,8 +1,9 @@
-"""Files whose lock is what they say: made locked, found locked, probed without harm.
+"""Lock files, whose lock says that their process lives: made locked, and probed without harm.
 
-A mark is made under a draft's name, locked, and only then linked to the name by which others look
-for it. So whoever finds a mark unlocked knows that its holder is gone, never that it is not there
-yet. Names are 64 random bits and are used once; making one fails rather than take another's place.
+A lock file is made under a draft's name, locked, and only then linked to the name by which others look
+for it. So a lock file that is found unlocked was left by a process that is gone, never by one that is
+about to lock it. Names are 64 random bits and are used once; making one fails rather than replace
+another.
 
 A probe takes a shared lock for a moment. Two probes do not disturb each other, and a probe cannot
 disturb the holder, whose exclusive lock was there before the name was. presence.py says which of
@@ -23,7 +24,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Tether:
-    """A lock that lives as long as anybody to whom its descriptor was passed.
+    """A lock that lives as long as any process to which its descriptor was passed.
 
     `fd` is close-on-exec: pass it on by posix_spawn's file actions, by `pass_fds`, or after
     `os.set_inheritable`. (Not together with `preexec_fn`, which runs the hooks of a fork.)
@@ -37,7 +38,7 @@ class Tether:
         self.fd = fd
 
     def close(self) -> None:
-        """Let go of it. The file goes too, unless somebody still holds it; then sweep() does it."""
+        """Lets go of the lock. Removes the file, unless another process holds it: then `sweep` will."""
         fd, self.fd = self.fd, -1
         if fd < 0:
             return
@@ -46,13 +47,13 @@ class Tether:
             unlink(f"{self._directory}/{self.name}.tether")
 
 
-def place(
+def make_locked(
     directory: str,
     kind: str,
     lock: Callable[[int, int], object],
     before: Callable[[str], object] | None = None,
 ) -> tuple[str, int]:
-    """Make a file that is locked before it can be found; answers its name and descriptor."""
+    """Makes a file that is locked before it can be found; returns its name and descriptor."""
     while True:
         name = os.urandom(8).hex()
         if before is not None:
@@ -63,8 +64,8 @@ def place(
             lock(fd, fcntl.LOCK_EX)
             os.link(draft, f"{directory}/{name}{kind}")
         except FileNotFoundError:
-            # Swept away as old, because the wall clock was set forward: again. (If it is the folder
-            # that is gone, then the next opening says so.)
+            # Swept away as old, because the wall clock was set forward: again. (If the folder is gone,
+            # the next opening says so.)
             os.close(fd)
             continue
         except BaseException:
@@ -76,7 +77,7 @@ def place(
 
 
 def open_pipe(path: str, above: int) -> int | None:
-    """Make a FIFO and hold it open; None where that is impossible, since it is only a hint."""
+    """Makes a FIFO and opens it; returns None where that is impossible, since it is only a hint."""
     try:
         os.mkfifo(path, 0o666)
         # For reading too: alone, opening for writing fails as long as nobody reads.
@@ -93,7 +94,7 @@ def open_pipe(path: str, above: int) -> int | None:
 
 
 def flocked(path: str) -> bool | None:
-    """Whether that file is flocked; None when it is missing, True when that cannot be told."""
+    """Returns whether the file is flocked; None when it is missing, True when that cannot be told."""
     try:
         fd = os.open(path, PROBE)
     except FileNotFoundError:
@@ -110,11 +111,13 @@ def flocked(path: str) -> bool | None:
 
 
 def inode(fd: int) -> tuple[int, int]:
+    """Returns the device and inode of an open file."""
     status = os.fstat(fd)
     return status.st_dev, status.st_ino
 
 
 def age(path: str) -> float:
+    """Returns the seconds since the file was written to; 0 when it is missing."""
     try:
         return time.time() - os.stat(path).st_mtime
     except OSError:
@@ -122,6 +125,7 @@ def age(path: str) -> float:
 
 
 def unlink(path: str) -> bool:
+    """Removes a file; returns whether that was possible."""
     try:
         os.unlink(path)
     except OSError:

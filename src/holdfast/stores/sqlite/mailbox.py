@@ -1,15 +1,15 @@
 """Wake-ups between the managers of one machine: a unix datagram socket for each.
 
-A wake-up is a hint. It may be lost (a full queue, no permission) or come too early or twice; what
-is true is in the store, and a waiter's heartbeat finds it without any hint. So a send never blocks,
-and a receiver looks into the store rather than believe a message.
+A wake-up is a hint. It may be lost (a full queue, no permission) or come too early or twice; the
+truth is in the store, and a waiter's heartbeat finds it without any hint. So a send never blocks, and
+a message that names no token makes the receiver ask the store.
 
 A datagram to a dead process is refused by the kernel, which is as good a sign of death as a lock;
 but only `presence` decides about that, and GONE merely says that waking was in vain.
 
-What is sent and not yet read counts against the *sender's* buffer. One frozen receiver could fill
-that of a socket that is used for all, and then nobody would be woken; so when a queue seems full,
-the message is tried again from a new socket, which from then on is the one in use.
+A message that is sent and not yet read counts against the *sender's* buffer. One frozen receiver could
+fill that of a socket that is used for all, and then no waiter would be woken; so when a queue seems
+full, the message is sent again from a new socket, which from then on is the one in use.
 
 A socket's address has room for 107 bytes. A longer path is reached through /proc/self/fd, where
 there is one. A forked child closes what it inherits: a dead parent must not seem to be listening.
@@ -30,9 +30,9 @@ from ...errors import BackendUnavailable, ConfigError
 if TYPE_CHECKING:
     from _socket import socket as Socket
 
-DELIVERED: Final = "delivered"  # it is in the receiver's queue
-MISSED: Final = "missed"  # not delivered, though the receiver may be alive: it will look by itself
-GONE: Final = "gone"  # nobody is there any more
+DELIVERED: Final = "delivered"  # the message is in the receiver's queue
+MISSED: Final = "missed"  # not delivered, though the receiver may be alive: its heartbeat will ask
+GONE: Final = "gone"  # there is no receiver any more
 
 MAX_PAYLOAD = 512
 
@@ -48,7 +48,7 @@ _open: weakref.WeakSet[Mailbox] = weakref.WeakSet()
 
 
 class Mailbox:
-    """Where one manager is woken. `address` is the socket's file name in the folder."""
+    """The socket on which one manager is woken. `address` is its file name in the folder."""
 
     def __init__(self, directory: str, process_name: str) -> None:
         self._directory = os.path.abspath(directory)
@@ -72,11 +72,11 @@ class Mailbox:
         _open.add(self)
 
     def fileno(self) -> int:
-        """The descriptor to poll for reading; -1 when closed."""
+        """Returns the descriptor to poll for reading; -1 when closed."""
         return -1 if self._socket is None else self._socket.fileno()
 
     def receive(self, most: int = _MOST) -> list[bytes]:
-        """All messages that are there, without waiting; an empty list when there are none."""
+        """Returns the messages that are there, at most `most`, without waiting."""
         messages: list[bytes] = []
         if self._socket is None:
             return messages
@@ -90,11 +90,11 @@ class Mailbox:
         return messages
 
     def close(self) -> None:
-        """Stop listening, and remove the socket's file. Safe to call again."""
+        """Stops listening, and removes the socket's file. Safe to call again."""
         socket, self._socket = self._socket, None
         if socket is None:
             return
-        # The file first: a message then finds nobody, rather than a socket that nobody reads.
+        # The file first: a sender then finds no receiver, rather than a socket that nobody reads.
         if self._maker == os.getpid():
             with suppress(OSError):
                 os.unlink(f"{self._directory}/{self.address}")
@@ -107,7 +107,7 @@ class Mailbox:
 
 
 def send(directory: str, address: str, payload: bytes) -> Literal["delivered", "missed", "gone"]:
-    """Wake the mailbox of that address in that (absolute) folder.
+    """Sends a message to the mailbox `address` in `directory` (absolute); returns what became of it.
 
     Never blocks, and never raises because of the receiver.
     """
@@ -144,7 +144,7 @@ class _Sender:
 
 
 def _reach(directory: str, address: str) -> str:
-    """A path to that socket that fits into an address."""
+    """Returns a path to that socket that fits into an address."""
     path = f"{directory}/{address}"
     if len(path) <= _ROOM and (path.isascii() or len(os.fsencode(path)) <= _ROOM):
         return path

@@ -1,30 +1,29 @@
 """The process's proof of life, by which an entry of the embedded store ends with its process.
 
 How it works. Each process keeps one file per store, `<name>.live`, under a POSIX record lock. The
-kernel drops the lock when the process ends, however it ends, so for everybody else: the file is
+kernel drops the lock when the process ends, however it ends, so for every other process: the file is
 missing or can be locked = its process is dead; it cannot be locked = its process lives.
 
 Why a record lock. It belongs to the process and not to the descriptor: a forked child does not
-inherit it, so a child that outlives its parent cannot make the parent look alive, which is what
-`flock` would do. Its price: *closing any descriptor of the file drops the lock*. Hence one file
-per process, whatever the number of managers; it is never opened again by its own process (a name
-that this process made is answered from memory); and nothing else here opens it but a probe.
+inherit it, so a child that outlives its parent cannot make the parent look alive, as with
+`flock`. Its price: *closing any descriptor of the file drops the lock*. Hence one file
+per process, whatever the number of managers; it is never opened again by its own process (which
+remembers the names that it made); and nothing else here opens it but a probe.
 
 Why it never shows the living as dead:
-- the file gets its name only after it is locked, so nobody can find it unlocked before that;
+- the file gets its name only after it is locked, so no process can find it unlocked before that;
 - names are random and used once: there is no pid that could come back as another process;
 - an answer that the kernel refuses to give (no permission, no descriptors left) counts as "alive",
-  and so does a missing file when our own is missing too: then somebody emptied the folder, and it
-  proves nothing about anybody. The TTL still ends such an entry;
+  and so does a missing file when our own is missing too: then the folder was emptied, and proves
+  nothing about any process. The TTL still ends such an entry;
 - a forked child loses its parent's presence at the fork and makes one of its own when it needs it.
 What remains is a holder whose folder was emptied, or whose descriptors were all closed by code that
-makes a daemon of it: `intact()` tells, and a holder asks it when it renews.
+makes a daemon of it: `intact()` tells, and a holder asks that when it renews.
 
 `<name>.pipe` is a FIFO that the process holds open for writing, so that others can *wait* for its
-death by poll. It is a hint: it may be missing, and what decides is always `is_alive`. On Linux a
-dying process drops its record locks before its pipes hang up, so whoever is woken sees it dead.
-A byte in it is another hint, `stir`: those who watch are about to hear of us. Whoever comes first
-takes it away; where nobody watched, that is the next to begin.
+death by poll. Nothing is ever written to it. It is a hint: it may be missing, and what decides is
+always `is_alive`. On Linux a dying process drops its record locks before its pipes hang up, so a
+watcher that is woken finds it dead.
 
 `<name>.tether` is the opposite of a presence, for `holdfast run`: an flock belongs to the open file
 and is inherited, so the command keeps it when `run` itself is killed. The entry is dead when both
@@ -40,10 +39,8 @@ from contextlib import suppress
 from threading import RLock
 
 from ...errors import BackendUnavailable
-from .lockfiles import PROBE, TRY_SHARED, Tether, age, flocked, inode, open_pipe, place, unlink
+from .lockfiles import PROBE, TRY_SHARED, Tether, flocked, inode, make_locked, open_pipe
 
-_OLD = 3600.0  # a draft of this age, in seconds, was left behind by a process that was killed
-_ALL = 4096  # bytes; there is hardly ever more than one
 _WATCH = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 # Re-entrant, because a signal handler that forks may interrupt the thread that is inside.
@@ -55,7 +52,7 @@ _made: list[Presence] = []  # those in _present, and those whose folder was take
 
 
 class Presence:
-    """This process, as the others who use the same store see it. Get it by `Presence.of`."""
+    """This process, as other processes with the same store see it. Made by `Presence.of`."""
 
     __slots__ = ("_born", "_inode", "_live", "_pipe", "_tethers", "directory", "name")
 
@@ -63,7 +60,7 @@ class Presence:
         self.directory = directory
         self._born = _generation
         self._tethers: list[Tether] = []
-        self.name, self._live = place(directory, ".live", fcntl.lockf, _own.add)
+        self.name, self._live = make_locked(directory, ".live", fcntl.lockf, _own.add)
         self._inode = inode(self._live)
         # Only now the pipe: a pipe without a live file is then always a dead process's, so that a
         # sweep cannot take the pipe of one that is just starting.
@@ -73,7 +70,7 @@ class Presence:
 
     @classmethod
     def of(cls, directory: str) -> Presence:
-        """The presence of this process in that folder; both are made if they are missing."""
+        """Returns the presence of this process in `directory`; makes both if they are missing."""
         directory = os.path.abspath(directory)
         with _mutex:
             while True:
@@ -100,10 +97,10 @@ class Presence:
             return presence
 
     def intact(self) -> bool:
-        """Whether others can still see that this process lives.
+        """Returns whether others can still see that this process lives.
 
         False in a forked child, when the file or its folder was removed, or when its descriptor was
-        closed behind our back. What is held must then be given up as lost.
+        closed by other code. What is held must then be given up as lost.
         """
         if self._born != _generation:
             return False
@@ -114,7 +111,7 @@ class Presence:
             return False
 
     def is_alive(self, name: str) -> bool:
-        """Whether the process of that name may still be alive; False only when it is surely not."""
+        """Returns whether the process of that name may be alive; False only when it surely is not."""
         if name in _own:
             return True
         try:
@@ -132,8 +129,8 @@ class Presence:
         return False
 
     def watch(self, name: str) -> int | None:
-        """A descriptor that becomes readable (hangs up) when that process dies; the caller's to
-        close. None when there is nothing to wait for: ourselves, no pipe, or nobody behind it.
+        """Returns a descriptor that becomes readable (hangs up) when that process dies; the caller's
+        to close. None when there is nothing to wait for: our own process, no pipe, or no writer.
 
         Watch first and ask `is_alive` afterwards: a death before the opening is then seen by the
         question, and one after it by the descriptor.
@@ -145,25 +142,20 @@ class Presence:
         except OSError:
             return None
         # poll does not report a hang-up to a reader that came after the last writer had left.
-        if stirred(fd):
-            return fd
+        try:
+            os.read(fd, 1)
+        except BlockingIOError:
+            return fd  # empty, and held open by its process
+        except OSError:
+            pass
         os.close(fd)
         return None
 
-    def stir(self) -> None:
-        """Tell those who watch this process that something is about to happen."""
-        # In a forked child the number may be another file's by now.
-        if self._pipe is not None and self._born == _generation:
-            try:
-                os.write(self._pipe, b"\0")
-            except OSError:
-                return  # it is full: nobody has watched us for a long time
-
     def tether(self) -> Tether:
-        """A new tether, locked by its descriptor."""
+        """Returns a new tether, locked by its descriptor."""
         with _mutex:
             try:
-                name, fd = place(self.directory, ".tether", fcntl.flock)
+                name, fd = make_locked(self.directory, ".tether", fcntl.flock)
             except OSError as error:
                 raise BackendUnavailable(
                     f"cannot make a tether in {self.directory!r}: {error}"
@@ -174,40 +166,12 @@ class Presence:
             return tether
 
     def is_tethered(self, name: str) -> bool:
-        """Whether anybody may still hold that tether; False only when surely nobody does."""
+        """Returns whether that tether may still be held; False only when it surely is free."""
         held = flocked(f"{self.directory}/{name}.tether")
         return not self.intact() if held is None else held
 
-    def sweep(self) -> int:
-        """Remove what dead processes have left in the folder; answers how many files. Call it
-        inside the gate, now and then: it lists the folder and probes every process in it."""
-        removed = 0
-        alive: dict[str, bool] = {}
-        try:
-            files = os.listdir(self.directory)
-        except OSError:
-            return 0
-        for file in files:
-            stem, _, kind = file.rpartition(".")
-            path = f"{self.directory}/{file}"
-            if kind == "new":
-                # Not probed: it may be a draft of our own process, in another thread.
-                dead = age(path) > _OLD
-            elif kind == "tether":
-                dead = not self.is_tethered(stem)
-            elif kind in ("live", "pipe", "sock"):
-                process = stem.rpartition("-")[0] if kind == "sock" else stem
-                if process not in alive:
-                    alive[process] = self.is_alive(process)
-                dead = not alive[process]
-            else:
-                continue
-            if dead and unlink(path):
-                removed += 1
-        return removed
-
     def _abandon(self) -> None:
-        """Close, in a forked child, what belongs to the parent. That drops none of its locks."""
+        """Closes, in a forked child, what belongs to the parent. That drops none of its locks."""
         for tether in self._tethers:
             fd, tether.fd = tether.fd, -1
             if fd >= 0:
@@ -222,25 +186,12 @@ class Presence:
             pass
 
 
-def stirred(fd: int) -> bool:
-    """What a watched descriptor says that is readable: its process lives, and stirs; or else has died.
-
-    Those who watch it together are woken together, and the first takes what was to be read.
-    """
-    try:
-        return bool(os.read(fd, _ALL))  # nothing at all is the end of the file
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-
-
 class _Cleaner:
-    """Removes this process's files when the interpreter ends.
+    """The remover of this process's files when the interpreter ends.
 
     By a finaliser and not by atexit: another exit handler may still use a lease, and so may a
     daemon thread while the handlers run, and a process without its live file is a dead one. When
-    the modules are torn down no Python code runs any more. If it is not called, sweep() cleans up.
+    the modules are torn down no Python code runs any more. If it is not called, `cleaning` does it.
     """
 
     __slots__ = ("files",)

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from ...admission import Place
+from ...admission import Contender
 
 _MODULUS = 1 << 32
 _HALF = 1 << 31
@@ -39,8 +39,8 @@ class Entry(NamedTuple):
     sequence: int
 
     @property
-    def place(self) -> Place:
-        return Place(self.weight, self.capacity, f"{self.kind},{self.capacity}", False)
+    def place(self) -> Contender:
+        return Contender(self.weight, self.capacity, f"{self.kind},{self.capacity}", False)
 
 
 class Naming:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....clock import Clock
-from ....entries import MISSED_HEARTBEATS, SEPARATOR, Ask, Claim
+from ....entries import MISSED_HEARTBEATS, SEPARATOR, AcquireRequest, Claim
 from ....errors import BackendUnavailable, ConfigError
 from ....guarantees import Guarantees
 from ....model import Busy, Granted, LockState, Outcome, Queued
@@ -22,7 +22,7 @@ from ..store import MemoryStore, join, leave
 def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
-    """Check everything that can be checked without opening; answers how to open."""
+    """Checks all that can be checked without opening; returns the guarantees and the opener."""
     known = {"clock": None, **TIMING_OPTIONS}
     settings = merge_options(target, options, known)
     clock = settings["clock"]
@@ -35,6 +35,8 @@ def prepare(
 
 
 class MemoryBackend:
+    """The adapter to a store in this process."""
+
     guarantees = guarantees.MEMORY
 
     def __init__(
@@ -55,7 +57,7 @@ class MemoryBackend:
         pass
 
     def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
-        ask = Ask(
+        request = AcquireRequest(
             self._prefix + ticket.name,
             ticket.owner,
             ticket.ttl,
@@ -68,29 +70,29 @@ class MemoryBackend:
             self.heartbeat * MISSED_HEARTBEATS,
             ticket.label,
         )
-        return self._open_store().acquire(ask, ticket.tell)
+        return self._usable_store().acquire(request, ticket.tell)
 
     def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
         prefix = self._prefix
-        return self._open_store().renew(
+        return self._usable_store().renew(
             [Claim(prefix + name, owner, ttl) for name, owner, ttl in claims]
         )
 
     def release(self, name: str, owner: str, deadline: float) -> bool:
-        return self._open_store().release(self._prefix + name, owner)
+        return self._usable_store().release(self._prefix + name, owner)
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         return ticket.wait(self.clock, until)
 
     def inspect(self, name: str, deadline: float) -> LockState:
-        return self._shown(self._open_store().inspect(self._prefix + name))
+        return self._without_namespace(self._usable_store().inspect(self._prefix + name))
 
     def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
-        states = self._open_store().list(self._prefix + prefix)
-        return [self._shown(state) for state in states]
+        states = self._usable_store().list(self._prefix + prefix)
+        return [self._without_namespace(state) for state in states]
 
     def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        return self._open_store().force_release(self._prefix + name, actor)
+        return self._usable_store().force_release(self._prefix + name, actor)
 
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
@@ -100,10 +102,10 @@ class MemoryBackend:
             self._closed = True
             leave(self._store_name, self._store)
 
-    def _shown(self, state: LockState) -> LockState:
+    def _without_namespace(self, state: LockState) -> LockState:
         return state._replace(name=state.name[len(self._prefix) :])
 
-    def _open_store(self) -> MemoryStore:
+    def _usable_store(self) -> MemoryStore:
         if self._closed:
             raise BackendUnavailable("this connection to memory:// is closed")
         return self._store

@@ -3,8 +3,8 @@
 """`sqlite:///path`: the adapter to the embedded store.
 
 Its calls block for some ten microseconds, or as long as the disk takes; so asyncio makes them on a
-thread of its own. A waiter is woken by a datagram; the first in line also watches the holder's
-process, to ask again the moment it dies, and to be awake when it releases.
+worker thread. A waiter is woken by a datagram; the first in the queue also watches the holder's
+process, to ask again the moment it dies.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Any
 
 from ...._runtime.threads import Poller, Worker, finish
 from ....clock import BootClock
-from ....entries import MISSED_HEARTBEATS, SEPARATOR, Ask, Claim, Entry
+from ....entries import MISSED_HEARTBEATS, SEPARATOR, AcquireRequest, Claim, Entry
 from ....guarantees import Guarantees
 from ....model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
 from ..._sync.contract import OPEN_LIMIT, Backend, Ticket
 from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...urls import Target, merge_options
-from .. import guarantees
-from .. import location as place
+from .. import guarantees, location
 from ..mailbox import Mailbox
-from ..presence import stirred
 from ..store import Store
 
 
 def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
-    """Check everything that can be checked without opening; answers how to open."""
+    """Checks all that can be checked without opening; returns the guarantees and the opener."""
     known = {**TIMING_OPTIONS}
     settings = merge_options(target, options, known)
     timing = timing_of(settings)
-    path = place.path_of_url(f"sqlite://{target.rest}")
-    place.refuse_unsuitable(path)
+    path = location.path_of_url(f"sqlite://{target.rest}")
+    location.refuse_unsuitable(path)
     return guarantees.SQLITE, lambda: SqliteBackend(path, namespace, timing)
 
 
 class SqliteBackend:
+    """The adapter to the embedded store at one path."""
+
     guarantees = guarantees.SQLITE
 
     def __init__(self, path: str, namespace: str, timing: Timing) -> None:
@@ -54,8 +54,9 @@ class SqliteBackend:
         self._mutex = RLock()
         self._mailbox: Mailbox | None = None
         self._tickets: dict[str, Ticket] = {}
-        """Those that wait, by owner."""
+        """The waiting attempts, by owner."""
         self._watches: dict[str, dict[str, int]] = {}
+        """The descriptors by which a waiter (by owner) watches holders' processes (by name)."""
         self._store: Store
 
     def open(self, deadline: float) -> None:
@@ -78,7 +79,7 @@ class SqliteBackend:
             raise
 
     def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
-        ask = Ask(
+        request = AcquireRequest(
             self._prefix + ticket.name,
             ticket.owner,
             ticket.ttl,
@@ -91,17 +92,17 @@ class SqliteBackend:
             self.heartbeat * MISSED_HEARTBEATS,
             ticket.label,
         )
-        if ask.queue:
+        if request.queue:
             self._tickets[ticket.owner] = ticket
-        answer, blockers = self._worker.call(self._store.acquire, ask, deadline)
-        if isinstance(answer, Busy) and ticket.queue and not ask.queue:
-            # The first who has to wait: from now on there is a place to be woken.
+        answer, blockers = self._worker.call(self._store.acquire, request, deadline)
+        if isinstance(answer, Busy) and ticket.queue and not request.queue:
+            # The first waiter of this manager: from now on there is a mailbox to wake it.
             self._open_mailbox()
             self._tickets[ticket.owner] = ticket
-            ask.queue = True
-            answer, blockers = self._worker.call(self._store.acquire, ask, deadline)
+            request.queue = True
+            answer, blockers = self._worker.call(self._store.acquire, request, deadline)
         if blockers:
-            self._watch(blockers)
+            self._watch_holders(blockers)
         if self._tickets and not isinstance(answer, Queued):
             self._tickets.pop(ticket.owner, None)
         return answer
@@ -113,32 +114,34 @@ class SqliteBackend:
         if self._watches or self._tickets:
             for claim, outcome in zip(claims, outcomes, strict=True):
                 if isinstance(outcome, Renewed | Gone):
-                    self._forget(claim.owner)
+                    self._stop_waiting(claim.owner)
             for owner in list(self._watches):
                 if owner not in self._tickets:
                     self._unwatch(owner)  # handed over, and perhaps lost before it was renewed
         if blockers:
-            self._watch(blockers)
+            self._watch_holders(blockers)
         return outcomes
 
     def release(self, name: str, owner: str, deadline: float) -> bool:
         try:
             return self._worker.call(self._store.release, self._prefix + name, owner, deadline)
         finally:
-            # After it, as somebody may wait for the lock.
+            # After the step, as others may wait for the lock.
             if owner in self._tickets or owner in self._watches:
-                self._forget(owner)
+                self._stop_waiting(owner)
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
-        # Whom it watched is forgotten with its release: now there is no time for that.
+        # Its watches are ended when it releases: to do it here would delay the grant.
         return ticket.wait(self.clock, until, self._poller)
 
     def inspect(self, name: str, deadline: float) -> LockState:
-        return self._shown(self._worker.call(self._store.inspect, self._prefix + name, deadline))
+        return self._without_namespace(
+            self._worker.call(self._store.inspect, self._prefix + name, deadline)
+        )
 
     def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
         states = self._worker.call(self._store.list, self._prefix + prefix, deadline)
-        return [self._shown(state) for state in states]
+        return [self._without_namespace(state) for state in states]
 
     def force_release(self, name: str, actor: str, deadline: float) -> bool:
         return self._worker.call(self._store.force_release, self._prefix + name, actor, deadline)
@@ -155,50 +158,47 @@ class SqliteBackend:
         self._worker.call(self._store.close)
         self._worker.close()
 
-    def _shown(self, state: LockState) -> LockState:
+    def _without_namespace(self, state: LockState) -> LockState:
         return state._replace(name=state.name[len(self._prefix) :])
 
     # Being woken.
 
     def _open_mailbox(self) -> None:
+        """Makes the mailbox, and listens to it."""
         with self._mutex:
             if self._mailbox is None:
-                mailbox = Mailbox(self._store.live, self._store.process)
-                self._poller.watch(os.dup(mailbox.fileno()), self._mail)
+                mailbox = Mailbox(self._store.folder, self._store.process)
+                self._poller.watch(os.dup(mailbox.fileno()), self._read_mail)
                 self._store.address = mailbox.address
                 self._mailbox = mailbox
 
-    def _mail(self) -> bool:
-        """Whether there was any."""
-        found = False
+    def _read_mail(self) -> None:
+        """Reads one wake-up, and passes it on. The poller calls again while there are more."""
         if self._mailbox is not None:
-            # One at a time: whoever polls comes back while there are more.
             for message in self._mailbox.receive(1):
-                found = True
                 owner, _, number = message.decode("ascii", "replace").partition(" ")
                 ticket = self._tickets.get(owner)
                 if ticket is not None and number.isdecimal():
                     token = int(number)
                     if token:
                         self._tickets.pop(owner, None)
-                        self._store.active = self.clock.now()
                     ticket.tell(Granted(token, ticket.ttl, True) if token else None)
-        return found
 
-    def _watch(self, blockers: Mapping[str, Sequence[Entry]]) -> None:
-        """Have each of these waiters ask again when a holder that it waits for has died."""
+    def _watch_holders(self, blockers: Mapping[str, Sequence[Entry]]) -> None:
+        """Has each of these waiters ask again when a holder that it waits for has died."""
         for owner, holders in blockers.items():
             ticket = self._tickets.get(owner)
             if ticket is None:
                 continue
             for holder in holders:
                 if holder.process and holder.process != self._store.process:
-                    self._watch_one(owner, ticket, holder.process)
-                    # In this order: a death before the watch is seen by the question.
-                    if self._store.dead(holder):
+                    self._watch_process(owner, ticket, holder.process)
+                    # In this order: a death before the watch began is seen here.
+                    if self._store.is_dead(holder):
                         ticket.tell()
 
-    def _watch_one(self, owner: str, ticket: Ticket, process: str) -> None:
+    def _watch_process(self, owner: str, ticket: Ticket, process: str) -> None:
+        """Watches a holder's process on behalf of a waiter."""
         with self._mutex:
             if self._tickets.get(owner) is not ticket:
                 return  # given up meanwhile
@@ -207,32 +207,28 @@ class SqliteBackend:
                 fd = self._store.watch(process)
                 if fd is not None:
                     watched[process] = fd
-                    self._poller.watch(fd, self._news(owner, ticket, process, fd))
+                    self._poller.watch(fd, self._on_hang_up(owner, ticket, process, fd))
 
-    def _news(self, owner: str, ticket: Ticket, process: str, fd: int) -> Callable[[], None]:
+    def _on_hang_up(self, owner: str, ticket: Ticket, process: str, fd: int) -> Callable[[], None]:
+        """Returns a function to call when that process has died."""
+
         def ready() -> None:
-            with self._mutex:  # under which it is still open, or not there any more
+            with self._mutex:
                 if self._watches.get(owner, {}).get(process) != fd:
                     return
-                stirs = stirred(fd)
-            if stirs:
-                # It releases something, perhaps what we wait for: a hint, like every wake-up. While
-                # it does, fetch the code that a grant will run into the processor's caches.
-                Ticket(ticket.terms, "").tell(Granted(0, ticket.ttl, True))
-                self._poller.expect(self._mail)
-            else:
-                self._unwatch(owner)
-                ticket.tell()
+            self._unwatch(owner)
+            ticket.tell()
 
         return ready
 
-    def _forget(self, owner: str) -> None:
-        """It does not wait any more."""
+    def _stop_waiting(self, owner: str) -> None:
+        """Forgets a waiter that was granted the lock or gave up."""
         with self._mutex:
             self._tickets.pop(owner, None)
         self._unwatch(owner)
 
     def _unwatch(self, owner: str) -> None:
+        """Ends all watches of a waiter."""
         with self._mutex:
             watched = self._watches.pop(owner, {})
         for fd in watched.values():

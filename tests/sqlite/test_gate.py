@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from embedded.gates import CROWD, HEAD, fewer_threads, free, inside, now, soon_free, threads
-from embedded.processes import Start, line, starter, tell
 from holdfast.errors import BackendUnavailable
 from holdfast.stores.sqlite.gate import Gate
+from sqlite.gates import CROWD, HEAD, fewer_threads, free, inside, now, soon_free, threads
+from sqlite.processes import Start, line, starter, tell
 
 
 @pytest.fixture

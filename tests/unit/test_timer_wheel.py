@@ -3,12 +3,12 @@ from __future__ import annotations
 import random
 from math import inf
 
-from holdfast.timer_wheel import Wheel
+from holdfast.timer_wheel import TimerWheel
 
 
 def test_nothing_is_ever_late_and_nothing_far_too_early() -> None:
     dice = random.Random(7)
-    wheel: Wheel[int] = Wheel()
+    wheel: TimerWheel[int] = TimerWheel()
     now = 1000.0
     due: dict[int, float] = {}
     left: dict[int, float] = {}
@@ -29,7 +29,7 @@ def test_nothing_is_ever_late_and_nothing_far_too_early() -> None:
 
 
 def test_things_of_one_kind_come_due_together() -> None:
-    wheel: Wheel[int] = Wheel()
+    wheel: TimerWheel[int] = TimerWheel()
     for thing in range(10_000):
         wheel.add(thing, 1010.0 + thing / 10_000, 1000.0 + thing / 10_000)
     batches = 0
@@ -40,7 +40,7 @@ def test_things_of_one_kind_come_due_together() -> None:
 
 
 def test_removing_leaves_nothing_behind() -> None:
-    wheel: Wheel[str] = Wheel()
+    wheel: TimerWheel[str] = TimerWheel()
     wheel.add("a", 10.0, 0.0)
     wheel.add("a", 20.0, 0.0)
     assert len(wheel) == 1
@@ -53,6 +53,6 @@ def test_removing_leaves_nothing_behind() -> None:
 
 
 def test_what_is_overdue_is_due_at_once() -> None:
-    wheel: Wheel[str] = Wheel()
+    wheel: TimerWheel[str] = TimerWheel()
     wheel.add("late", 5.0, 10.0)
     assert wheel.pop_due(10.0) == ["late"]

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from embedded.processes import Start, line, starter, tell
-from holdfast.stores.sqlite.presence import Presence, stirred
+from holdfast.stores.sqlite.cleaning import sweep
+from holdfast.stores.sqlite.presence import Presence
+from sqlite.processes import Start, line, starter, tell
 
 HEAD = """
 import os, signal, subprocess, sys
@@ -70,7 +71,7 @@ def test_our_own_questions_do_not_drop_our_lock(mine: Presence, start: Start) ->
     other = start(HEAD + "say(presence.is_alive(sys.argv[2]))", mine.name)
     assert mine.is_alive(mine.name)
     assert mine.watch(mine.name) is None
-    mine.sweep()
+    sweep(mine)
     assert line(other) == "True"
 
 
@@ -163,68 +164,6 @@ def test_watch(mine: Presence, start: Start) -> None:
     os.close(fd)
     assert mine.watch(name) is None  # the pipe is there, and nobody behind it
     assert mine.watch("0" * 16) is None
-
-
-STIRRER = HEAD + (
-    "say(presence.name)\n"
-    "for line in sys.stdin:\n"
-    "    for _ in range(int(line)): presence.stir()\n"
-    "    say('done')\n"
-)
-
-
-def test_all_who_watch_see_it_stir_and_then_die(mine: Presence, start: Start) -> None:
-    other = start(STIRRER)
-    name = line(other)
-    watching = [mine.watch(name) for _ in range(3)]
-    fds = [fd for fd in watching if fd is not None]
-    assert len(fds) == 3
-    tell(other, "1")
-    assert line(other) == "done"
-    assert all(hung_up(fd, 5) for fd in fds)
-    assert all(stirred(fd) for fd in fds)  # though the first took what there was to read
-    assert not hung_up(fds[0], 0)
-    tell(other, "1")
-    assert line(other) == "done"
-    other.kill()
-    other.wait()
-    assert stirred(fds[0])  # what it left behind
-    assert hung_up(fds[0], 5)
-    assert not any(stirred(fd) for fd in fds)
-    for fd in fds:
-        os.close(fd)
-
-
-def test_it_stirs_though_nobody_ever_watched(mine: Presence, start: Start) -> None:
-    other = start(STIRRER)
-    name = line(other)
-    tell(other, "70000")  # more than a pipe holds
-    assert line(other) == "done"
-    fd = mine.watch(name)
-    assert fd is not None
-    while hung_up(fd, 0):
-        assert stirred(fd)
-    tell(other, "1")
-    assert line(other) == "done"
-    assert hung_up(fd, 5)
-    os.close(fd)
-
-
-def test_a_forked_child_does_not_stir_for_its_parent(mine: Presence, start: Start) -> None:
-    """Nor does it write into what has the number of the parent's pipe now."""
-    other = start(
-        HEAD
-        + "pipe = presence._pipe\n"
-        + "if not os.fork():\n"
-        + "    file = os.open(sys.argv[1] + '/file', os.O_RDWR | os.O_CREAT)\n"
-        + "    os.dup2(file, pipe); presence.stir(); say(os.fstat(file).st_size); os._exit(0)\n"
-        + "os.wait(); say(presence.name); signal.pause()"
-    )
-    assert line(other) == "0"
-    fd = mine.watch(line(other))
-    assert fd is not None
-    assert not hung_up(fd, 0)
-    os.close(fd)
 
 
 def test_who_is_woken_by_a_death_sees_it(mine: Presence, start: Start) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from embedded.processes import Start, line, starter
 from holdfast.errors import BackendUnavailable, ConfigError
 from holdfast.stores.sqlite import mailbox as module
 from holdfast.stores.sqlite.mailbox import DELIVERED, GONE, MAX_PAYLOAD, MISSED, Mailbox, send
+from sqlite.processes import Start, line, starter
 from worlds.descriptors import readable
 
 HEAD = """

@@ -1,4 +1,4 @@
-"""What the tests of the gate share."""
+"""Programs and questions for the tests of the gate."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import fcntl
 import os
 import time
 
-from embedded.processes import Process, Start, line
 from holdfast.clock import BootClock
 from holdfast.stores.sqlite.gate import Gate
+from sqlite.processes import Process, Start, line
 
 now = BootClock().now
 
@@ -54,7 +54,7 @@ def inside(start: Start) -> Process:
 
 
 def threads() -> int:
-    """How many threads the kernel sees; a gate's helper is one that `threading` does not know."""
+    """Returns how many threads the kernel sees; `threading` does not know a gate's helper."""
     return len(os.listdir("/proc/self/task"))
 
 
@@ -68,7 +68,7 @@ def fewer_threads(count: int) -> bool:
 
 
 def free(gate: Gate) -> bool:
-    """Whether somebody from outside could enter now."""
+    """Returns whether another process could enter now."""
     fd = os.open(gate.file, os.O_RDONLY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from embedded.gates import CROWD, HEAD, free, inside, now, soon_free
-from embedded.processes import Start, line, starter, tell
 from holdfast.errors import BackendUnavailable
 from holdfast.stores.sqlite.gate import Gate
+from sqlite.gates import CROWD, HEAD, free, inside, now, soon_free
+from sqlite.processes import Start, line, starter, tell
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_an_interrupt_leaves_nothing_behind(gate: Gate, start: Start) -> None:
 
     def interrupt() -> None:
         # Only once it waits: at any other moment the interrupt would be the end of the whole run.
-        while gate._wish is None:
+        while gate._waiter is None:
             time.sleep(0.001)
         signal.pthread_kill(main, signal.SIGINT)
 

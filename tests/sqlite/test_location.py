@@ -1,4 +1,4 @@
-"""Where a store may be: told from the URL, from the mounts, and by trying."""
+"""The location of a store: told from the URL, from the mounts, and by trying."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_not_writable(
 
 
 def as_somebody(work: Callable[[], object]) -> str:
-    """What `work` raised, in a child that is not root, whom no permission binds."""
+    """Returns what `work` raised in a child that is not root: no permission binds root."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Tethers outlive the process that made them; a sweep takes the dead's files and no others."""
+"""Lock files are found locked, tethers outlive their maker, and a sweep takes only dead files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from embedded.processes import Start, line, starter
-from holdfast.stores.sqlite.lockfiles import place
+from holdfast.stores.sqlite.cleaning import sweep
+from holdfast.stores.sqlite.lockfiles import make_locked
 from holdfast.stores.sqlite.presence import Presence
+from sqlite.processes import Start, line, starter
 
 HEAD = """
 import os, signal, subprocess, sys
+from holdfast.stores.sqlite.cleaning import sweep
 from holdfast.stores.sqlite.presence import Presence
 presence = Presence.of(sys.argv[1])
 def say(*what): os.write(1, (" ".join(map(str, what)) + "\\n").encode())  # whole lines
@@ -42,7 +44,7 @@ def files(folder: Path) -> set[str]:
 def test_found_only_when_locked(mine: Presence, start: Start) -> None:
     """Processes start while others sweep as fast as they can: no living one loses a file."""
     sweeping = [
-        start(HEAD + "say('up')\nwhile True: presence.sweep()", str(number)) for number in range(2)
+        start(HEAD + "say('up')\nwhile True: sweep(presence)", str(number)) for number in range(2)
     ]
     for process in sweeping:
         line(process)
@@ -81,7 +83,7 @@ def test_a_tether_lives_on_in_the_command(mine: Presence, start: Start, way: str
     other.wait()
     assert not mine.is_alive(name)
     assert mine.is_tethered(tether)
-    mine.sweep()
+    sweep(mine)
     assert mine.is_tethered(tether)
     os.kill(pid, signal.SIGKILL)
     end = time.monotonic() + 20
@@ -99,10 +101,10 @@ def test_our_own_tether(mine: Presence, tmp_path: Path) -> None:
     tether.close()
     tether.close()
     assert mine.is_tethered(tether.name)  # as a command would hold it
-    assert mine.sweep() == 0
+    assert sweep(mine) == 0
     os.close(kept)
     assert not mine.is_tethered(tether.name)
-    assert mine.sweep() == 1
+    assert sweep(mine) == 1
     tether = mine.tether()
     tether.close()
     assert files(tmp_path) == {f"{mine.name}.live", f"{mine.name}.pipe"}
@@ -121,7 +123,7 @@ def test_sweep(mine: Presence, start: Start, tmp_path: Path) -> None:
     os.utime(tmp_path / ".old.live.new", (0, time.time() - 3700))
     (tmp_path / "gate").touch()
     (tmp_path / "id").touch()
-    assert mine.sweep() == 5
+    assert sweep(mine) == 5
     assert files(tmp_path) == {
         "gate",
         "id",
@@ -132,7 +134,7 @@ def test_sweep(mine: Presence, start: Start, tmp_path: Path) -> None:
         f"{names[0]}.pipe",
         f"{names[0]}-3.sock",
     }
-    assert mine.sweep() == 0
+    assert sweep(mine) == 0
 
 
 def test_a_draft_swept_away_is_made_again(tmp_path: Path) -> None:
@@ -144,7 +146,7 @@ def test_a_draft_swept_away_is_made_again(tmp_path: Path) -> None:
             swept.extend(path.name for path in tmp_path.iterdir())
             (tmp_path / swept[0]).unlink()
 
-    name, fd = place(str(tmp_path), ".tether", lock_and_lose)
+    name, fd = make_locked(str(tmp_path), ".tether", lock_and_lose)
     os.close(fd)
     assert len(swept) == 1
     assert name not in swept[0]

@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.clock import BootClock
-from holdfast.entries import Ask, Claim
+from holdfast.entries import AcquireRequest, Claim
 from holdfast.errors import ConfigError
 from holdfast.ledger import Ledger
 from holdfast.model import Granted, Label, Renewed
-from holdfast.stores.sqlite import connection as link
-from holdfast.stores.sqlite import location as place
-from holdfast.stores.sqlite import rows, store
+from holdfast.stores.sqlite import cleaning, connection, location, store, tokens
 from holdfast.stores.sqlite.store import Store
 
 Opener = Callable[[], Store]
@@ -42,45 +40,47 @@ def deadline() -> float:
     return BootClock().now() + 5.0
 
 
-def ask(name: str = "x", owner: str = "o", ttl: float = 30.0) -> Ask:
-    return Ask(name, owner, ttl, 1, 1, "lock", False, False, 2.0, 5.0, Label("h", 1))
+def request(name: str = "x", owner: str = "o", ttl: float = 30.0) -> AcquireRequest:
+    return AcquireRequest(name, owner, ttl, 1, 1, "lock", False, False, 2.0, 5.0, Label("h", 1))
 
 
 def grant(one: Store, name: str = "x", owner: str = "o", ttl: float = 30.0) -> int:
-    answer, _ = one.acquire(ask(name, owner, ttl), deadline())
+    answer, _ = one.acquire(request(name, owner, ttl), deadline())
     assert isinstance(answer, Granted)
     return answer.token
 
 
 def query(path: Path, sql: str) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(path)) as connection, connection:  # which commits
-        return connection.execute(sql).fetchall()
+    with closing(sqlite3.connect(path)) as opened, opened:  # which commits
+        return opened.execute(sql).fetchall()
 
 
-def test_the_short_way_and_the_long_way_give_rising_tokens(
+def test_the_shortcut_and_the_ledger_give_rising_tokens(
     opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = opened()
-    tokens = []
+    granted = []
     for turn in range(60):
         with monkeypatch.context() as patch:
             if turn % 3 == 0:
                 patch.setattr(store, "grant_alone", lambda *args: None)  # the ledger's way
-            tokens.append(grant(one, owner=f"o{turn}"))
+            granted.append(grant(one, owner=f"o{turn}"))
         one.release("x", f"o{turn}", deadline())
-    assert tokens == sorted(set(tokens))
+    assert granted == sorted(set(granted))
 
 
-def test_a_coarse_clock_takes_the_long_way(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coarse_clock_leaves_it_to_the_ledger(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(time, "clock_getres", lambda clock: 0.004)
-    frozen = rows.boot_microseconds()
-    monkeypatch.setattr(rows, "boot_microseconds", lambda: frozen)
+    frozen = tokens.boot_microseconds()
+    monkeypatch.setattr(tokens, "boot_microseconds", lambda: frozen)
     one = opened()
-    tokens = []
+    granted = []
     for turn in range(50):
-        tokens.append(grant(one, owner=f"o{turn}"))
+        granted.append(grant(one, owner=f"o{turn}"))
         one.release("x", f"o{turn}", deadline())
-    assert tokens == sorted(set(tokens))
+    assert granted == sorted(set(granted))
 
 
 def test_the_ceiling_is_always_above_the_tokens_in_use(opened: Opener, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_ceiling_is_always_above_the_tokens_in_use(opened: Opener, tmp_path:
         token = grant(one, f"n{turn}")
         ((ceiling,),) = query(tmp_path / "locks.db", "SELECT ceiling FROM store")
         assert isinstance(ceiling, int)
-        assert token < ceiling <= token + rows.HEADROOM
+        assert token < ceiling <= token + tokens.HEADROOM
 
 
 def test_a_reboot_clears_it_and_tokens_go_on_above_the_ceiling(
@@ -99,9 +99,8 @@ def test_a_reboot_clears_it_and_tokens_go_on_above_the_ceiling(
     token = grant(one)
     ((ceiling,),) = query(tmp_path / "locks.db", "SELECT ceiling FROM store")
     one.close()
-    monkeypatch.setattr(place, "clock_identity", lambda: ("another boot", "1"))
-    for module in (link, rows, store):  # just booted
-        monkeypatch.setattr(module, "boot_microseconds", lambda: 5_000_000)
+    monkeypatch.setattr(location, "clock_identity", lambda: ("another boot", "1"))
+    monkeypatch.setattr(tokens, "boot_microseconds", lambda: 5_000_000)  # just booted
     monkeypatch.setattr(time, "time_ns", lambda: 10**9)  # and the wall clock says 1970
     again = opened()
     assert again.inspect("x", deadline()).holders == ()
@@ -111,8 +110,8 @@ def test_a_reboot_clears_it_and_tokens_go_on_above_the_ceiling(
 
 def test_another_time_namespace_is_refused(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     grant(opened())
-    boot, _ = place.clock_identity()
-    monkeypatch.setattr(place, "clock_identity", lambda: (boot, "another"))
+    boot, _ = location.clock_identity()
+    monkeypatch.setattr(location, "clock_identity", lambda: (boot, "another"))
     with pytest.raises(ConfigError, match="time namespace"):
         grant(opened(), owner="p")
 
@@ -120,7 +119,7 @@ def test_another_time_namespace_is_refused(opened: Opener, monkeypatch: pytest.M
 def test_entries_are_saved_when_the_proof_of_our_life_is_removed(
     opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "PRESENCE_CHECKED_EVERY", 0.0)
+    monkeypatch.setattr(connection, "PRESENCE_CHECKED_EVERY", 0.0)
     one = opened()
     token = grant(one)
     (tmp_path / "locks.db-live" / f"{one.process}.live").unlink()
@@ -152,7 +151,7 @@ def test_the_cleaner_removes_what_nobody_will_ask_for(
     grant(one, "dead", ttl=1000.0)
     grant(one, "kept", ttl=1000.0)
     query(tmp_path / "locks.db", "UPDATE entry SET process = 'dead' WHERE name = 'dead'")
-    monkeypatch.setattr(store, "TIDY_EVERY", 0.0)
+    monkeypatch.setattr(cleaning, "EVERY", 0.0)
     one.renew([Claim("kept", "o", 1000.0)], deadline())
     assert query(tmp_path / "locks.db", "SELECT name FROM entry") == [("kept",)]
 
@@ -204,12 +203,12 @@ def test_a_strangers_log_is_not_taken_for_what_we_left(tmp_path: Path) -> None:
     path.unlink()
     # Another program's database, which crashed with its last words in the log, moves in.
     elsewhere = tmp_path / "elsewhere.db"
-    connection = sqlite3.connect(elsewhere, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("CREATE TABLE theirs (x)")
+    theirs = sqlite3.connect(elsewhere, isolation_level=None)
+    theirs.execute("PRAGMA journal_mode = WAL")
+    theirs.execute("CREATE TABLE theirs (x)")
     for suffix in ("", "-wal"):
         shutil.copy(f"{elsewhere}{suffix}", f"{path}{suffix}")
-    connection.close()
+    theirs.close()
     before = (tmp_path / "locks.db-wal").read_bytes()
     assert before
     with pytest.raises(ConfigError, match="not a Holdfast store"):

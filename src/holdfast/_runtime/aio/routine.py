@@ -1,0 +1,161 @@
+"""Work beside the caller, calls that block, clean-up, and the interruption of a body."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+from ...errors import BackendUnavailable
+
+Result = TypeVar("Result")
+
+
+def current() -> object:
+    """Returns the caller: a task here, a thread there."""
+    return asyncio.current_task()
+
+
+Mutex = asyncio.Lock
+"""The mutex to hold across calls to the store; across plain code a `threading.Lock` will do."""
+
+
+async def enter(mutex: Mutex, within: float) -> bool:
+    """Acquires `mutex`; returns False if others have held it for all of `within` seconds."""
+    try:
+        async with asyncio.timeout(within):
+            return await mutex.acquire()
+    except TimeoutError:
+        return False
+
+
+here: Callable[[], object] = asyncio.get_running_loop
+"""The place that a session belongs to: an event loop here, the whole process there."""
+
+
+class Worker:
+    """The runner of blocking calls: a thread of its own, which makes them in the order of `call`.
+
+    A call whose task is cancelled is made all the same, so the next call finds it done.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._closed = False
+
+    async def call(self, function: Callable[..., Result], *args: object) -> Result:
+        """Returns what `function(*args)` returns, on the worker's thread."""
+        if self._closed:
+            raise BackendUnavailable("this connection to the store is closed")
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        future: asyncio.Future[Result] = self._loop.create_future()
+
+        def job() -> None:
+            try:
+                result = function(*args)
+            except BaseException as error:
+                self._report(_fail, future, error)
+            else:
+                self._report(_succeed, future, result)
+
+        self._jobs.put(job)
+        return await future
+
+    def _report(self, settle: Callable[..., None], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(settle, *args)
+        except RuntimeError:
+            return  # the loop was closed while the call was running
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def close(self) -> None:
+        """Takes no more calls; the thread ends when it has made those that were asked for."""
+        if not self._closed and self._thread is not None:
+            self._jobs.put(None)
+        self._closed = True
+
+
+def _succeed(future: asyncio.Future[Any], result: object) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+class Routine:
+    """Work that goes on beside the caller until it returns: a task here, a thread there."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        self._task = asyncio.get_running_loop().create_task(work(), name=name)
+
+    async def join(self) -> None:
+        """Waits for the end of the work."""
+        if not self._task.done():
+            await asyncio.wait({self._task})
+
+
+_unfinished: set[asyncio.Task[Any]] = set()
+
+
+async def finish(cleanup: Callable[[], Coroutine[Any, Any, None]], grace: float) -> None:
+    """Runs `cleanup` whatever happens to the caller, who waits for it for at most `grace` seconds.
+
+    A cancellation of the caller does not reach `cleanup`, which goes on in the background.
+    """
+    task = asyncio.get_running_loop().create_task(cleanup())
+    _unfinished.add(task)
+    task.add_done_callback(_unfinished.discard)
+    await asyncio.wait({task}, timeout=grace)
+    if task.done() and not task.cancelled():
+        task.exception()  # seen: clean-ups tell their failures by events
+
+
+class Interrupt:
+    """The interruption of a body of `async with` whose lease is lost: its task is cancelled."""
+
+    works = True
+
+    __slots__ = ("_cancelled", "_cancelling", "_fired", "_loop", "_settled", "_task")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._cancelling = task.cancelling() if task is not None else 0
+        self._fired = self._cancelled = self._settled = False
+
+    def fire(self) -> None:
+        """Cancels the body's task, from any thread."""
+        if not self._fired:
+            self._fired = True
+            # Not at once: it may be the body itself that has just noticed, and raises by itself; or
+            # another thread, which may not cancel a task.
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None and not self._settled and not self._task.done():
+            self._cancelled = True
+            self._task.cancel("the lease was lost")
+
+    def settle(self, error: BaseException | None) -> bool:
+        """Ends the watch over the body; returns whether `error`, which ended it, is our doing alone."""
+        self._settled = True
+        if not self._cancelled or self._task is None:
+            return False
+        ours = self._task.uncancel() <= self._cancelling
+        return ours and isinstance(error, asyncio.CancelledError)

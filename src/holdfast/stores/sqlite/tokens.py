@@ -1,0 +1,31 @@
+"""The tokens of the embedded store: the boot clock in µs above a base, below a ceiling.
+
+Tokens rise whatever happens. They start from the wall clock at the first opening after a boot, and
+from then on follow the boot clock, which no operator sets back. Ordinary commits do not wait for the
+disk, so a power cut may undo the last of them; but a *ceiling* above all tokens in use was on the
+disk before they were handed out, and after a reboot the tokens go on above the ceiling. So not even
+a clock that was set back across a power cut repeats one.
+"""
+
+from __future__ import annotations
+
+import time
+
+HEADROOM = 60_000_000
+"""µs by which the ceiling is put ahead of the tokens: one write that waits for the disk per minute."""
+
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class CeilingReached(Exception):
+    """Raised where the next token needs a higher ceiling on the disk first: begin again, durably."""
+
+
+def boot_microseconds() -> int:
+    """Returns the boot clock, on which all processes of the machine agree and which never goes back."""
+    return time.clock_gettime_ns(_BOOTTIME) // 1000
+
+
+def is_clock_coarse() -> bool:
+    """Returns whether the clock may show the same microsecond at two successive grants."""
+    return time.clock_getres(_BOOTTIME) > 1e-6
