@@ -27,6 +27,18 @@ async def waits(locks: holdfast.Locks, name: str = "x") -> None:
     await eventually(one)
 
 
+def watched(backend: Any, attempt: Any) -> bool:
+    """Returns True if both watches of a waiter are confirmed."""
+    waiter_watch = backend._attempts.waiter_watch
+    blocker = waiter_watch._blockers.get(attempt)
+    return (
+        blocker is not None
+        and blocker.watch.confirmed
+        and waiter_watch._wakeup is not None
+        and waiter_watch._wakeup.confirmed
+    )
+
+
 def soon(backend: Any) -> float:
     deadline: float = backend.clock.now() + 10.0
     return deadline

@@ -11,8 +11,8 @@ from _sync.etcd.scenes import soon
 from holdfast.entries import Claim
 from holdfast.model import Label, Renewed
 from holdfast.stores._sync.contract import Terms, Ticket
-from holdfast.stores.etcd._sync.leases import GRAVES, HOLD, LONGEST, OWN, seconds
-from holdfast.stores.etcd._sync.release import GRAVE_TTL
+from holdfast.stores.etcd._sync.leases import HOLD, LONGEST, OWN, TOMBSTONES, seconds
+from holdfast.stores.etcd._sync.release import TOMBSTONE_TTL
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.messages import LEASE_GRANT, LEASE_KEEP_ALIVE
 from servers.etcd import EtcdCluster
@@ -23,7 +23,7 @@ def backend_of(locks: holdfast.Locks) -> Any:
 
 
 def enrolled(backend: Any, owner: str) -> Any:
-    return backend._roll.enrol(Ticket(Terms("x", 60.0, Label("here", 1)), owner))
+    return backend._attempts.enrol(Ticket(Terms("x", 60.0, Label("here", 1)), owner))
 
 
 def test_one_on_which_something_may_still_be_put_is_not_given_to_another(
@@ -36,9 +36,9 @@ def test_one_on_which_something_may_still_be_put_is_not_given_to_another(
         attempt = enrolled(backend, "me")
         for doubtful in (False, True):
             lease = leases.own(60.0, deadline)
-            leases.join(attempt, lease)
+            backend._attempts.hang_on(attempt, lease)
             attempt.doubtful = doubtful
-            leases.leave(attempt)
+            backend._attempts._give_back(attempt, attempt.end())
             assert (leases.own(60.0, deadline) is lease) is not doubtful
 
 
@@ -48,9 +48,9 @@ def test_what_was_given_up_is_put_on_no_lease(cluster: EtcdCluster) -> None:
         leases = backend._leases
         attempt = enrolled(backend, "me")
         lease = leases.shared(HOLD, 60.0, soon(backend))
-        assert leases.begin_leaving(attempt) is True
-        assert leases.begin_leaving(attempt) is False  # somebody is about to tell the store
-        leases.join(attempt, lease)
+        assert attempt.give_up() is True
+        assert attempt.give_up() is False  # somebody is about to tell the store
+        backend._attempts.hang_on(attempt, lease)
         assert attempt.lease is None
         assert attempt not in lease.attempts
 
@@ -60,8 +60,8 @@ def test_one_that_is_over_by_our_clock_is_not_kept_alive(cluster: EtcdCluster) -
     with holdfast.connect(cluster.url) as locks:
         backend = backend_of(locks)
         lease = backend._leases.shared(HOLD, 60.0, soon(backend))
-        lease.sent = lease.answered = lease.sent - 60.0
-        assert backend._leases.keep(lease, soon(backend)) is False
+        lease.sent = lease.unproven = lease.sent - 60.0
+        assert backend._leases.keep_alive(lease, soon(backend)) is False
         assert backend._leases.shared(HOLD, 60.0, soon(backend)) is not lease
 
 
@@ -98,7 +98,7 @@ def test_another_managers_is_kept_alive_for_it_and_not_taken_away(
         lease = others.lock("x", ttl=60.0).acquire()
         with holdfast.connect(cluster.url) as locks:
             backend = backend_of(locks)
-            call = backend._calls.call
+            call = backend._retrier.call
             kept: list[float] = []
 
             def called(method: str, *args: Any) -> Any:
@@ -106,7 +106,7 @@ def test_another_managers_is_kept_alive_for_it_and_not_taken_away(
                     kept.append(backend.clock.now())
                 return call(method, *args)
 
-            backend._calls.call = called
+            backend._retrier.call = called
             claim = Claim("x", lease.owner, 60.0)
             (renewed,) = backend.renew([claim], soon(backend))
             assert isinstance(renewed, Renewed)
@@ -122,20 +122,20 @@ def test_what_cannot_be_paid_now_keeps_nobody_from_renewing(cluster: EtcdCluster
         backend = backend_of(locks)
         leases = backend._leases
         lease = leases.shared(HOLD, 60.0, soon(backend))
-        pay = leases._pay
+        release = backend._releaser.release
         tried: list[Any] = []
 
         def cut(attempt: Any, deadline: float) -> None:
             tried.append(attempt)
             raise holdfast.BackendUnavailable("the way is cut")
 
-        leases._pay = cut
+        backend._releaser.release = cut
         attempt = enrolled(backend, "me")
-        leases.begin_leaving(attempt)
-        leases.still_owed(attempt)
-        assert leases.keep(lease, soon(backend)) is True
+        attempt.give_up()
+        backend._attempts.postpone(attempt)
+        assert leases.keep_alive(lease, soon(backend)) is True
         assert tried == [attempt]
-        leases._pay = pay
+        backend._releaser.release = release
 
 
 def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
@@ -145,18 +145,18 @@ def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
     with holdfast.connect(cluster.url) as locks:
         backend = backend_of(locks)
         deadline = soon(backend)
-        grave = backend._leases.shared(GRAVES, GRAVE_TTL, deadline)
-        grave.sent -= GRAVE_TTL / 2
+        grave = backend._leases.shared(TOMBSTONES, TOMBSTONE_TTL, deadline)
+        grave.sent -= TOMBSTONE_TTL / 2
         owed = [enrolled(backend, owner) for owner in ("me", "you")]
         for attempt in owed:
             attempt.doubt()
-            backend._leases.begin_leaving(attempt)
-            backend._leases.still_owed(attempt)
-        backend._leaving.leave(owed[1], deadline)
+            attempt.give_up()
+            backend._attempts.postpone(attempt)
+        backend._releaser.release(owed[1], deadline)
         assert backend.clock.now() < deadline  # not given up
-        assert backend._roll.known("x", "you") is None
-        assert backend._leases.keep(backend._leases.shared(HOLD, 60.0, deadline), deadline)
-        assert backend._roll.known("x", "me") is None
+        assert backend._attempts.known("x", "you") is None
+        assert backend._leases.keep_alive(backend._leases.shared(HOLD, 60.0, deadline), deadline)
+        assert backend._attempts.known("x", "me") is None
         assert cluster.ctl(
             "get", "--prefix", "--keys-only", "/holdfast/holdfast/left/"
         ).split() == [
@@ -168,11 +168,11 @@ def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
 def test_what_is_not_renewed_has_one_of_its_own(cluster: EtcdCluster) -> None:
     """Which ends by itself, whatever else is kept alive."""
     with holdfast.connect(cluster.url) as locks:
-        roll = backend_of(locks)._roll
+        attempts = backend_of(locks)._attempts
         hung = []
         for name, renew in (("x", False), ("y", False), ("z", True)):
             lease = locks.lock(name, ttl=60.0, renew=renew).acquire()
-            hung.append(roll.known(name, lease.owner).lease)
+            hung.append(attempts.known(name, lease.owner).lease)
         assert [one.kind for one in hung] == [OWN, OWN, HOLD]
         assert hung[0] is not hung[1]
 
@@ -182,5 +182,5 @@ def test_a_ttl_is_rounded_up(cluster: EtcdCluster) -> None:
     with holdfast.connect(cluster.url) as locks:
         lease = locks.lock("x", ttl=58.3).acquire()
         assert lease.ttl == 59.0
-        attempt = backend_of(locks)._roll.known("x", lease.owner)
+        attempt = backend_of(locks)._attempts.known("x", lease.owner)
         assert attempt.until == attempt.lease.sent + 59.0

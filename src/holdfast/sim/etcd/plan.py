@@ -152,15 +152,19 @@ class PutRenews(EtcdPlan):
         self.isolate(world, 4.0)
 
     def changes(self) -> list[tuple[Any, str, Any]]:
-        from ...stores.etcd._async.attempts import Roll
+        from ...stores.etcd._async.attempts import Attempts
         from ...stores.etcd._async.leases import Lease
 
-        granted = Roll.granted
+        granted = Attempts.granted
 
-        def too_much(roll: Any, attempt: Any, lease: Any, revision: int) -> Any:
-            return granted(roll, attempt, lease, revision)._replace(since=0.0)
+        def too_much(attempts: Any, attempt: Any, *args: Any) -> Any:
+            grant = granted(attempts, attempt, *args)
+            return grant and grant._replace(since=0.0)
 
-        return [(Roll, "granted", too_much), (Lease, "lasting", property(lambda lease: lease.ttl))]
+        return [
+            (Attempts, "granted", too_much),
+            (Lease, "fresh_for", property(lambda lease: lease.ttl)),
+        ]
 
 
 class BlindGrant(EtcdPlan):
