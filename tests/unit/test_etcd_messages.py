@@ -84,16 +84,19 @@ def test_what_is_not_ours_is_left_alone() -> None:
         assert naming.stored_entry(KeyValue(naming.root + b"lock/" + key, value, 1, 1, 0)) is None
 
 
-def test_a_wake_up_says_which_owner_and_which_key() -> None:
+def test_a_wake_up_says_which_owner_was_granted_the_lock_and_who_follows() -> None:
     naming = keys.Naming("n")
-    key = naming.queue_of_kind(naming.queue("x"), "lock", 1) + b"s.0"
-    entry = keys.Entry(keys.WAITING, "o", 1, 30.0, 1.5, 0, Label("h", 1, "a b"))
-    heir = naming.stored_entry(KeyValue(key, entry.encode(), 5, 5, 77))
-    assert heir is not None
-    value = keys.wakeup_value(heir)
-    assert keys.parse_wakeup(value) == ("o", key)
-    # Earlier versions also said who stands behind.
-    assert keys.parse_wakeup(value + b"\n" + key + b"\t6\t77\twaiting p 1 30 1.5 0 1 h a b") == (
-        "o",
-        key,
-    )
+    queue = naming.queue_of_kind(naming.queue("x"), "lock", 1)
+    stored = []
+    for number in range(3):
+        entry = keys.Entry(keys.WAITING, f"o{number}", 1, 30.0, 1.5, 0, Label("h", 1, "a b"))
+        kv = KeyValue(queue + b"s.%d" % number, entry.encode(), 5 + number, 5 + number, 77)
+        one = naming.stored_entry(kv)
+        assert one is not None
+        stored.append(one)
+    followers = [keys.encode_follower(one) for one in stored[1:]]
+    wakeup = keys.Wakeup("o0", queue + b"s.0", followers)
+    assert keys.decode_wakeup(wakeup.encode()) == wakeup
+    again = naming.stored_entries(map(keys.decode_follower, followers))
+    assert [one.entry for one in again] == [one.entry for one in stored[1:]]
+    assert [(one.kv.changed, one.kv.lease) for one in again] == [(6, 77), (7, 77)]

@@ -159,7 +159,7 @@ def test_what_was_handed_over_does_not_stay_on_the_lease_of_those_who_wait(
         assert isinstance(backend.acquire(ticket, deadline), Queued)
         attempt = backend._attempts.known("x", "me")
         assert attempt.lease.kind == QUEUE
-        assert attempt.handed_over(7, attempt.changed + 1, 1.0)
+        assert attempt.handed_over(7, attempt.changed + 1, 1.0, ())
         attempt.changed -= 1  # it was not true
         assert isinstance(backend._granter.confirm(attempt, ttl, deadline), Renewed)
         assert attempt.lease.kind == OWN

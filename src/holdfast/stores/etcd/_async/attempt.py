@@ -13,6 +13,7 @@ which the attempts of a manager share: several threads, and the wake-ups, work o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from threading import RLock
 
@@ -32,6 +33,7 @@ class Attempt:
         "changed",
         "created",
         "doubtful",
+        "followers",
         "key",
         "lease",
         "queue",
@@ -56,6 +58,8 @@ class Attempt:
         """The revision that last changed its key, as far as is known."""
         self.token = 0
         """The token of its grant; 0 without one."""
+        self.followers: Sequence[bytes] = ()
+        """The waiters behind it when it was handed the lock, as the wake-up said."""
         self.since = 0.0
         """The time of the grant, in seconds since the epoch."""
         self.lease: Lease | None = None
@@ -144,7 +148,9 @@ class Attempt:
                 self.until = until
             return not self.released
 
-    def handed_over(self, token: int, revision: int, since: float) -> bool:
+    def handed_over(
+        self, token: int, revision: int, since: float, followers: Sequence[bytes]
+    ) -> bool:
         """Notes that another's release made it the holder; returns False if that is not about it now.
 
         While it is not known what came of a request, the entry of an earlier try may have been granted
@@ -156,6 +162,7 @@ class Attempt:
             self.changed = revision
             self.token = token
             self.since = since
+            self.followers = followers
             return True
 
     def seen(self, stored: StoredEntry, token_base: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ....admission import admitted
 from ....clock import Clock
 from ....errors import LockError
-from ..keys import GRANTED, Naming, StoredEntry, wakeup_value
+from ..keys import GRANTED, Naming, StoredEntry, Wakeup, decode_follower, encode_follower
 from ..wire import messages
 from ..wire.failures import Failure
 from ..wire.messages import Transaction
@@ -25,6 +25,8 @@ SHORTLY = 0.001
 """Seconds: less than joining a queue takes. A lock that was granted at once, in an empty queue, and
 given back so soon is just deleted, which is the cheapest; a waiter that came meanwhile finds it free at
 its first look. `etcd_uncontended` is 1.09 times the raw calls with this, and 1.17 without."""
+READ_AHEAD = 16
+"""The number of entries that a release reads of a contended mutex; the heir is told of the rest."""
 HANDED_ON = 8
 """The number of waiters that one release lets in, of those who may share a lock; the rest see that and
 follow."""
@@ -83,7 +85,7 @@ class Releaser:
                 # One at a time: grants of one transaction would share its revision, their token.
                 await self._retrier.txn(
                     messages.changed_at(heir.kv.key, heir.kv.changed)
-                    + messages.then(*self._grant(heir)),
+                    + messages.then(*self._grant(heir, _followers(queue, heir))),
                     deadline,
                 )
                 queue = _with_granted(queue, heir)
@@ -174,22 +176,22 @@ class Releaser:
     async def _hand_over(self, attempt: Attempt, deadline: float) -> Freed:
         """Deletes its key and grants the lock to the next waiter, in one step."""
         queue = attempt.queue
-        most = queue.enough and queue.enough + 1
-        request = messages.range_of(queue.start, queue.end, most, stale=True)
-        found = await self._retrier.range(request, deadline)
-        others = [one for one in self._naming.stored_entries(found.keys) if not attempt.owns(one)]
+        others, followers = self._told_by_wakeup(attempt)
+        if not others:
+            others = await self._read_others(attempt, deadline)
         heir = _heir(others)
         if heir is None:
             if not others:
                 queue.saw_nobody()
             return await self._delete(attempt, deadline)
+        followers = followers or _followers(others, heir)
         held = attempt.token > 0
         is_mine = messages.created_at(attempt.key, attempt.created)
         delete = messages.delete(attempt.key, tell=not held)
         reply = await self._retrier.txn(
             is_mine
             + messages.changed_at(heir.kv.key, heir.kv.changed)
-            + messages.then(delete, *self._grant(heir))
+            + messages.then(delete, *self._grant(heir, followers))
             + messages.otherwise(messages.nested(is_mine, messages.then(delete, queue.read))),
             deadline,
             attempt.doubt,
@@ -200,6 +202,18 @@ class Releaser:
             return self._deleted(attempt, inner, held)
         freed = held or self._deleted(attempt, reply, held)[0]
         return freed, [] if attempt.capacity == 1 else _with_granted(others, heir)
+
+    def _told_by_wakeup(self, attempt: Attempt) -> tuple[list[StoredEntry], list[bytes]]:
+        """Returns the next waiter, and its followers, if a wake-up has named them."""
+        first, rest = attempt.followers[:1], list(attempt.followers[1:])
+        return self._naming.stored_entries(map(decode_follower, first)), rest
+
+    async def _read_others(self, attempt: Attempt, deadline: float) -> list[StoredEntry]:
+        queue = attempt.queue
+        most = READ_AHEAD if queue.capacity == 1 else queue.enough and queue.enough + 1
+        request = messages.range_of(queue.start, queue.end, most, stale=True)
+        found = await self._retrier.range(request, deadline)
+        return [one for one in self._naming.stored_entries(found.keys) if not attempt.owns(one)]
 
     def _deleted(self, attempt: Attempt, reply: Transaction, held: bool) -> Freed:
         """Reads the reply to a deletion."""
@@ -212,13 +226,14 @@ class Releaser:
         freed = held or any(attempt.owns(one) and one.place.granted for one in before)
         return freed, self._naming.stored_entries(messages.held_keys(rest))
 
-    def _grant(self, heir: StoredEntry) -> tuple[bytes, bytes]:
+    def _grant(self, heir: StoredEntry, followers: list[bytes]) -> tuple[bytes, bytes]:
         """Returns the operations that make a waiter the holder, and wake its manager."""
         granted = heir.entry.granted(self._clock.wall()).encode()
-        wakeup = self._naming.wakeup_for(heir.kv.key)
+        key = self._naming.wakeup_for(heir.kv.key)
+        wakeup = Wakeup(heir.entry.owner, heir.kv.key, followers).encode()
         return (
             messages.put(heir.kv.key, granted),
-            messages.put(wakeup, wakeup_value(heir), messages.on_lease(heir.kv.lease)),
+            messages.put(key, wakeup, messages.on_lease(heir.kv.lease)),
         )
 
 
@@ -228,6 +243,14 @@ def _heir(queue: list[StoredEntry]) -> StoredEntry | None:
         if not one.place.granted:
             return one
     return None
+
+
+def _followers(queue: list[StoredEntry], heir: StoredEntry) -> list[bytes]:
+    """Returns the entries behind `heir`, if there is one holder at a time: only then is the next one
+    the next to hold the lock."""
+    if heir.capacity != 1:
+        return []
+    return [encode_follower(one) for one in queue[queue.index(heir) + 1 :]]
 
 
 def _with_granted(queue: list[StoredEntry], heir: StoredEntry) -> list[StoredEntry]:

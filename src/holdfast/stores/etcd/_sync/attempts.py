@@ -12,7 +12,7 @@ from threading import RLock
 from ....clock import Clock
 from ....model import Granted
 from ..._sync.contract import Ticket
-from ..keys import Naming, StoredEntry
+from ..keys import Naming, StoredEntry, Wakeup
 from ..wire.messages import Event
 from .attempt import GRANTED, RELEASED, Attempt
 from .holder_watch import HolderWatch
@@ -202,12 +202,12 @@ class Attempts:
 
     # What is heard by watches, from any thread.
 
-    def _handed_over(self, owner: str, key: bytes, revision: int) -> None:
-        attempt = self._by_key.get(key)
-        if attempt is None or attempt.owner != owner:
+    def _handed_over(self, wakeup: Wakeup, revision: int) -> None:
+        attempt = self._by_key.get(wakeup.key)
+        if attempt is None or attempt.owner != wakeup.owner:
             return
         token = self._token_base + revision
-        if attempt.handed_over(token, revision, self._clock.wall()):
+        if attempt.handed_over(token, revision, self._clock.wall(), wakeup.followers):
             self.holder_watch.add(attempt)
             attempt.ticket.tell(Granted(token, attempt.ticket.ttl, handed=True))
         else:

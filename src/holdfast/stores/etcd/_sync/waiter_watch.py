@@ -19,7 +19,7 @@ from threading import RLock
 
 from ....admission import ALL
 from ....clock import Clock
-from ..keys import StoredEntry, parse_wakeup
+from ..keys import StoredEntry, Wakeup, decode_wakeup
 from ..wire.messages import Event
 from .attempt import GRANTED, RELEASED, Attempt
 from .watches import Watch, Watches
@@ -52,7 +52,7 @@ class WaiterWatch:
         watches: Watches,
         wakeups: Watches,
         key: bytes,
-        granted: Callable[[str, bytes, int], None],
+        granted: Callable[[Wakeup, int], None],
         started: Callable[[int], None],
     ) -> None:
         self._clock = clock
@@ -156,5 +156,4 @@ class WaiterWatch:
     def _heard(self, events: Sequence[Event]) -> None:
         for event in events:
             if not event.deleted:
-                owner, key = parse_wakeup(event.key.value)
-                self._granted(owner, key, event.key.changed)
+                self._granted(decode_wakeup(event.key.value), event.key.changed)
