@@ -1,4 +1,4 @@
-"""Asking for a lock while something else happens to the same attempt, its key or its leases."""
+"""Acquiring a lock while something else happens to the same attempt, its key or its leases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ticket_of(owner: str = "me") -> Ticket:
     return Ticket(Terms("x", 60.0, Label("here", 1)), owner)
 
 
-async def line(locks: holdfast.Locks) -> list[str]:
+async def queue_of(locks: holdfast.Locks) -> list[str]:
     state = await locks.inspect("x")
     return [one.owner for one in (*state.holders, *state.waiters)]
 
@@ -82,7 +82,7 @@ async def test_one_that_is_given_up_before_it_is_answered_is_not_granted(
         backend._retrier.txn = given_up
         with pytest.raises(holdfast.BackendUnavailable, match="given up"):
             await backend.acquire(ticket_of(), soon(backend))
-        assert await line(locks) == []
+        assert await queue_of(locks) == []
 
 
 async def test_one_that_is_given_up_as_it_takes_the_lock_does_not_have_it(
@@ -103,7 +103,7 @@ async def test_one_that_is_given_up_as_it_takes_the_lock_does_not_have_it(
         assert await backend._granter.take(attempt, soon(backend)) is GONE
 
 
-async def test_what_was_given_up_before_it_arrived_joins_no_line(cluster: EtcdCluster) -> None:
+async def test_what_was_given_up_before_it_arrived_joins_no_queue(cluster: EtcdCluster) -> None:
     async with held_by_another(cluster) as scene:
         backend, deadline = scene.backend, soon(scene.backend)
         left = messages.put_for_ever(backend._naming.tombstone("me"), b"")
@@ -115,7 +115,7 @@ async def test_what_was_given_up_before_it_arrived_joins_no_line(cluster: EtcdCl
             backend._acquirer._request(attempt, hold, wait, 1.0), deadline
         )
         assert not answer.succeeded
-        assert len(await line(scene.locks)) == 1
+        assert len(await queue_of(scene.locks)) == 1
         backend._attempts.forget(attempt)
 
 
@@ -126,11 +126,11 @@ async def test_what_was_given_up_before_it_arrived_is_told_so(cluster: EtcdClust
         await backend._retrier.txn(messages.then(left), soon(backend))
         with pytest.raises(holdfast.BackendUnavailable, match="given up"):
             await backend.acquire(ticket_of(), soon(backend))
-        assert await line(locks) == []
+        assert await queue_of(locks) == []
         assert backend._attempts.known("x", "me") is None
 
 
-async def test_who_asks_for_another_kind_joins_no_line(cluster: EtcdCluster) -> None:
+async def test_who_asks_for_another_kind_joins_no_queue(cluster: EtcdCluster) -> None:
     """Though it has all that it needs to wait."""
     async with held_by_another(cluster) as scene:
         backend, deadline = scene.backend, soon(scene.backend)
@@ -138,12 +138,12 @@ async def test_who_asks_for_another_kind_joins_no_line(cluster: EtcdCluster) -> 
         other = Ticket(Terms("x", 60.0, Label("here", 1), 1, 3, "semaphore"), "me")
         with pytest.raises(holdfast.ConfigError, match="is in use as"):
             await backend.acquire(other, deadline)
-        assert len(await line(scene.locks)) == 1
+        assert len(await queue_of(scene.locks)) == 1
 
 
 async def test_an_owner_that_another_manager_uses_is_refused(cluster: EtcdCluster) -> None:
     async with held_by_another(cluster) as scene:
-        (owner,) = await line(scene.locks)
+        (owner,) = await queue_of(scene.locks)
         with pytest.raises(holdfast.ConfigError, match="owner id"):
             await scene.backend.acquire(ticket_of(owner), soon(scene.backend))
 
@@ -171,11 +171,11 @@ async def test_a_key_that_is_still_there_keeps_its_place(cluster: EtcdCluster) -
         key = await scene.left_by_an_earlier_one()
         attempt = await scene.waiting()
         assert attempt.key != key
-        assert (await line(scene.locks))[1:] == ["old", "me"]
+        assert (await queue_of(scene.locks))[1:] == ["old", "me"]
 
 
 async def test_whose_request_may_still_arrive_keeps_its_key(cluster: EtcdCluster) -> None:
-    """What arrives late is refused by what was left for that key; under another it would wait on."""
+    """The tombstone refuses what arrives late for that key; under another key it would wait on."""
     async with held_by_another(cluster) as scene:
         backend, deadline = scene.backend, soon(scene.backend)
         await scene.left_by_an_earlier_one()
@@ -193,10 +193,10 @@ async def test_whose_request_may_still_arrive_keeps_its_key(cluster: EtcdCluster
             await backend.acquire(ticket_of(), deadline)
         await backend.release("x", "me", deadline)
         backend._retrier.txn = txn
-        assert len(await line(scene.locks)) == 1
+        assert len(await queue_of(scene.locks)) == 1
         for request in requests:
             await txn(request, deadline)
-        assert len(await line(scene.locks)) == 1
+        assert len(await queue_of(scene.locks)) == 1
 
 
 async def test_who_is_woken_before_its_own_request_is_answered_looks(cluster: EtcdCluster) -> None:
@@ -256,7 +256,7 @@ async def test_leases_that_have_ended_are_made_anew(cluster: EtcdCluster) -> Non
         await scene.waiting()
         backend._retrier.txn = txn
         assert tries <= 4  # both were looked at when one was found to be gone
-        assert (await line(scene.locks))[1:] == ["me"]
+        assert (await queue_of(scene.locks))[1:] == ["me"]
 
 
 async def test_a_deadline_counts_from_what_renewed_the_lease(cluster: EtcdCluster) -> None:
@@ -323,7 +323,7 @@ async def test_what_is_moved_to_another_lease_stays_what_it_is(cluster: EtcdClus
             messages.DELETE, messages.delete_one(attempt.key), soon(backend)
         )
         assert await backend._granter._move(attempt, soon(backend)) is GONE
-        assert await line(locks) == []
+        assert await queue_of(locks) == []
 
 
 async def test_a_renewal_for_less_shortens_nothing(cluster: EtcdCluster) -> None:

@@ -1,4 +1,4 @@
-"""What can happen on the way between a client and etcd: answers lost, requests late, the way cut."""
+"""Trouble on the way between a client and etcd: replies lost, requests late, the way cut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from servers.proxy import Proxy
 from worlds.aio import Job, eventually
 
 
-async def test_an_acquire_whose_answer_was_lost_is_the_same_acquire(
+async def test_an_acquire_whose_reply_was_lost_is_the_same_acquire(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
     async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
@@ -28,11 +28,11 @@ async def test_an_acquire_whose_answer_was_lost_is_the_same_acquire(
         assert not (await watcher.inspect("x")).held
 
 
-@pytest.mark.usefixtures("unguarded")
+@pytest.mark.usefixtures("unwatched")
 async def test_an_acquire_that_was_carried_out_and_has_ended_since_is_made_anew(
     cluster: EtcdCluster,
 ) -> None:
-    """Its answer was lost, and its entry gone before it could be asked for."""
+    """Its reply was lost, and its entry gone before it could be asked for."""
     async with holdfast.connect(cluster.url) as watcher, holdfast.connect(cluster.url) as locks:
         backend: Any = (await locks._session()).backend
         ask = backend._acquirer.acquire
@@ -63,7 +63,7 @@ async def test_an_acquire_that_was_carried_out_and_has_ended_since_is_made_anew(
         assert not (await watcher.inspect("x")).held
 
 
-async def test_a_release_whose_answer_was_lost_says_that_it_was_ours(
+async def test_a_release_whose_reply_was_lost_says_that_it_was_ours(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
     async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
@@ -95,7 +95,7 @@ async def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
         assert attempts.known("x", again.owner).key != key
 
 
-@pytest.mark.usefixtures("unguarded")
+@pytest.mark.usefixtures("unwatched")
 async def test_a_release_that_arrives_late_does_not_free_the_next_holder(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:

@@ -1,4 +1,5 @@
-"""Who is granted a lock still has its key in the line; a forced release means who held it then."""
+"""A waiter is granted the lock only while its key is in the queue; a forced release means the holders
+of that moment."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ async def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: Et
                 range_of(attempt.queue.start, attempt.queue.end), deadline
             )
             await giving._releaser.hand_on(giving._naming.stored_entries(found.keys), deadline)
-            await eventually(lambda: attempt.token)  # the bell
+            await eventually(lambda: attempt.token)  # woken
             return await lease_to_hold(*args)
 
         await giving._releaser._delete_blindly(giving._attempts.known("x", before.owner), deadline)

@@ -1,4 +1,4 @@
-"""How a lock is given back: by whom its key is deleted, on what condition, and what is said of it."""
+"""A release deletes a key: by whom, on what condition, and what the caller is told."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ async def test_a_clean_up_that_failed_is_still_a_clean_up(cluster: EtcdCluster) 
 async def test_a_waiter_that_was_granted_it_meanwhile_gives_it_back(
     cluster: EtcdCluster, doubtful: bool
 ) -> None:
-    """It has not heard of that yet, and leaves the line: the lock was held, and goes to the next."""
+    """A waiter that has not heard of its grant leaves the queue: the lock was held, and goes on."""
     async with holdfast.connect(cluster.url) as locks:
         backend = await backend_of(locks)
         attempt = await held(backend)

@@ -1,4 +1,4 @@
-"""What may be put on a lease, what must not, and whose it is."""
+"""Leases are shared, kept alive, given back and taken away; some belong to one attempt."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ async def test_another_managers_is_kept_alive_for_it_and_not_taken_away(
         assert [one.token for one in (await others.inspect("x")).holders] == [lease.token]
 
 
-async def test_what_cannot_be_paid_now_keeps_nobody_from_renewing(cluster: EtcdCluster) -> None:
+async def test_a_release_that_cannot_be_sent_now_keeps_nobody_from_renewing(
+    cluster: EtcdCluster,
+) -> None:
     async with holdfast.connect(cluster.url) as locks:
         backend = await backend_of(locks)
         leases = backend._leases
@@ -136,21 +138,21 @@ async def test_what_cannot_be_paid_now_keeps_nobody_from_renewing(cluster: EtcdC
         backend._releaser.release = release
 
 
-async def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
+async def test_pending_releases_are_sent_though_the_lease_of_tombstones_has_to_be_kept_alive(
     cluster: EtcdCluster,
 ) -> None:
-    """That needs no payment first, which would need the graves."""
+    """Keeping that one alive must not wait for the releases, which need it."""
     async with holdfast.connect(cluster.url) as locks:
         backend = await backend_of(locks)
         deadline = soon(backend)
-        grave = await backend._leases.shared(TOMBSTONES, TOMBSTONE_TTL, deadline)
-        grave.sent -= TOMBSTONE_TTL / 2
-        owed = [enrolled(backend, owner) for owner in ("me", "you")]
-        for attempt in owed:
+        tombstones = await backend._leases.shared(TOMBSTONES, TOMBSTONE_TTL, deadline)
+        tombstones.sent -= TOMBSTONE_TTL / 2
+        pending = [enrolled(backend, owner) for owner in ("me", "you")]
+        for attempt in pending:
             attempt.doubt()
             attempt.give_up()
             backend._attempts.postpone(attempt)
-        await backend._releaser.release(owed[1], deadline)
+        await backend._releaser.release(pending[1], deadline)
         assert backend.clock.now() < deadline  # not given up
         assert backend._attempts.known("x", "you") is None
         assert await backend._leases.keep_alive(

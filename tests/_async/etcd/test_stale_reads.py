@@ -1,4 +1,4 @@
-"""Who grants a lock goes by an older look at the line: what is not as it was then is left alone."""
+"""A grant may rest on an older read of the queue: an entry that has changed since is left alone."""
 
 from __future__ import annotations
 

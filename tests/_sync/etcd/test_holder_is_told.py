@@ -124,7 +124,7 @@ def test_who_was_in_the_queue_before_wake_ups_were_heard_asks(cluster: EtcdClust
 
 
 def test_an_old_wake_up_grants_nothing(cluster: EtcdCluster) -> None:
-    """It is about an entry of the same attempt that has ended since. (Found by the simulator.)"""
+    """An entry of the same attempt was woken, and has ended since. (Found by the simulator.)"""
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)

@@ -67,7 +67,7 @@ def test_what_needs_proof_is_proved_by_a_transaction_of_the_same_term(
 def test_a_keep_alive_that_has_still_to_be_proved_keeps_the_lease_for_others(
     cluster: EtcdCluster,
 ) -> None:
-    """It came at the last moment, and so does another who needs the same. (Found by the simulator.)"""
+    """Two need the lease, both at the last moment. (Found by the simulator.)"""
     with holdfast.connect(cluster.url) as locks:
         backend: Any = locks._session().backend
         leases = backend._leases
@@ -125,14 +125,14 @@ def test_what_was_given_up_is_not_renewed_and_what_was_renewed_is_not_given_up(
         (attempt,) = backend._attempts._attempts.values()
         asked = backend._leases.keep_alive
 
-        def is_just_paid(*args: Any) -> bool:
+        def is_just_released(*args: Any) -> bool:
             """Somebody else finds that its time is over while it is being renewed."""
             attempt.until = 0.0
             assert attempt.lapse(backend.clock.now())
             kept: bool = asked(*args)
             return kept
 
-        backend._leases.keep_alive = is_just_paid
+        backend._leases.keep_alive = is_just_released
         (renewed,) = backend.renew([Claim("x", lease.owner, 60.0)], soon(backend))
         assert renewed is GONE  # and it is not `UNKNOWN`, which is equal to it
         backend._leases.keep_alive = asked
