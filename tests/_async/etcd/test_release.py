@@ -61,6 +61,69 @@ async def test_only_the_first_who_gives_it_up_deletes_without_a_condition(
         assert await holders(locks) == ["second"]
 
 
+async def test_a_key_is_reserved_for_as_long_as_any_deletion_may_be_late(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One release deletes without a condition and is answered while another is under way."""
+    monkeypatch.setattr(release_module, "SHORTLY", 1e6)
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        attempt = await held(backend, "first")
+        txn = backend._retrier.txn
+        call = backend._retrier.call
+
+        async def late(*args: Any) -> Any:
+            backend._retrier.txn = txn
+            # The first release has its answer, and all that it does then is done.
+            await delete(backend, attempt.key)
+            attempt.trust()
+            backend._attempts.forget(attempt)
+            assert (await held(backend, "second")).key != attempt.key
+            return await txn(*args)
+
+        async def meanwhile(method: str, *args: Any) -> Any:
+            backend._retrier.call = call
+            backend._retrier.txn = late
+            await backend._releaser.release(attempt, soon(backend))
+            return await call(method, *args)
+
+        backend._retrier.call = meanwhile
+        await backend._releaser.release(attempt, soon(backend))
+        assert await holders(locks) == ["second"]
+
+
+async def test_a_key_that_was_given_back_is_not_deleted_without_a_condition(
+    cluster: EtcdCluster,
+) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        attempts = backend._attempts
+        attempt = await held(backend, "first")
+        assert attempts.reserve_key(attempt)
+        assert attempt.doubtful
+        attempt.trust()
+        await delete(backend, attempt.key)
+        attempts.forget(attempt)
+        assert (await held(backend, "second")).key == attempt.key
+        assert not attempts.reserve_key(attempt)
+        attempt.doubt()
+        assert await backend._releaser.release(attempt, soon(backend)) is False
+        assert await holders(locks) == ["second"]
+
+
+async def test_another_managers_key_is_deleted_on_a_condition_only(cluster: EtcdCluster) -> None:
+    """Its manager may have given that key to another attempt by now."""
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        theirs, backend = await backend_of(others), await backend_of(locks)
+        first = await held(theirs, "first")
+        attempt = await backend._renewer.find("x", "first", soon(backend))
+        attempt.doubt()  # a release of ours was not answered
+        assert await theirs.release("x", "first", soon(theirs)) is True
+        assert (await held(theirs, "second")).key == first.key
+        await backend.release("x", "first", soon(backend))
+        assert await holders(others) == ["second"]
+
+
 async def test_a_deletion_that_was_broken_off_leaves_a_tombstone(
     cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +246,6 @@ async def test_a_waiter_that_was_granted_it_meanwhile_gives_it_back(
         backend = await backend_of(locks)
         attempt = await held(backend)
         attempt.token = 0
-        attempt.doubtful = doubtful
+        attempt.doubts = int(doubtful)
         assert await backend.release("x", "me", soon(backend)) is True
         assert await holders(locks) == []

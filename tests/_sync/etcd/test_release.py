@@ -63,6 +63,69 @@ def test_only_the_first_who_gives_it_up_deletes_without_a_condition(
         assert holders(locks) == ["second"]
 
 
+def test_a_key_is_reserved_for_as_long_as_any_deletion_may_be_late(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One release deletes without a condition and is answered while another is under way."""
+    monkeypatch.setattr(release_module, "SHORTLY", 1e6)
+    with holdfast.connect(cluster.url) as locks:
+        backend = backend_of(locks)
+        attempt = held(backend, "first")
+        txn = backend._retrier.txn
+        call = backend._retrier.call
+
+        def late(*args: Any) -> Any:
+            backend._retrier.txn = txn
+            # The first release has its answer, and all that it does then is done.
+            delete(backend, attempt.key)
+            attempt.trust()
+            backend._attempts.forget(attempt)
+            assert held(backend, "second").key != attempt.key
+            return txn(*args)
+
+        def meanwhile(method: str, *args: Any) -> Any:
+            backend._retrier.call = call
+            backend._retrier.txn = late
+            backend._releaser.release(attempt, soon(backend))
+            return call(method, *args)
+
+        backend._retrier.call = meanwhile
+        backend._releaser.release(attempt, soon(backend))
+        assert holders(locks) == ["second"]
+
+
+def test_a_key_that_was_given_back_is_not_deleted_without_a_condition(
+    cluster: EtcdCluster,
+) -> None:
+    with holdfast.connect(cluster.url) as locks:
+        backend = backend_of(locks)
+        attempts = backend._attempts
+        attempt = held(backend, "first")
+        assert attempts.reserve_key(attempt)
+        assert attempt.doubtful
+        attempt.trust()
+        delete(backend, attempt.key)
+        attempts.forget(attempt)
+        assert held(backend, "second").key == attempt.key
+        assert not attempts.reserve_key(attempt)
+        attempt.doubt()
+        assert backend._releaser.release(attempt, soon(backend)) is False
+        assert holders(locks) == ["second"]
+
+
+def test_another_managers_key_is_deleted_on_a_condition_only(cluster: EtcdCluster) -> None:
+    """Its manager may have given that key to another attempt by now."""
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        theirs, backend = backend_of(others), backend_of(locks)
+        first = held(theirs, "first")
+        attempt = backend._renewer.find("x", "first", soon(backend))
+        attempt.doubt()  # a release of ours was not answered
+        assert theirs.release("x", "first", soon(theirs)) is True
+        assert held(theirs, "second").key == first.key
+        backend.release("x", "first", soon(backend))
+        assert holders(others) == ["second"]
+
+
 def test_a_deletion_that_was_broken_off_leaves_a_tombstone(
     cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +248,6 @@ def test_a_waiter_that_was_granted_it_meanwhile_gives_it_back(
         backend = backend_of(locks)
         attempt = held(backend)
         attempt.token = 0
-        attempt.doubtful = doubtful
+        attempt.doubts = int(doubtful)
         assert backend.release("x", "me", soon(backend)) is True
         assert holders(locks) == []

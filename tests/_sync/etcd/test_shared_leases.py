@@ -37,7 +37,7 @@ def test_one_on_which_something_may_still_be_put_is_not_given_to_another(
         for doubtful in (False, True):
             lease = leases.own(60.0, deadline)
             backend._attempts.hang_on(attempt, lease)
-            attempt.doubtful = doubtful
+            attempt.doubts = int(doubtful)
             backend._attempts._give_back(attempt, attempt.end())
             assert (leases.own(60.0, deadline) is lease) is not doubtful
 

@@ -32,7 +32,7 @@ class Attempt:
         "_mutex",
         "changed",
         "created",
-        "doubtful",
+        "doubts",
         "followers",
         "key",
         "lease",
@@ -66,8 +66,8 @@ class Attempt:
         """The lease that its key is on."""
         self.until = inf
         """The end, on our own clock, of what the store was last known to say of it."""
-        self.doubtful = False
-        """True if a request for its key ended without a reply, and may still arrive."""
+        self.doubts = 0
+        """The number of requests for its key that may still arrive, since they have no reply."""
         self.released = False
 
     @classmethod
@@ -108,6 +108,11 @@ class Attempt:
         if self.token:
             return GRANTED
         return QUEUED if self.created else NEW
+
+    @property
+    def doubtful(self) -> bool:
+        """True if a request for its key may still arrive. Nobody else may have that key then."""
+        return self.doubts > 0
 
     @property
     def may_be_stored(self) -> bool:
@@ -240,11 +245,13 @@ class Attempt:
 
     def doubt(self) -> None:
         """Notes that a request for its key may still arrive."""
-        self.doubtful = True
+        with self._mutex:
+            self.doubts += 1
 
     def trust(self) -> None:
-        """Notes that every request for its key has been answered."""
-        self.doubtful = False
+        """Takes one doubt back: that request was answered."""
+        with self._mutex:
+            self.doubts -= 1
 
     def _leave_lease(self) -> Lease | None:
         left, self.lease = self.lease, None

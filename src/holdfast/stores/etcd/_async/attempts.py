@@ -106,6 +106,17 @@ class Attempts:
             attempt.queue.give_key(old, reusable=True)
             self._by_key[attempt.key] = attempt
 
+    def reserve_key(self, attempt: Attempt) -> bool:
+        """Keeps its key from other attempts, for a deletion without a condition that may be late.
+
+        Returns False if the key is not its own: another manager's, or already given back.
+        """
+        with self._mutex:
+            own = self._by_key.get(attempt.key) is attempt
+            if own:
+                attempt.doubt()
+            return own
+
     def forget(self, attempt: Attempt) -> None:
         """Removes an attempt of which nothing is stored any more."""
         self.waiter_watch.drop(attempt)

@@ -127,14 +127,22 @@ class Releaser:
     # The ways out of the queue.
 
     def _leave_queue(self, attempt: Attempt, first: bool, deadline: float) -> Freed:
+        attempts = self._attempts
+        if attempts.known(attempt.name, attempt.owner) is not attempt:
+            return False, []  # another release of it was quicker
         if attempt.doubtful or not attempt.created:
-            return self._leave_tombstone(attempt, deadline)
-        if attempt.queue.contended:
+            if attempts.reserve_key(attempt):
+                return self._leave_tombstone(attempt, deadline)
+        elif attempt.queue.contended:
             return self._hand_over(attempt, deadline)
-        at_once = attempt.token and attempt.created == attempt.changed
-        if first and at_once and self._attempts.holder_watch.is_recent(attempt, SHORTLY):
+        elif first and self._is_short(attempt) and attempts.reserve_key(attempt):
             return self._delete_blindly(attempt, deadline), []
         return self._delete(attempt, deadline)
+
+    def _is_short(self, attempt: Attempt) -> bool:
+        """Returns True if the lock was granted at once, and so shortly ago that nobody waits."""
+        at_once = attempt.token > 0 and attempt.created == attempt.changed
+        return at_once and self._attempts.holder_watch.is_recent(attempt, SHORTLY)
 
     def _delete(self, attempt: Attempt, deadline: float) -> Freed:
         held = attempt.token > 0
@@ -147,14 +155,13 @@ class Releaser:
         return self._deleted(attempt, reply, held)
 
     def _delete_blindly(self, attempt: Attempt, deadline: float) -> bool:
-        """Deletes its key without a condition; until that is answered, no other attempt may have it."""
+        """Deletes its key, which is reserved, without a condition."""
         unanswered = 0
 
         def lost() -> None:
             nonlocal unanswered
             unanswered += 1
 
-        attempt.doubt()
         request = messages.delete_one(attempt.key)
         reply = self._retrier.call(messages.DELETE, request, deadline, lost)
         if not unanswered:
@@ -163,8 +170,7 @@ class Releaser:
         return there or (unanswered > 0 and self._clock.now() < attempt.until)
 
     def _leave_tombstone(self, attempt: Attempt, deadline: float) -> Freed:
-        """Deletes its key, and has a request that may still be under way refused when it arrives."""
-        attempt.doubt()  # for good: this deletion has no condition, and may be late as well
+        """Deletes its key, which is reserved for good, and has a request that arrives later refused."""
         lease = self._leases.shared(TOMBSTONES, TOMBSTONE_TTL, deadline)
         tombstone = messages.put(self._naming.tombstone(attempt.owner), b"", lease.on)
         delete = messages.delete(attempt.key, tell=True)
