@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from ....clock import Clock
 from ....model import GONE, Outcome, Renewed
-from ..keys import GRANTED, Naming, StoredEntry
+from ..keys import GRANTED, StoredEntry
 from ..wire import messages
 from ..wire.failures import Failure
 from .attempt import Attempt
-from .attempts import Attempts
-from .leases import HOLD, QUEUE, Lease, Leases, seconds
-from .retry import Retrier
+from .leases import HOLD, QUEUE, Lease, seconds
+from .parts import Parts
 
 
 class Granter:
     """The writes by which an attempt takes the lock, or stays its holder."""
 
-    def __init__(
-        self, attempts: Attempts, retrier: Retrier, leases: Leases, clock: Clock, naming: Naming
-    ) -> None:
-        self._attempts = attempts
-        self._retrier = retrier
-        self._leases = leases
-        self._clock = clock
-        self._naming = naming
+    def __init__(self, parts: Parts) -> None:
+        self._clock, self._naming, self._retrier, self._leases, self._attempts = parts
 
     async def lease_to_hold(self, attempt: Attempt, deadline: float) -> Lease:
         """Returns a lease for a holder: one of its own, if it is not to be renewed."""

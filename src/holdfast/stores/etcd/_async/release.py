@@ -8,16 +8,14 @@ read first, and both are one step. That read may be stale: the grant has its own
 from __future__ import annotations
 
 from ....admission import admitted
-from ....clock import Clock
 from ....errors import LockError
-from ..keys import GRANTED, Naming, StoredEntry, Wakeup, decode_follower, encode_follower
+from ..keys import GRANTED, StoredEntry, Wakeup, decode_follower, encode_follower
 from ..wire import messages
 from ..wire.failures import Failure
 from ..wire.messages import Transaction
 from .attempt import Attempt
-from .attempts import Attempts
-from .leases import TOMBSTONES, Lease, Leases
-from .retry import Retrier
+from .leases import TOMBSTONES, Lease
+from .parts import Parts
 
 TOMBSTONE_TTL = 3600.0
 """Seconds for which a request that was given up is refused if it arrives after all."""
@@ -40,14 +38,8 @@ Freed = tuple[bool, list[StoredEntry]]
 class Releaser:
     """The release of attempts of one manager."""
 
-    def __init__(
-        self, attempts: Attempts, retrier: Retrier, leases: Leases, clock: Clock, naming: Naming
-    ) -> None:
-        self._attempts = attempts
-        self._retrier = retrier
-        self._leases = leases
-        self._clock = clock
-        self._naming = naming
+    def __init__(self, parts: Parts) -> None:
+        self._clock, self._naming, self._retrier, self._leases, self._attempts = parts
 
     async def release(self, attempt: Attempt, deadline: float) -> bool:
         """Takes `attempt` out of the queue and hands the lock on; returns True if it was held.

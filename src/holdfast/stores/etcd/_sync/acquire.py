@@ -5,20 +5,18 @@
 from __future__ import annotations
 
 from ....admission import admitted, blocker, fits_behind
-from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....model import Busy, Granted, Queued, Renewed
 from ....refusals import given_up, in_use_as, owner_used_again
-from ..keys import GRANTED, WAITING, Naming, StoredEntry
+from ..keys import GRANTED, WAITING, StoredEntry
 from ..wire import messages
 from ..wire.failures import Failure
 from ..wire.messages import Transaction
 from .attempt import Attempt
-from .attempts import Attempts
 from .grant import Granter, position
-from .leases import QUEUE, Lease, Leases
+from .leases import QUEUE, Lease
+from .parts import Parts
 from .release import Releaser
-from .retry import Retrier
 
 FIRST_LOOK = 0.3
 """Seconds after which the first waiter looks whether the holder is still there."""
@@ -28,23 +26,11 @@ class Acquirer:
     """The requests by which attempts of one manager ask for locks."""
 
     def __init__(
-        self,
-        attempts: Attempts,
-        granter: Granter,
-        releaser: Releaser,
-        retrier: Retrier,
-        leases: Leases,
-        clock: Clock,
-        naming: Naming,
-        claim_window: float,
+        self, parts: Parts, granter: Granter, releaser: Releaser, claim_window: float
     ) -> None:
-        self._attempts = attempts
+        self._clock, self._naming, self._retrier, self._leases, self._attempts = parts
         self._granter = granter
         self._releaser = releaser
-        self._retrier = retrier
-        self._leases = leases
-        self._clock = clock
-        self._naming = naming
         self._claim_window = claim_window
 
     def acquire(

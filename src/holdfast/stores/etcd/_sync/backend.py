@@ -45,6 +45,7 @@ from .attempts import Attempts
 from .grant import Granter
 from .inspection import Inspector
 from .leases import Lease, Leases
+from .parts import Parts
 from .release import Releaser
 from .renewal import Renewer
 from .retry import Retrier
@@ -97,13 +98,12 @@ class EtcdBackend:
         self._attempts = attempts = Attempts(
             clock, naming, leases, self._watches, self._wakeups, token_base
         )
-        self._releaser = releaser = Releaser(attempts, retrier, leases, clock, naming)
-        self._granter = granter = Granter(attempts, retrier, leases, clock, naming)
-        self._acquirer = Acquirer(
-            attempts, granter, releaser, retrier, leases, clock, naming, timing.claim_window
-        )
-        self._renewer = Renewer(attempts, granter, retrier, leases, naming)
-        self._inspector = Inspector(retrier, leases, naming, token_base)
+        parts = Parts(clock, naming, retrier, leases, attempts)
+        self._releaser = Releaser(parts)
+        self._granter = Granter(parts)
+        self._acquirer = Acquirer(parts, self._granter, self._releaser, self.claim_window)
+        self._renewer = Renewer(parts, self._granter)
+        self._inspector = Inspector(parts, token_base)
 
     @property
     def look(self) -> Callable[[Iterable[str]], None] | None:

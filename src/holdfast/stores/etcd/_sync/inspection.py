@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....model import LockState, Participant
-from ..keys import Naming, StoredEntry
+from ..keys import StoredEntry
 from ..wire import messages
-from .leases import Leases
-from .retry import Retrier
+from .parts import Parts
 
 Entries = list[StoredEntry]
 People = list[Participant]
@@ -19,10 +18,8 @@ People = list[Participant]
 class Inspector:
     """The state of locks, read from the cluster, without entries whose leases have ended."""
 
-    def __init__(self, retrier: Retrier, leases: Leases, naming: Naming, token_base: int) -> None:
-        self._retrier = retrier
-        self._leases = leases
-        self._naming = naming
+    def __init__(self, parts: Parts, token_base: int) -> None:
+        _, self._naming, self._retrier, self._leases, _ = parts
         self._token_base = token_base
 
     def inspect(self, name: str, deadline: float) -> LockState:

@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from ....admission import admitted, blocker
 from ....entries import Claim
 from ....model import GONE, UNKNOWN, Outcome, Waiting
-from ..keys import Naming, StoredEntry
+from ..keys import StoredEntry
 from ..wire import messages
 from ..wire.messages import Transaction
 from .acquire import heartbeat_within
 from .attempt import Attempt
-from .attempts import Attempts
 from .grant import Granter, position
-from .leases import FRESH, Leases
-from .retry import Retrier
+from .leases import FRESH
+from .parts import Parts
 
 AT_ONCE = 100
 """Operations in one transaction; etcd allows 128."""
@@ -31,19 +30,9 @@ Reads = dict[str, tuple[int, list[StoredEntry]]]
 class Renewer:
     """The renewal of the attempts of one manager."""
 
-    def __init__(
-        self,
-        attempts: Attempts,
-        granter: Granter,
-        retrier: Retrier,
-        leases: Leases,
-        naming: Naming,
-    ) -> None:
-        self._attempts = attempts
+    def __init__(self, parts: Parts, granter: Granter) -> None:
+        _, self._naming, self._retrier, self._leases, self._attempts = parts
         self._granter = granter
-        self._retrier = retrier
-        self._leases = leases
-        self._naming = naming
 
     def find(self, name: str, owner: str, deadline: float) -> Attempt | None:
         """Returns the attempt of `owner`, which another manager may have made."""
