@@ -201,11 +201,11 @@ class Forgetful(EtcdPlan):
 
 
 class CalmEtcd(Calm, EtcdPlan):
-    pass
+    """A calm run."""
 
 
 class UncleanEtcd(Unclean, CalmEtcd):
-    pass
+    """A variant: a client that gives up leaves its request on the store."""
 
 
 def plan(seed: int) -> EtcdPlan:

@@ -5,8 +5,8 @@ manager. That watch starts from what is now, which is what etcd is quick at (it 
 every 100 ms only); a waiter that joined the queue before the watch stood looks for itself. It has a
 stream of its own, on which nothing is sent after it was opened.
 
-The watch of what blocks a waiter is for what nobody wakes it for: a holder that died, and those with
-whom it may share the lock.
+The watch of what blocks a waiter is for changes without a wake-up: a holder that died, or another with
+which the waiter may share the lock.
 """
 
 from __future__ import annotations

@@ -118,13 +118,13 @@ class Acquirer:
             look = messages.otherwise(
                 messages.nested(
                     not_given_up,
-                    queue.nobody_else,
+                    queue.if_one_kind,
                     messages.absent(key),
                     messages.then(join, queue.read),
                     look,
                 )
             )
-        return not_given_up + queue.nobody + messages.then(take) + look
+        return not_given_up + queue.if_empty + messages.then(take) + look
 
     def _check_others(self, attempt: Attempt, others: list[StoredEntry]) -> None:
         """Refuses an attempt that may not join this queue at all."""

@@ -24,9 +24,9 @@ class Queue:
         "_numbers",
         "capacity",
         "end",
+        "if_empty",
+        "if_one_kind",
         "in_use",
-        "nobody",
-        "nobody_else",
         "own",
         "read",
         "start",
@@ -47,9 +47,9 @@ class Queue:
         of_kind = naming.queue_of_kind(self.start, kind, capacity)
         self.own = of_kind + f"{session}.".encode()
         """The prefix of this manager's keys in this queue; a number follows."""
-        self.nobody = absent(self.start, self.end)
+        self.if_empty = absent(self.start, self.end)
         """A condition: the queue is empty."""
-        self.nobody_else = absent(self.start, of_kind) + absent(after(of_kind), self.end)
+        self.if_one_kind = absent(self.start, of_kind) + absent(after(of_kind), self.end)
         """A condition: the queue has no entry of another kind or capacity."""
         self.read = read(self.start, self.end, self.enough)
         """An operation: read the entries, in their order."""

@@ -61,7 +61,7 @@ class Wire:
         """Returns the reply of one member. A call that raised `Failure` may have been carried out."""
         asked = self._methods.get(method)
         ask, endpoint = asked if asked is not None else self._method(method)
-        # Who logs in does so as nobody: with a token that is not known it would be refused.
+        # A login is sent without a token: with one that is not known it would be refused.
         metadata = self._token if method is not AUTHENTICATE else (LEADER,)
         try:
             answer: bytes = await ask(request, timeout=timeout, metadata=metadata)

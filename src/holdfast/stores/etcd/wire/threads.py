@@ -46,7 +46,7 @@ class Wire:
         """Returns the reply of one member. A call that raised `Failure` may have been carried out."""
         asked = self._methods.get(method)
         ask, endpoint = asked if asked is not None else self._method(method)
-        # Who logs in does so as nobody: with a token that is not known it would be refused.
+        # A login is sent without a token: with one that is not known it would be refused.
         metadata = self._token if method is not AUTHENTICATE else (LEADER,)
         try:
             answer: bytes = ask(request, timeout=timeout, metadata=metadata)
@@ -149,8 +149,8 @@ class Stream:
             self._ended(failure)
 
     def _read_to_its_end(self) -> None:
-        """A call that we read ourselves keeps the connection open, also after its channel was closed,
-        until all that happened to it was read. gRPC stops at the first word of its end.
+        """Reads all that happened to a call: one that we read ourselves keeps the connection open until
+        then, also after its channel was closed, and gRPC stops at the first word of its end.
         """
         read = getattr(self._call, "_consume_next_event", None)
         due = getattr(getattr(self._call, "_state", None), "due", ())
