@@ -1,4 +1,4 @@
-"""Other libraries' locks on etcd. Those that install from PyPI today and run beside our gRPC.
+"""Other libraries' locks on etcd: the ones that install from PyPI today and run beside our gRPC.
 
 etcetra and etcd3 do not: they need a gRPC, or a protobuf, that is years old.
 """
@@ -15,7 +15,7 @@ CLIENT_PY, AETCD = "etcd-client-py", "aetcd"
 
 
 async def client_py(port: int, name: bytes) -> Take:
-    """The server's own Lock call, from a client in Rust."""
+    """Returns a lock by the server's own Lock call, from a client in Rust."""
     import etcd_client  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     client: Any = etcd_client.Client([f"http://127.0.0.1:{port}"])
@@ -30,7 +30,7 @@ async def client_py(port: int, name: bytes) -> Take:
 
 
 async def aetcd(port: int, name: bytes) -> Take:
-    """A key that is put if it is not there, and a watch of its deletion."""
+    """Returns a lock by a key that is put if it is not there, and a watch of its deletion."""
     import aetcd  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     lock = aetcd.Client(host="127.0.0.1", port=port).lock(name, ttl=600)
@@ -50,6 +50,6 @@ PEERS: dict[str, Callable[[int, bytes], Coroutine[Any, Any, Take]]] = {
 
 
 async def turn(take: Take) -> None:
-    """Taken, and given back at once."""
+    """Takes a lock, and gives it back at once."""
     give = await take()
     await give()

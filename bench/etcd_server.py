@@ -1,4 +1,4 @@
-"""An etcd of one member for a figure, ended with it; and what a peer without a library would write."""
+"""An etcd of one member for a figure, ended with it; and the calls that one would make by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEASE_TTL = 600
 
 @contextmanager
 def server(folder: Path) -> Iterator[int]:
-    """Its port."""
+    """Yields the port of a server."""
     program = shutil.which("etcd")
     if program is None:
         raise RuntimeError("these figures need etcd: apt-get install etcd-server")
@@ -70,7 +70,7 @@ class Raw:
         grant(messages.lease_grant(self._lease, LEASE_TTL), timeout=LIMIT)
 
     def floor(self) -> Callable[[], None]:
-        """A transaction that puts a key if it is not there, and its deletion."""
+        """Returns a turn: a transaction that puts a key if it is not there, and its deletion."""
         key = b"/raw/" + os.urandom(8).hex().encode()
         value = b"x" * 90
         take = messages.absent(key) + messages.then(
@@ -85,7 +85,7 @@ class Raw:
         return turn
 
     def take(self, name: bytes) -> bytes:
-        """etcd's own Lock call: the server stands in line for us. Answers the key to give back."""
+        """Makes etcd's own Lock call, which waits in the server; returns the key to give back."""
         request = data(1, name) + number(2, self._lease)
         answer = dict(fields(self._lock(request, timeout=60.0)))
         key = answer[2]

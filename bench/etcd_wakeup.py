@@ -1,4 +1,4 @@
-"""From the release in one process to the grant in another, on etcd, with one who waits."""
+"""From the release in one process to the grant in another, on etcd, with one waiter."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def figure(setting: Setting) -> list[Row]:
 
 
 def _taking(kind: str, port: int, stack: ExitStack) -> Callable[[], Give]:
-    """How a lock of this kind is taken; answers how it is given back."""
+    """Returns a function that takes a lock of this kind, and returns how it is given back."""
     if kind == OURS:
         lock = stack.enter_context(holdfast.connect(f"etcd://127.0.0.1:{port}")).lock("wakeup")
         return lambda: lock.acquire().release

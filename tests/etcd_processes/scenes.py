@@ -101,14 +101,14 @@ def aio(url: str) -> None:
 
 
 def hold(url: str) -> None:
-    """Until it is killed."""
+    """Holds a lock until it is killed."""
     lease = holdfast.connect(url).lock("x", ttl=2.0).acquire(timeout=20.0)
     print(lease.token, flush=True)
     time.sleep(60.0)
 
 
 def wait(url: str) -> None:
-    """The same, in the queue."""
+    """Waits until it is killed."""
     holdfast.connect(url, claim_window=1.0).lock("x").acquire()
     print("granted", flush=True)
     time.sleep(60.0)

@@ -36,12 +36,12 @@ class Member:
         self.link = PeerLink(self.peer_port)
         self.scheme = scheme
         self.wrapper: list[str] = []
-        """What to run the server under: `strace` and its options."""
+        """The command to run the server under: `strace` and its options."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def peer_url(self) -> str:
-        """Where the others reach it."""
+        """The URL at which the other members reach it."""
         return f"http://127.0.0.1:{self.link.port}"
 
     @property
@@ -142,7 +142,7 @@ class EtcdCluster:
                     member.start()
 
     def ctl(self, *words: str, member: Member | None = None) -> str:
-        """What etcdctl answers."""
+        """Returns the output of etcdctl."""
         done = self._ask(member or self.members[0], *words, limit=20)
         assert done.returncode == 0, done.stderr.decode(errors="replace")
         return done.stdout.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The simulated etcd: its answers against a real one's, a scene of its own, and the runs by seed."""
+"""The simulated etcd: its answers beside a real one's, a scene of its own, and the runs by seed."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def believed(leases: Leases, term: int, deadline: float) -> bool:
 def test_a_keep_alive_by_a_leader_that_was_deposed_does_not_count(
     rule: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told before its key is gone. Without the rule it is not: so this scene can show it."""
+    """The holder is told before its key is gone; without the rule it is not."""
     plan = Scene()
     world = World(cast(Plan, plan), 3)
     cluster = plan.cluster

@@ -1,4 +1,4 @@
-"""The bytes of etcd's messages, and what stands in our keys."""
+"""The bytes of etcd's messages, and of our keys and their values."""
 
 from __future__ import annotations
 
@@ -40,34 +40,15 @@ def test_fields_of_other_kinds_are_passed_over() -> None:
     assert list(codec.fields(message)) == [(3, 9)]
 
 
-HEADER = (
-    codec.number(1, 2**63 - 9) + codec.number(2, 77) + codec.number(3, 300) + codec.number(4, 2)
-)
-
-
-@pytest.mark.parametrize(
-    ("rest", "yes"),
-    [
-        (codec.number(2, 1), True),
-        (codec.number(2, 1) + codec.data(3, codec.data(2, b"")), True),
-        (b"", False),
-        (codec.number(2, 2), False),
-        (codec.number(2, 129), False),
-        (codec.data(3, codec.number(2, 1)), False),
-        (codec.data(2, b""), False),
-    ],
-)
-def test_a_yes_is_seen_at_a_glance(rest: bytes, yes: bool) -> None:
-    message = codec.data(1, HEADER) + rest
-    assert messages.said_yes(message) is yes
-    # A header as there is none, and none at all: those are read.
-    assert not messages.said_yes(codec.data(1, HEADER + codec.data(9, b"x" * 200)) + rest)
-    assert not messages.said_yes(rest)
-    if yes:
-        for brief in (True, False):
-            answer = messages.parse_txn(message, brief=brief)
-            assert (answer.revision, answer.succeeded) == (300, True)
-        assert messages.parse_deleted(message) == 1
+def test_a_reply_is_read() -> None:
+    header = (
+        codec.number(1, 2**63 - 9) + codec.number(2, 77) + codec.number(3, 300) + codec.number(4, 2)
+    )
+    message = codec.data(1, header) + codec.number(2, 1) + codec.data(3, codec.data(2, b""))
+    reply = messages.parse_txn(message)
+    assert (reply.revision, reply.succeeded, reply.results) == (300, True, ([],))
+    assert messages.parse_term(message) == 2
+    assert messages.parse_deleted(message) == 1
 
 
 def test_the_end_of_a_prefix() -> None:
@@ -77,20 +58,20 @@ def test_the_end_of_a_prefix() -> None:
 @pytest.mark.parametrize("name", ["x", "a/b", "100%", "%2F", "日本語", "with space", "../../etc"])
 def test_a_name_is_found_again_in_its_key(name: str) -> None:
     naming = keys.Naming("a/b")
-    line = naming.line(name)
+    queue = naming.queue(name)
     label = Label("host", 7, "some words of mine")
     entry = keys.Entry(keys.GRANTED, "owner", 2, 30.0, 1.5, 0, label)
-    key = naming.of_kind(line, "semaphore", 5) + b"0123.4"
-    standing = naming.standing(KeyValue(key, entry.encode(), 10, 12, 99))
-    assert standing is not None
-    assert (standing.name, standing.kind, standing.capacity) == (name, "semaphore", 5)
-    assert standing.entry == entry
-    assert standing.token(1000) == 1012
-    moved = standing._replace(entry=entry.granted(2.0, token=1012))
+    key = naming.queue_of_kind(queue, "semaphore", 5) + b"0123.4"
+    stored = naming.stored_entry(KeyValue(key, entry.encode(), 10, 12, 99))
+    assert stored is not None
+    assert (stored.name, stored.kind, stored.capacity) == (name, "semaphore", 5)
+    assert stored.entry == entry
+    assert stored.token(1000) == 1012
+    moved = stored._replace(entry=entry.granted(2.0, token=1012))
     assert moved.token(1000) == 1012
-    first, last = naming.starting(name)
+    first, last = naming.queues(name)
     assert first <= key < last
-    assert naming.bell_of(key) == naming.bell("0123")
+    assert naming.wakeup_for(key) == naming.wakeup("0123")
 
 
 def test_what_is_not_ours_is_left_alone() -> None:
@@ -100,21 +81,22 @@ def test_what_is_not_ours_is_left_alone() -> None:
         (b"x/lock.1", b""),
         (b"x/lock/s.0", b"granted o 1 30 1.5 0 7 host text"),
     ):
-        assert naming.standing(KeyValue(naming.root + b"lock/" + key, value, 1, 1, 0)) is None
+        assert naming.stored_entry(KeyValue(naming.root + b"lock/" + key, value, 1, 1, 0)) is None
 
 
-def test_a_bell_says_who_and_who_is_behind() -> None:
+def test_a_wake_up_says_which_owner_was_granted_the_lock_and_who_follows() -> None:
     naming = keys.Naming("n")
-    line = naming.of_kind(naming.line("x"), "lock", 1)
-    standings = []
+    queue = naming.queue_of_kind(naming.queue("x"), "lock", 1)
+    stored = []
     for number in range(3):
         entry = keys.Entry(keys.WAITING, f"o{number}", 1, 30.0, 1.5, 0, Label("h", 1, "a b"))
-        kv = KeyValue(line + b"s.%d" % number, entry.encode(), 5 + number, 5 + number, 77)
-        standing = naming.standing(kv)
-        assert standing is not None
-        standings.append(standing)
-    owner, key, rest = keys.rung(keys.ring(standings[0], [keys.in_bytes(s) for s in standings[1:]]))
-    assert (owner, key) == ("o0", line + b"s.0")
-    again = [naming.standing(keys.behind(one)) for one in rest]
-    assert [one.entry for one in again if one is not None] == [s.entry for s in standings[1:]]
-    assert [one.kv.changed for one in again if one is not None] == [6, 7]
+        kv = KeyValue(queue + b"s.%d" % number, entry.encode(), 5 + number, 5 + number, 77)
+        one = naming.stored_entry(kv)
+        assert one is not None
+        stored.append(one)
+    followers = [keys.encode_follower(one) for one in stored[1:]]
+    wakeup = keys.Wakeup("o0", queue + b"s.0", followers)
+    assert keys.decode_wakeup(wakeup.encode()) == wakeup
+    again = naming.stored_entries(map(keys.decode_follower, followers))
+    assert [one.entry for one in again] == [one.entry for one in stored[1:]]
+    assert [(one.kv.changed, one.kv.lease) for one in again] == [(6, 77), (7, 77)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.stores.etcd._async import holder_watch as etcd_guard
+from holdfast.stores.etcd._async import holder_watch
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
 from stores import etcd_cluster
@@ -28,6 +28,6 @@ def proxy(cluster: EtcdCluster) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is held is not watched: what the proxy sees next is what the test sends."""
-    monkeypatch.setattr(etcd_guard, "SOON", 1e6)
+def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves holders without a watch: the proxy then sees only what the test sends."""
+    monkeypatch.setattr(holder_watch, "SOON", 1e6)

@@ -1,4 +1,4 @@
-"""What several tests of etcd begin with, or do to its cluster."""
+"""Scenes that several tests of etcd begin with, and blows to its cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worlds.aio import eventually
 
 @asynccontextmanager
 async def through(proxy: Proxy) -> AsyncIterator[holdfast.Locks]:
-    """A manager behind the proxy, with its connection and its lease made."""
+    """Yields a manager behind the proxy, with its connection and its lease made."""
     async with holdfast.connect(f"etcd://127.0.0.1:{proxy.port}") as locks:
         await (await locks.lock("warm").acquire()).release()
         yield locks
@@ -27,13 +27,25 @@ async def waits(locks: holdfast.Locks, name: str = "x") -> None:
     await eventually(one)
 
 
+def watched(backend: Any, attempt: Any) -> bool:
+    """Returns True if both watches of a waiter are confirmed."""
+    waiter_watch = backend._attempts.waiter_watch
+    blocker = waiter_watch._blockers.get(attempt)
+    return (
+        blocker is not None
+        and blocker.watch.confirmed
+        and waiter_watch._wakeup is not None
+        and waiter_watch._wakeup.confirmed
+    )
+
+
 def soon(backend: Any) -> float:
     deadline: float = backend.clock.now() + 10.0
     return deadline
 
 
 def revoke(cluster: EtcdCluster, state: str) -> None:
-    """Take away the lease of the entry that is in this state."""
+    """Takes away the lease of the entry that is in this state."""
     answer = cluster.ctl("get", "--prefix", "/holdfast/holdfast/lock/x/", "-w", "fields")
     entries = answer.split('"Key" : ')[1:]
     (entry,) = [entry for entry in entries if f'"Value" : "{state}' in entry]

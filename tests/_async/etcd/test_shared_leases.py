@@ -1,4 +1,4 @@
-"""What may be put on a lease, what must not, and whose it is."""
+"""Leases are shared, kept alive, given back and taken away; some belong to one attempt."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from holdfast import aio as holdfast
 from holdfast.entries import Claim
 from holdfast.model import Label, Renewed
 from holdfast.stores._async.contract import Terms, Ticket
-from holdfast.stores.etcd._async.leases import GRAVES, HOLD, LONGEST, OWN, seconds
-from holdfast.stores.etcd._async.release import GRAVE_TTL
+from holdfast.stores.etcd._async.leases import HOLD, LONGEST, OWN, TOMBSTONES, seconds
+from holdfast.stores.etcd._async.release import TOMBSTONE_TTL
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.messages import LEASE_GRANT, LEASE_KEEP_ALIVE
 from servers.etcd import EtcdCluster
@@ -21,7 +21,7 @@ async def backend_of(locks: holdfast.Locks) -> Any:
 
 
 def enrolled(backend: Any, owner: str) -> Any:
-    return backend._roll.enrol(Ticket(Terms("x", 60.0, Label("here", 1)), owner))
+    return backend._attempts.enrol(Ticket(Terms("x", 60.0, Label("here", 1)), owner))
 
 
 async def test_one_on_which_something_may_still_be_put_is_not_given_to_another(
@@ -34,9 +34,9 @@ async def test_one_on_which_something_may_still_be_put_is_not_given_to_another(
         attempt = enrolled(backend, "me")
         for doubtful in (False, True):
             lease = await leases.own(60.0, deadline)
-            leases.join(attempt, lease)
-            attempt.doubtful = doubtful
-            leases.leave(attempt)
+            backend._attempts.hang_on(attempt, lease)
+            attempt.doubts = int(doubtful)
+            backend._attempts._give_back(attempt, attempt.end())
             assert (await leases.own(60.0, deadline) is lease) is not doubtful
 
 
@@ -46,9 +46,9 @@ async def test_what_was_given_up_is_put_on_no_lease(cluster: EtcdCluster) -> Non
         leases = backend._leases
         attempt = enrolled(backend, "me")
         lease = await leases.shared(HOLD, 60.0, soon(backend))
-        assert leases.begin_leaving(attempt) is True
-        assert leases.begin_leaving(attempt) is False  # somebody is about to tell the store
-        leases.join(attempt, lease)
+        assert attempt.give_up() is True
+        assert attempt.give_up() is False  # somebody is about to tell the store
+        backend._attempts.hang_on(attempt, lease)
         assert attempt.lease is None
         assert attempt not in lease.attempts
 
@@ -58,8 +58,8 @@ async def test_one_that_is_over_by_our_clock_is_not_kept_alive(cluster: EtcdClus
     async with holdfast.connect(cluster.url) as locks:
         backend = await backend_of(locks)
         lease = await backend._leases.shared(HOLD, 60.0, soon(backend))
-        lease.sent = lease.answered = lease.sent - 60.0
-        assert await backend._leases.keep(lease, soon(backend)) is False
+        lease.sent = lease.unproven = lease.sent - 60.0
+        assert await backend._leases.keep_alive(lease, soon(backend)) is False
         assert await backend._leases.shared(HOLD, 60.0, soon(backend)) is not lease
 
 
@@ -96,7 +96,7 @@ async def test_another_managers_is_kept_alive_for_it_and_not_taken_away(
         lease = await others.lock("x", ttl=60.0).acquire()
         async with holdfast.connect(cluster.url) as locks:
             backend = await backend_of(locks)
-            call = backend._calls.call
+            call = backend._retrier.call
             kept: list[float] = []
 
             async def called(method: str, *args: Any) -> Any:
@@ -104,7 +104,7 @@ async def test_another_managers_is_kept_alive_for_it_and_not_taken_away(
                     kept.append(backend.clock.now())
                 return await call(method, *args)
 
-            backend._calls.call = called
+            backend._retrier.call = called
             claim = Claim("x", lease.owner, 60.0)
             (renewed,) = await backend.renew([claim], soon(backend))
             assert isinstance(renewed, Renewed)
@@ -115,48 +115,50 @@ async def test_another_managers_is_kept_alive_for_it_and_not_taken_away(
         assert [one.token for one in (await others.inspect("x")).holders] == [lease.token]
 
 
-async def test_what_cannot_be_paid_now_keeps_nobody_from_renewing(cluster: EtcdCluster) -> None:
+async def test_a_release_that_cannot_be_sent_now_keeps_nobody_from_renewing(
+    cluster: EtcdCluster,
+) -> None:
     async with holdfast.connect(cluster.url) as locks:
         backend = await backend_of(locks)
         leases = backend._leases
         lease = await leases.shared(HOLD, 60.0, soon(backend))
-        pay = leases._pay
+        release = backend._releaser.release
         tried: list[Any] = []
 
         async def cut(attempt: Any, deadline: float) -> None:
             tried.append(attempt)
             raise holdfast.BackendUnavailable("the way is cut")
 
-        leases._pay = cut
+        backend._releaser.release = cut
         attempt = enrolled(backend, "me")
-        leases.begin_leaving(attempt)
-        leases.still_owed(attempt)
-        assert await leases.keep(lease, soon(backend)) is True
+        attempt.give_up()
+        backend._attempts.postpone(attempt)
+        assert await leases.keep_alive(lease, soon(backend)) is True
         assert tried == [attempt]
-        leases._pay = pay
+        backend._releaser.release = release
 
 
-async def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
+async def test_pending_releases_are_sent_though_the_lease_of_tombstones_has_to_be_kept_alive(
     cluster: EtcdCluster,
 ) -> None:
-    """That needs no payment first, which would need the graves."""
+    """Keeping that one alive must not wait for the releases, which need it."""
     async with holdfast.connect(cluster.url) as locks:
         backend = await backend_of(locks)
         deadline = soon(backend)
-        grave = await backend._leases.shared(GRAVES, GRAVE_TTL, deadline)
-        grave.sent -= GRAVE_TTL / 2
-        owed = [enrolled(backend, owner) for owner in ("me", "you")]
-        for attempt in owed:
+        tombstones = await backend._leases.shared(TOMBSTONES, TOMBSTONE_TTL, deadline)
+        tombstones.sent -= TOMBSTONE_TTL / 2
+        pending = [enrolled(backend, owner) for owner in ("me", "you")]
+        for attempt in pending:
             attempt.doubt()
-            backend._leases.begin_leaving(attempt)
-            backend._leases.still_owed(attempt)
-        await backend._leaving.leave(owed[1], deadline)
+            attempt.give_up()
+            backend._attempts.postpone(attempt)
+        await backend._releaser.release(pending[1], deadline)
         assert backend.clock.now() < deadline  # not given up
-        assert backend._roll.known("x", "you") is None
-        assert await backend._leases.keep(
+        assert backend._attempts.known("x", "you") is None
+        assert await backend._leases.keep_alive(
             await backend._leases.shared(HOLD, 60.0, deadline), deadline
         )
-        assert backend._roll.known("x", "me") is None
+        assert backend._attempts.known("x", "me") is None
         assert cluster.ctl(
             "get", "--prefix", "--keys-only", "/holdfast/holdfast/left/"
         ).split() == [
@@ -168,11 +170,11 @@ async def test_what_is_owed_is_paid_though_the_graves_have_to_be_kept_alive(
 async def test_what_is_not_renewed_has_one_of_its_own(cluster: EtcdCluster) -> None:
     """Which ends by itself, whatever else is kept alive."""
     async with holdfast.connect(cluster.url) as locks:
-        roll = (await backend_of(locks))._roll
+        attempts = (await backend_of(locks))._attempts
         hung = []
         for name, renew in (("x", False), ("y", False), ("z", True)):
             lease = await locks.lock(name, ttl=60.0, renew=renew).acquire()
-            hung.append(roll.known(name, lease.owner).lease)
+            hung.append(attempts.known(name, lease.owner).lease)
         assert [one.kind for one in hung] == [OWN, OWN, HOLD]
         assert hung[0] is not hung[1]
 
@@ -182,5 +184,5 @@ async def test_a_ttl_is_rounded_up(cluster: EtcdCluster) -> None:
     async with holdfast.connect(cluster.url) as locks:
         lease = await locks.lock("x", ttl=58.3).acquire()
         assert lease.ttl == 59.0
-        attempt = (await backend_of(locks))._roll.known("x", lease.owner)
+        attempt = (await backend_of(locks))._attempts.known("x", lease.owner)
         assert attempt.until == attempt.lease.sent + 59.0

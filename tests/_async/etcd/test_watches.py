@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from _async.etcd.scenes import waits
+from _async.etcd.scenes import waits, watched
 from holdfast import aio as holdfast
 from holdfast.stores.etcd.wire.codec import number
 from servers.etcd import EtcdCluster
@@ -23,16 +23,16 @@ async def waiting(cluster: EtcdCluster) -> AsyncIterator[Any]:
         waiter = Job(locks.lock("x").acquire)
         await waits(others)
         backend: Any = (await locks._session()).backend
-        (attempt,) = backend._roll._attempts.values()
-        await eventually(lambda: backend._roll.watched(attempt))
+        (attempt,) = backend._attempts._attempts.values()
+        await eventually(lambda: watched(backend, attempt))
         yield backend
         await lease.release()
         assert (await waiter.result()).token > lease.token
 
 
 def blocker_of(backend: Any) -> Any:
-    (attempt,) = backend._roll._attempts.values()
-    return attempt.blocker
+    (blocker,) = backend._attempts.waiter_watch._blockers.values()
+    return blocker.watch
 
 
 async def test_one_that_was_cancelled_does_not_stand(cluster: EtcdCluster) -> None:
@@ -40,15 +40,15 @@ async def test_one_that_was_cancelled_does_not_stand(cluster: EtcdCluster) -> No
         watches, watch = backend._watches, blocker_of(backend)
         begin_anew = watches._begin_anew
         anew: list[bool] = []
-        watches._begin_anew = lambda: anew.append(watch.standing)
+        watches._begin_anew = lambda: anew.append(watch.confirmed)
         watches._heard(number(2, watch.id) + CANCELLED)
         watches._heard(number(2, watch.id) + CREATED + CANCELLED)
         assert anew == [False, False]
-        assert not watch.standing
+        assert not watch.confirmed
         watches._begin_anew = begin_anew
         stream = watches._stream
         watches._heard(number(2, watch.id) + CANCELLED)
-        await eventually(lambda: watch.standing and watches._stream is not stream)
+        await eventually(lambda: watch.confirmed and watches._stream is not stream)
 
 
 async def test_one_that_was_compacted_starts_from_what_is_now(cluster: EtcdCluster) -> None:
@@ -66,7 +66,7 @@ async def test_one_that_was_compacted_starts_from_what_is_now(cluster: EtcdClust
         watch.began = 0
         watches._heard(number(2, old) + CANCELLED + COMPACTED)
         await eventually(lambda: told)
-        assert watch.standing
+        assert watch.confirmed
         assert watch.id != old
         assert old not in watches._watches  # what is still heard of it is not about this one
         assert told == [watch.began]
@@ -74,13 +74,13 @@ async def test_one_that_was_compacted_starts_from_what_is_now(cluster: EtcdClust
         assert watches._stream is stream  # the others on it are not disturbed
 
 
-async def test_a_bell_that_was_compacted_has_a_new_stream(cluster: EtcdCluster) -> None:
+async def test_a_wake_up_watch_that_was_compacted_has_a_new_stream(cluster: EtcdCluster) -> None:
     """Nothing more can be sent on the one that it had."""
     async with waiting(cluster) as backend:
-        bells, bell = backend._bells, backend._roll._bell
-        stream = bells._stream
-        bells._heard(number(2, bell.id) + CANCELLED + COMPACTED)
-        await eventually(lambda: bell.standing and bells._stream not in (None, stream))
+        wakeups, watch = backend._wakeups, backend._attempts.waiter_watch._wakeup
+        stream = wakeups._stream
+        wakeups._heard(number(2, watch.id) + CANCELLED + COMPACTED)
+        await eventually(lambda: watch.confirmed and wakeups._stream not in (None, stream))
 
 
 async def test_none_is_added_when_all_is_closed(cluster: EtcdCluster) -> None:

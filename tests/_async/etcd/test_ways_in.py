@@ -94,8 +94,8 @@ async def test_while_one_logs_in_anew_nobody_is_refused(
     url = f"etcd://worker:open%20sesame@127.0.0.1:{guarded.members[0].port}"
     async with holdfast.connect(url) as locks:
         session: Any = await locks._session()
-        calls = session.backend._calls
-        ask = calls.wire.call
+        retrier = session.backend._retrier
+        ask = retrier.wire.call
         meanwhile: list[holdfast.LockState] = []
 
         async def slowly(method: str, request: bytes, timeout: float) -> bytes:
@@ -104,8 +104,8 @@ async def test_while_one_logs_in_anew_nobody_is_refused(
             answer: bytes = await ask(method, request, timeout)
             return answer
 
-        monkeypatch.setattr(calls.wire, "call", slowly)
-        await calls.log_in(session.deadline())
+        monkeypatch.setattr(retrier.wire, "call", slowly)
+        await retrier.log_in(session.deadline())
         assert len(meanwhile) == 1
         assert await locks.lock("x").try_acquire() is not None
 

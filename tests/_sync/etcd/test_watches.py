@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import holdfast
-from _sync.etcd.scenes import waits
+from _sync.etcd.scenes import waits, watched
 from holdfast.stores.etcd.wire.codec import number
 from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
@@ -25,16 +25,16 @@ def waiting(cluster: EtcdCluster) -> Iterator[Any]:
         waiter = Job(locks.lock("x").acquire)
         waits(others)
         backend: Any = locks._session().backend
-        (attempt,) = backend._roll._attempts.values()
-        eventually(lambda: backend._roll.watched(attempt))
+        (attempt,) = backend._attempts._attempts.values()
+        eventually(lambda: watched(backend, attempt))
         yield backend
         lease.release()
         assert waiter.result().token > lease.token
 
 
 def blocker_of(backend: Any) -> Any:
-    (attempt,) = backend._roll._attempts.values()
-    return attempt.blocker
+    (blocker,) = backend._attempts.waiter_watch._blockers.values()
+    return blocker.watch
 
 
 def test_one_that_was_cancelled_does_not_stand(cluster: EtcdCluster) -> None:
@@ -42,15 +42,15 @@ def test_one_that_was_cancelled_does_not_stand(cluster: EtcdCluster) -> None:
         watches, watch = backend._watches, blocker_of(backend)
         begin_anew = watches._begin_anew
         anew: list[bool] = []
-        watches._begin_anew = lambda: anew.append(watch.standing)
+        watches._begin_anew = lambda: anew.append(watch.confirmed)
         watches._heard(number(2, watch.id) + CANCELLED)
         watches._heard(number(2, watch.id) + CREATED + CANCELLED)
         assert anew == [False, False]
-        assert not watch.standing
+        assert not watch.confirmed
         watches._begin_anew = begin_anew
         stream = watches._stream
         watches._heard(number(2, watch.id) + CANCELLED)
-        eventually(lambda: watch.standing and watches._stream is not stream)
+        eventually(lambda: watch.confirmed and watches._stream is not stream)
 
 
 def test_one_that_was_compacted_starts_from_what_is_now(cluster: EtcdCluster) -> None:
@@ -68,7 +68,7 @@ def test_one_that_was_compacted_starts_from_what_is_now(cluster: EtcdCluster) ->
         watch.began = 0
         watches._heard(number(2, old) + CANCELLED + COMPACTED)
         eventually(lambda: told)
-        assert watch.standing
+        assert watch.confirmed
         assert watch.id != old
         assert old not in watches._watches  # what is still heard of it is not about this one
         assert told == [watch.began]
@@ -76,13 +76,13 @@ def test_one_that_was_compacted_starts_from_what_is_now(cluster: EtcdCluster) ->
         assert watches._stream is stream  # the others on it are not disturbed
 
 
-def test_a_bell_that_was_compacted_has_a_new_stream(cluster: EtcdCluster) -> None:
+def test_a_wake_up_watch_that_was_compacted_has_a_new_stream(cluster: EtcdCluster) -> None:
     """Nothing more can be sent on the one that it had."""
     with waiting(cluster) as backend:
-        bells, bell = backend._bells, backend._roll._bell
-        stream = bells._stream
-        bells._heard(number(2, bell.id) + CANCELLED + COMPACTED)
-        eventually(lambda: bell.standing and bells._stream not in (None, stream))
+        wakeups, watch = backend._wakeups, backend._attempts.waiter_watch._wakeup
+        stream = wakeups._stream
+        wakeups._heard(number(2, watch.id) + CANCELLED + COMPACTED)
+        eventually(lambda: watch.confirmed and wakeups._stream not in (None, stream))
 
 
 def test_none_is_added_when_all_is_closed(cluster: EtcdCluster) -> None:

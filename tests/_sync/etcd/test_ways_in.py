@@ -95,8 +95,8 @@ def test_while_one_logs_in_anew_nobody_is_refused(
     url = f"etcd://worker:open%20sesame@127.0.0.1:{guarded.members[0].port}"
     with holdfast.connect(url) as locks:
         session: Any = locks._session()
-        calls = session.backend._calls
-        ask = calls.wire.call
+        retrier = session.backend._retrier
+        ask = retrier.wire.call
         meanwhile: list[holdfast.LockState] = []
 
         def slowly(method: str, request: bytes, timeout: float) -> bytes:
@@ -105,8 +105,8 @@ def test_while_one_logs_in_anew_nobody_is_refused(
             answer: bytes = ask(method, request, timeout)
             return answer
 
-        monkeypatch.setattr(calls.wire, "call", slowly)
-        calls.log_in(session.deadline())
+        monkeypatch.setattr(retrier.wire, "call", slowly)
+        retrier.log_in(session.deadline())
         assert len(meanwhile) == 1
         assert locks.lock("x").try_acquire() is not None
 

@@ -40,7 +40,7 @@ Then = Callable[[Answer | Refusal], None]
 
 
 class Entry(NamedTuple):
-    """What was agreed on, and how it was answered."""
+    """A request that was agreed on, and its answer."""
 
     term: int
     method: str
@@ -48,10 +48,12 @@ class Entry(NamedTuple):
     answer: Answer | Refusal
     revision: int
     changes: tuple[int, int]
-    """Which of the keys' changes it made, from and to."""
+    """The part of the keys' changes that it made: from, and to."""
 
 
 class Proposal:
+    """A request on its way to the leader. `asked` is the member that a client asked."""
+
     __slots__ = ("asked", "done", "given_up", "method", "request", "then")
 
     def __init__(self, asked: SimMember | None, method: str, request: bytes, then: Then) -> None:
@@ -64,6 +66,8 @@ class Proposal:
 
 
 class Cluster:
+    """The members, the ways between them, and the log that they agree on."""
+
     def __init__(self, world: World, old: bool) -> None:
         from .member import SimMember
 
@@ -98,7 +102,7 @@ class Cluster:
         self.loop.after(length, self.world.director, self._ways_cut.difference_update, ways)
 
     def may_lead(self, member: SimMember) -> bool:
-        """Whether a majority is without a leader, and would have it."""
+        """Returns True if a majority is without a leader, and would vote for `member`."""
         votes = 1
         for other in self.members:
             if other is not member and self.reach(member, other):
@@ -113,7 +117,7 @@ class Cluster:
         member.lead()
         self._agree("", b"")  # the first word of every leader
 
-    # What is to be agreed on.
+    # Proposals.
 
     def propose(self, asked: SimMember, method: str, request: bytes, then: Then) -> None:
         proposal = Proposal(asked, method, request, then)
@@ -126,7 +130,7 @@ class Cluster:
             proposal.then(Refusal("UNAVAILABLE", "request timed out"))
 
     def _forward(self, proposal: Proposal, asked: SimMember) -> None:
-        """To whom that member takes for the leader."""
+        """Sends a proposal to the member that `asked` takes for the leader."""
         if proposal.given_up or not asked.up:
             return
         leader = asked.leader
@@ -139,7 +143,7 @@ class Cluster:
         return self.loop.random.random() * HOP
 
     def _proposed(self, proposal: Proposal, leader: SimMember) -> None:
-        """At that leader: it is agreed to now, or later, or never."""
+        """Decides on a proposal that has reached a leader: agreed to now, or later, or never."""
         if not leader.up:
             return
         if leader is self.leader and leader.leads and leader.working and self.majority(leader):
@@ -181,15 +185,15 @@ class Cluster:
         assert not method, method
         return Answer(keys.revision, b"")
 
-    def revoke(self, lease: int, deadline: SimMember) -> None:
-        """A leader finds that a lease is over."""
+    def revoke(self, lease: int, lessor: SimMember) -> None:
+        """Ends a lease that `lessor`, which takes itself for the leader, finds to be over."""
         request = messages.lease_id(lease)
-        if deadline is self.leader and deadline.leads:
-            if self.majority(deadline) and lease in self.keys.leases:
+        if lessor is self.leader and lessor.leads:
+            if self.majority(lessor) and lease in self.keys.leases:
                 self._agree(messages.LEASE_REVOKE, request)
         elif self.old:
             self._proposed(
-                Proposal(None, messages.LEASE_REVOKE, request, lambda answer: None), deadline
+                Proposal(None, messages.LEASE_REVOKE, request, lambda answer: None), lessor
             )
 
     # How far a member must have come to answer a read.

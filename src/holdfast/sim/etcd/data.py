@@ -1,5 +1,5 @@
-"""What an etcd cluster agrees on: keys with all their revisions, and leases. Requests come and
-answers go as the bytes that etcd's own do, so the codec of the backend runs, too.
+"""The data that an etcd cluster agrees on: keys with all their revisions, and leases. Requests come
+and answers go as the bytes that etcd's own do, so the codec of the backend runs, too.
 
 A test asks a real etcd the same, answer by answer.
 """
@@ -18,7 +18,7 @@ _BY_CREATION = 2
 
 
 class Refusal(Exception):
-    """What etcd answers instead: the name of a gRPC status, and its text."""
+    """A refusal by etcd: the name of a gRPC status, and its text."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -48,20 +48,22 @@ class Version(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """All but the header, which the member that answers puts before it."""
+    """An answer without its header, which the member that answers puts before it."""
 
     revision: int
     body: bytes
 
 
 class Keys:
+    """All keys and leases, and the requests that read and write them."""
+
     def __init__(self) -> None:
         self.revision = 1
         self.compacted = 0
         self.leases: dict[int, int] = {}
-        """With their TTLs."""
+        """The leases, with their TTLs."""
         self.changes: list[Version] = []
-        """All that ever changed, in order: what watches tell of."""
+        """All changes, in order, for the watches."""
         self._keys: dict[bytes, list[Version]] = {}
         self._names: list[bytes] = []
         self._hanging: dict[int, dict[bytes, None]] = {}
@@ -76,7 +78,7 @@ class Keys:
         return None
 
     def among(self, key: bytes, end: bytes, revision: int) -> Iterator[Version]:
-        """The key, or all up to `end`, as they were then."""
+        """Yields the key, or all up to `end`, as they were at that revision."""
         if not end:
             found = self.at(key, revision)
             if found is not None:
@@ -103,7 +105,7 @@ class Keys:
     # Writing: each call is one revision, if it changes anything.
 
     def txn(self, request: bytes, revision: int | None = None) -> Answer:
-        """One that only reads may be asked of an older revision."""
+        """Carries a transaction out; one that only reads may be asked of an older revision."""
         if revision is not None:
             return Answer(revision, self._branch(request, revision, revision))
         self._check(request)
@@ -141,7 +143,7 @@ class Keys:
         return self.revision
 
     def _check(self, request: bytes) -> None:
-        """What is refused is refused whole."""
+        """Refuses a transaction as a whole, before any of it is carried out."""
         for kind, operation in self._chosen(request, self.revision):
             if kind == 4:
                 self._check(operation)
@@ -154,7 +156,7 @@ class Keys:
                     raise Refusal("INVALID_ARGUMENT", "key not found")
 
     def _chosen(self, request: bytes, revision: int) -> list[tuple[int, bytes]]:
-        """The operations of the branch that is to be carried out, each with its kind."""
+        """Returns the operations of the branch that is to be carried out, each with its kind."""
         met = self._met(request, revision)
         return [
             next(cast(Iterator[tuple[int, bytes]], fields(cast(bytes, value))))
@@ -180,7 +182,7 @@ class Keys:
         return all(wanted == (v.created if target == _CREATED else v.changed) for v in found)
 
     def _branch(self, request: bytes, before: int, revision: int) -> bytes:
-        """Conditions are about what was before, also those of a transaction within another."""
+        """Carries one branch out; all conditions are about the keys as they were `before`."""
         body = number(2, self._met(request, before))
         for kind, operation in self._chosen(request, before):
             if kind == 1:
@@ -233,7 +235,7 @@ class Keys:
 
 
 def only_reads(txn: bytes) -> bool:
-    """Whether etcd answers this transaction without asking the others to agree on it."""
+    """Returns True if etcd answers a transaction without asking the others to agree on it."""
     operations = (cast(bytes, value) for field, value in fields(txn) if field in (2, 3))
     return all(kind == 1 for operation in operations for kind, _ in fields(operation))
 

@@ -1,4 +1,4 @@
-"""What stands in for gRPC in the simulator: as much of it as `holdfast.stores.etcd.wire.aio` uses.
+"""A stand-in for gRPC in the simulator: as much of it as `holdfast.stores.etcd.wire.aio` uses.
 
 A channel is one connection, opened when it is needed. When it breaks, every call on it ends, with
 what was asked for done or not. Calls end at their deadline, whatever the network does.
@@ -20,6 +20,8 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 class RpcError(Exception):
+    """Raised when a call ends without an answer."""
+
     def __init__(self, code: str, details: str) -> None:
         super().__init__(code, details)
         self._code = code
@@ -37,7 +39,7 @@ class UsageError(Exception):
 
 
 class Channel:
-    """Also the protocol of its connection: bytes that come in are given to it."""
+    """A connection to one member, and its protocol: bytes that come in are given to it."""
 
     def __init__(self, endpoint: str, options: object = ()) -> None:
         self._endpoint = endpoint

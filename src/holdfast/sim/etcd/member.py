@@ -1,4 +1,4 @@
-"""One member of a simulated etcd cluster: what it knows, and how it answers clients."""
+"""One member of a simulated etcd cluster: its state, and its answers to clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..process import Process
 
 WITHOUT_LEADER = 3 * ELECTION
-"""Seconds after which a member without a leader ends the streams of those who want one."""
+"""Seconds after which a member without a leader ends the streams of clients that want one."""
 BEHIND = 0.1
 """Seconds after which a watch that starts from an old revision is brought up to date."""
 NO_LEADER = Refusal("UNAVAILABLE", "no leader")
@@ -24,6 +24,8 @@ Reply = Callable[[Answer | Refusal], None]
 
 
 class SimWatch:
+    """A watch of one client."""
+
     __slots__ = ("behind", "deletions_only", "end", "id", "key", "next")
 
     def __init__(self, request: bytes, revision: int) -> None:
@@ -42,6 +44,8 @@ class SimWatch:
 
 
 class SimMember:
+    """A member, which follows the leader or takes itself for it."""
+
     def __init__(self, cluster: Cluster, process: Process) -> None:
         self.cluster = cluster
         self.loop = cluster.loop
@@ -52,12 +56,12 @@ class SimMember:
         self.leader: SimMember | None = None
         self.applied = 0
         self.term = 1
-        """Of the last that it applied: what the headers of its answers say."""
+        """The term of the last entry that it applied, for the headers of its answers."""
         self.revision = 1
         self.waiting: dict[int, Proposal] = {}
-        """Who is to be answered when it has applied so much."""
+        """Proposals to be answered, by the number of the entry that has to be applied first."""
         self._lessor: dict[int, float] | None = None
-        """Of a leader: when leases are over. Whoever has one takes itself for the leader."""
+        """The ends of all leases; None for a member that does not take itself for the leader."""
         self._stuck = 0
         self._heard = process.clock.now()
         self._patience = 0.0
@@ -73,7 +77,7 @@ class SimMember:
 
     @property
     def leaderless(self) -> bool:
-        """Whether it would vote for another leader."""
+        """True if it would vote for another leader."""
         return self.process.clock.now() - self._heard >= ELECTION
 
     # What the faults do.
@@ -86,7 +90,7 @@ class SimMember:
             link.reset()
 
     def save(self) -> None:
-        """It writes everything down before it answers."""
+        """Does nothing: a member writes everything down before it answers."""
 
     def restart(self, memory: str) -> None:
         self.up = True
@@ -95,7 +99,7 @@ class SimMember:
         self._heard = self.process.clock.now()
 
     def get_stuck(self, length: float) -> None:
-        """Its disk does not answer: it takes no part in anything that has to be written down."""
+        """Stops its disk: it takes no part in anything that has to be written down."""
         self._stuck += 1
         self.loop.after(length, self.cluster.world.director, self._unstuck)
 
@@ -112,7 +116,7 @@ class SimMember:
         self.leader = self
 
     def counts(self, request: bytes) -> bool:
-        """Whether it has a lease as alive."""
+        """Returns True if it counts a lease as alive."""
         until = (self._lessor or {}).get(_lease(request), 0.0)
         return until > self.process.clock.now()
 
@@ -196,7 +200,7 @@ class SimMember:
         self.connections.remove(link)
 
     def replayed(self, frame: bytes) -> None:
-        """Nothing is sent twice on an HTTP/2 connection."""
+        """Does nothing: no frame is sent twice on an HTTP/2 connection."""
 
     def received(self, link: SimConnection, frame: bytes) -> None:
         line, _, message = frame.partition(b"\n")

@@ -1,4 +1,4 @@
-"""etcd: the line of `etcd://` on a simulated cluster of three members."""
+"""Runs of `etcd://` on a simulated cluster of three members."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class EtcdPlan:
+    """A run with clients, a cluster, and faults of both."""
+
     calm = False
     url = "etcd://etcd1:2379,etcd2:2379,etcd3:2379"
     options: ClassVar[dict[str, Any]] = {"claim_window": 2.0}
@@ -53,8 +55,8 @@ class EtcdPlan:
         return self.cluster.members
 
     def unsettle(self, world: World) -> None:
-        """What only a cluster can have; and a client that is cut off from all of it."""
-        draw, tell, cluster = world.loop.random, world.trace.add, self.cluster
+        """Upsets the cluster as only a cluster can be, or cuts a client off from all of it."""
+        draw, tell, cluster = world.loop.random, world.story.tell, self.cluster
         member = draw.choice((*cluster.members, cluster.leader, cluster.leader))
         length = draw.choice((0.3, 2.0, 5.0)) * draw.random()
         name = member.process.name
@@ -82,7 +84,7 @@ class EtcdPlan:
 
     @contextmanager
     def _stood_in(self) -> Iterator[None]:
-        """gRPC is replaced; all that is ours is as it is."""
+        """Replaces gRPC; all that is ours stays as it is."""
         from ...stores.etcd._async import backend as backend
         from ...stores.etcd.wire import aio
         from . import grpc as etcd_grpc
@@ -102,7 +104,7 @@ class EtcdPlan:
                 setattr(where, name, value)
 
     def changes(self) -> list[tuple[Any, str, Any]]:
-        """For a variant: what else to replace."""
+        """Returns what else a variant replaces."""
         return []
 
     def altered(self) -> AbstractContextManager[object]:
@@ -119,7 +121,7 @@ class EtcdPlan:
 
 
 class Described:
-    """A request, for the story; taken apart only if that is told."""
+    """A request as the trace shows it; taken apart only if it is shown."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -131,14 +133,14 @@ class Described:
 
 
 class Heedless(EtcdPlan):
-    """A plain lock: nobody looks whether it is still held, and the resource has no fence."""
+    """A variant: no holder looks whether it still holds the lock, and the resource has no fence."""
 
     faults = (faults.PAUSE,)
     heedless = True
 
 
 class PutRenews(EtcdPlan):
-    """A write on a lease is taken to renew it."""
+    """A variant: a write on a lease is taken to renew it."""
 
     faults = (faults.DRIFT,)
     trouble = 12.0
@@ -152,19 +154,23 @@ class PutRenews(EtcdPlan):
         self.isolate(world, 4.0)
 
     def changes(self) -> list[tuple[Any, str, Any]]:
-        from ...stores.etcd._async.attempts import Roll
+        from ...stores.etcd._async.attempts import Attempts
         from ...stores.etcd._async.leases import Lease
 
-        granted = Roll.granted
+        granted = Attempts.granted
 
-        def too_much(roll: Any, attempt: Any, lease: Any, revision: int) -> Any:
-            return granted(roll, attempt, lease, revision)._replace(since=0.0)
+        def too_much(attempts: Any, attempt: Any, *args: Any) -> Any:
+            grant = granted(attempts, attempt, *args)
+            return grant and grant._replace(since=0.0)
 
-        return [(Roll, "granted", too_much), (Lease, "lasting", property(lambda lease: lease.ttl))]
+        return [
+            (Attempts, "granted", too_much),
+            (Lease, "fresh_for", property(lambda lease: lease.ttl)),
+        ]
 
 
 class BlindGrant(EtcdPlan):
-    """Locks are granted without a look whether the waiter's key is still there as it was."""
+    """A variant: locks are granted though the waiter's key may not be there as it was."""
 
     faults = (faults.PAUSE, faults.CUT)
     all_at_once = True
@@ -180,7 +186,7 @@ class BlindGrant(EtcdPlan):
 
 
 class Forgetful(EtcdPlan):
-    """A request without an answer is taken for one that never happened."""
+    """A variant: a request without a reply is taken for one that never happened."""
 
     faults = (faults.NETWORK,)
     clients = (4,)
@@ -195,11 +201,11 @@ class Forgetful(EtcdPlan):
 
 
 class CalmEtcd(Calm, EtcdPlan):
-    pass
+    """A calm run."""
 
 
 class UncleanEtcd(Unclean, CalmEtcd):
-    pass
+    """A variant: a client that gives up leaves its request on the store."""
 
 
 def plan(seed: int) -> EtcdPlan:

@@ -1,1 +1,1 @@
-"""What is etcd's: its messages, its connections in both worlds, and how our keys are laid out."""
+"""The store `etcd://`: its address, the layout of its keys, its wire in both worlds, its backend."""

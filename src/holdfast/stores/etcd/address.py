@@ -1,4 +1,4 @@
-"""Where the members of an etcd cluster are, and how to be let in: from the URL and the options."""
+"""The members of an etcd cluster, and how we are let in: from the URL and the options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTIONS: dict[str, Any] = {"tls": 0, "tls_ca": None, "tls_cert": None, "tls_key"
 
 
 class Tls(NamedTuple):
-    """Certificates as gRPC wants them: the text of PEM files. None: those that gRPC brings."""
+    """Certificates as gRPC wants them: the text of PEM files. None: the ones that gRPC brings."""
 
     ca: bytes | None
     cert: bytes | None
@@ -25,7 +25,7 @@ class Tls(NamedTuple):
 
 
 class Address(NamedTuple):
-    """A cluster. Its text has no credentials in it."""
+    """The address of a cluster. Its text has no credentials in it."""
 
     endpoints: tuple[str, ...]
     user: str
@@ -40,7 +40,7 @@ class Address(NamedTuple):
 
 
 def address_of(target: Target, settings: dict[str, Any]) -> Address:
-    """`etcd://[user:password@]host[:port],host[:port],…`"""
+    """Reads `etcd://[user:password@]host[:port],host[:port],…`"""
     authority, _, path = target.rest.partition("/")
     if path:
         raise ConfigError("an etcd:// URL has no path: etcd://host1:2379,host2:2379")

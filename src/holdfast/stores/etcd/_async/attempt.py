@@ -1,152 +1,260 @@
-"""One attempt at a lock as this manager knows it."""
+"""One attempt at a lock, as the manager that made it knows it: the owner of all its state.
+
+| state | how it comes about | what is at the store |
+|---|---|---|
+| new | made for a ticket | nothing; or, if *doubtful*, perhaps a key |
+| queued | `enqueued`, `seen` | its key, as a waiter |
+| granted | `granted`, `handed_over`, `seen` | its key, as the holder; its token is a revision |
+| released | `give_up`, `lapse` | its key, until a release or its lease's end has removed that |
+
+Released is final, and wins over whatever is heard later. All transitions are made under one mutex,
+which the attempts of a manager share: several threads, and the wake-ups, work on one attempt at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING
+from threading import RLock
 
-from ..._async.contract import Terms
-from ..keys import GRANTED, WAITING, Standing, in_value
-from .queue import Line, Slot
+from ..._async.contract import Terms, Ticket
+from ..keys import Entry, StoredEntry
+from .leases import Lease
+from .queue import Queue
 
-if TYPE_CHECKING:
-    from ..._async.contract import Ticket
-    from .leases import Lease
-    from .watches import Watch
-
-NOT_RUNG: tuple[int, Sequence[bytes]] = 0, ()
+NEW, QUEUED, GRANTED, RELEASED = "new", "queued", "granted", "released"
 
 
 class Attempt:
+    """The state of one attempt. Others read it; only its own methods change it."""
+
     __slots__ = (
-        "answered",
-        "asked_ttl",
-        "behind",
-        "blocker",
-        "burned",
+        "_mutex",
         "changed",
         "created",
-        "doubtful",
+        "doubts",
+        "followers",
+        "key",
         "lease",
-        "leaving",
-        "line",
-        "looked",
-        "owed",
-        "owner",
-        "rung",
+        "queue",
+        "released",
         "since",
-        "slot",
-        "terms",
         "ticket",
         "token",
+        "ttl",
         "until",
     )
 
-    slot: Slot
-    """Where its key is. Set at once by whoever makes an attempt."""
-
-    def __init__(self, terms: Terms, owner: str, line: Line, ticket: Ticket | None = None) -> None:
-        self.terms = terms
-        self.owner = owner
-        self.line = line
+    def __init__(self, ticket: Ticket, queue: Queue, key: bytes, mutex: RLock) -> None:
+        self._mutex = mutex
         self.ticket = ticket
-        self.asked_ttl = terms.ttl
+        self.queue = queue
+        self.key = key
+        self.ttl = ticket.terms.ttl
+        """The TTL that was last asked for."""
         self.created = 0
         """The revision that created its key; 0 until that is known."""
         self.changed = 0
+        """The revision that last changed its key, as far as is known."""
         self.token = 0
-        """0 while it waits."""
+        """The token of its grant; 0 without one."""
+        self.followers: Sequence[bytes] = ()
+        """The waiters behind it when it was handed the lock, as the wake-up said."""
         self.since = 0.0
-        self.answered = 0.0
-        """When we learned that it is held."""
+        """The time of the grant, in seconds since the epoch."""
         self.lease: Lease | None = None
+        """The lease that its key is on."""
         self.until = inf
-        """When what was last answered about it is over, on our own clock."""
-        self.doubtful = False
-        """A request that creates its key ended without an answer: it may still arrive."""
-        self.burned = False
-        """An unconditional deletion of its key may still arrive: nobody else may have that key."""
-        self.owed = False
-        """It was given up, and the store has not been told."""
-        self.leaving = False
-        """Somebody is just about to tell it."""
-        self.behind: Sequence[bytes] = ()
-        """Who stood behind it when it was granted the lock, as the bell said."""
-        self.rung = NOT_RUNG
-        """At which revision the bell rang for it, and who stood behind, until that is made use of."""
-        self.blocker: Watch | None = None
-        """Of what it waits for."""
-        self.looked = 0.0
-        """When the line was last looked at for it."""
+        """The end, on our own clock, of what the store was last known to say of it."""
+        self.doubts = 0
+        """The number of requests for its key that may still arrive, since they have no reply."""
+        self.released = False
+
+    @classmethod
+    def of_another(
+        cls, stored: StoredEntry, queue: Queue, token_base: int, mutex: RLock
+    ) -> Attempt:
+        """Returns an attempt that another manager made, from its entry."""
+        kv, entry, name, kind, capacity = stored
+        terms = Terms(name, entry.ttl, entry.label, entry.weight, capacity, kind)
+        attempt = cls(Ticket(terms, entry.owner, queue=False), queue, kv.key, mutex)
+        attempt.seen(stored, token_base)
+        return attempt
+
+    @property
+    def terms(self) -> Terms:
+        return self.ticket.terms
 
     @property
     def name(self) -> str:
-        return self.terms.name
+        return self.ticket.terms.name
+
+    @property
+    def owner(self) -> str:
+        return self.ticket.owner
 
     @property
     def kind(self) -> str:
-        return self.terms.kind
+        return self.ticket.terms.kind
 
     @property
     def capacity(self) -> int:
-        return self.terms.capacity
+        return self.ticket.terms.capacity
 
     @property
-    def key(self) -> bytes:
-        return self.slot.key
+    def state(self) -> str:
+        if self.released:
+            return RELEASED
+        if self.token:
+            return GRANTED
+        return QUEUED if self.created else NEW
 
     @property
-    def shape(self) -> str:
-        return f"{self.kind}.{self.capacity}"
+    def doubtful(self) -> bool:
+        """True if a request for its key may still arrive. Nobody else may have that key then."""
+        return self.doubts > 0
 
     @property
-    def may_be_there(self) -> bool:
-        """Whether the store may have a key of it."""
+    def may_be_stored(self) -> bool:
+        """True if the store may have a key of this attempt."""
         return self.created > 0 or self.doubtful
 
-    def doubt(self) -> None:
-        self.doubtful = True
-
-    def burn(self) -> None:
-        self.burned = True
-
-    def held_from(self, token: int, revision: int) -> None:
-        """It was made the holder, by a write of that revision."""
-        # In this order: who is about to take the lock for it, in another thread, must not put its
-        # write on top of this one, and looks at them the other way round.
-        self.token = token
-        self.changed = revision
-
-    def entry(self, granted: bool, wall: float, token: int = 0) -> bytes:
-        if granted == (self.token == 0):
-            self.since = wall
-        since = f"{self.since or wall:.3f}"
-        return self.entry_of(self.owner, GRANTED if granted else WAITING, since, token)
-
-    def entry_of(self, owner: str, state: str, since: str, token: int = 0) -> bytes:
+    def entry(self, state: str, since: float, token: int = 0) -> bytes:
+        """Returns the value to write to its key."""
         terms = self.terms
-        return in_value(state, owner, terms.weight, self.asked_ttl, since, token, terms.label)
+        return Entry(state, self.owner, terms.weight, self.ttl, since, token, terms.label).encode()
 
-    def is_at(self, standing: Standing) -> bool:
-        """Whether this entry in line is the one of this attempt."""
-        return standing.kv.key == self.key and standing.entry.owner == self.owner
+    def owns(self, stored: StoredEntry) -> bool:
+        """Returns True if `stored` is the entry of this attempt."""
+        return stored.kv.key == self.key and stored.entry.owner == self.owner
 
     def matches(self, ticket: Ticket) -> bool:
+        """Returns True if `ticket` asks for what this attempt asks for."""
         mine, asked = self.terms, ticket.terms
         return mine is asked or (
             (mine.weight, mine.capacity, mine.kind) == (asked.weight, asked.capacity, asked.kind)
         )
 
-    @classmethod
-    def found(cls, standing: Standing, line: Line, token_base: int) -> Attempt:
-        """One that another manager made."""
-        kv, entry, name, kind, capacity = standing
-        terms = Terms(name, entry.ttl, entry.label, entry.weight, capacity, kind)
-        attempt = cls(terms, entry.owner, line)
-        attempt.slot = Slot(kv.key, line.look)
-        attempt.since = entry.since
-        attempt.created = kv.created
-        attempt.changed = kv.changed
-        attempt.token = standing.token(token_base)
-        return attempt
+    # The ways to become queued or granted.
+
+    def enqueued(self, revision: int) -> None:
+        """Notes that a write of ours created its key, as a waiter."""
+        with self._mutex:
+            self.created = self.changed = revision
+
+    def granted(self, token: int, revision: int, since: float, until: float) -> bool:
+        """Notes that a write of ours made it the holder; returns False if it was released meanwhile."""
+        with self._mutex:
+            self.created = self.created or revision
+            self.changed = revision
+            self.token = token
+            self.since = since
+            if not self.released:
+                self.until = until
+            return not self.released
+
+    def handed_over(
+        self, token: int, revision: int, since: float, followers: Sequence[bytes]
+    ) -> bool:
+        """Notes that another's release made it the holder; returns False if that is not about it now.
+
+        While it is not known what came of a request, the entry of an earlier try may have been granted
+        the lock, ended with its lease, and been made anew: that grant is not this entry's.
+        """
+        with self._mutex:
+            if self.state != QUEUED or revision <= self.created:
+                return False
+            self.changed = revision
+            self.token = token
+            self.since = since
+            self.followers = followers
+            return True
+
+    def seen(self, stored: StoredEntry, token_base: int) -> bool:
+        """Takes over what was read of its entry, unless more is known; returns True if it is that."""
+        kv = stored.kv
+        with self._mutex:
+            self.created = kv.created
+            if kv.changed < self.changed:
+                return False
+            if not self.token:
+                self.token = stored.token(token_base)
+                self.since = stored.entry.since
+            self.changed = kv.changed
+            return True
+
+    def waits_at(self) -> int | None:
+        """Returns the revision on which a waiter's own write has to rest; None if it was granted."""
+        with self._mutex:
+            return None if self.token else self.changed
+
+    # What a granted or queued attempt goes through.
+
+    def moved(self, revision: int) -> None:
+        """Notes that a write of ours moved its key to another lease."""
+        with self._mutex:
+            self.changed = revision
+
+    def hang_on(self, lease: Lease) -> Lease | None:
+        """Notes the lease that its key is on, or is to be; returns the one that it has left."""
+        with self._mutex:
+            if self.lease is lease or self.released:
+                return None
+            left = self._leave_lease()
+            lease.attempts.add(self)
+            self.lease = lease
+            return left
+
+    def ask_for(self, ttl: float) -> None:
+        """Notes the TTL that is wanted from now on."""
+        with self._mutex:
+            self.ttl = ttl
+
+    def take_key(self, key: bytes) -> None:
+        """Gives a new attempt another key."""
+        with self._mutex:
+            self.key = key
+
+    def extend(self, until: float) -> bool:
+        """Notes how long it lasts now; returns False if it was released meanwhile."""
+        with self._mutex:
+            if not self.released:
+                self.until = until
+            return not self.released
+
+    # The ways to be released. Either `extend` or one of these has the last word.
+
+    def give_up(self) -> bool:
+        """Releases it, as the engine asked; returns False if it was released before."""
+        with self._mutex:
+            first = not self.released
+            self.released = True
+            return first
+
+    def lapse(self, now: float) -> bool:
+        """Releases it if nobody has renewed it in time; returns True if that was so."""
+        with self._mutex:
+            due = not self.released and self.until <= now
+            self.released = self.released or due
+            return due
+
+    def end(self) -> Lease | None:
+        """Notes that nothing of it is stored; returns the lease that it has left."""
+        with self._mutex:
+            return self._leave_lease()
+
+    def doubt(self) -> None:
+        """Notes that a request for its key may still arrive."""
+        with self._mutex:
+            self.doubts += 1
+
+    def trust(self) -> None:
+        """Takes one doubt back: that request was answered."""
+        with self._mutex:
+            self.doubts -= 1
+
+    def _leave_lease(self) -> Lease | None:
+        left, self.lease = self.lease, None
+        if left is not None:
+            left.attempts.discard(self)
+        return left

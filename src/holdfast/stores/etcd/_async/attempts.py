@@ -1,329 +1,250 @@
-"""Which attempts this manager has under way on an etcd cluster, and what is heard of their keys."""
+"""The attempts that one manager has under way on an etcd cluster, and what is heard of their keys."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from itertools import count
+from threading import RLock
 
-from ....admission import ALL
 from ....clock import Clock
 from ....model import Granted
-from ..keys import Naming, Standing, rung
-from ..wire import messages
-from ..wire.messages import Event, KeyValue
-from .attempt import NOT_RUNG, Attempt
-from .holder_watch import Guard
-from .leases import HOLD, Lease, Leases
-from .queue import Line, Prepared, Slot
-from .retry import Calls
-from .watches import Watch, Watches
+from ..._async.contract import Ticket
+from ..keys import Naming, StoredEntry, Wakeup
+from ..wire.messages import Event
+from .attempt import GRANTED, RELEASED, Attempt
+from .holder_watch import HolderWatch
+from .leases import OWN, Lease, Leases
+from .queue import Queue
+from .waiter_watch import WaiterWatch
+from .watches import Watches
 
-if TYPE_CHECKING:
-    from ..._async.contract import Ticket
-
-LINES = 4096
-"""Lines whose parts are remembered while nothing of ours is in them."""
-CREDIT = 4
+QUEUES = 4096
+"""The number of queues from which on those without an attempt are forgotten."""
 SWEEP = 256
-"""So many more attempts than after the last sweep, and those that ended unnoticed are looked for."""
+"""The number of attempts, beyond those that the last sweep left, that calls for another."""
 
 
-class Roll:
+class Attempts:
+    """The register of attempts, by owner and by key; and the queues that they are in."""
+
     def __init__(
         self,
-        calls: Calls,
         clock: Clock,
         naming: Naming,
         leases: Leases,
         watches: Watches,
-        bells: Watches,
+        wakeups: Watches,
         token_base: int,
-        claim_window: float,
     ) -> None:
-        self.calls = calls
-        self.clock = clock
-        self.naming = naming
-        self.leases = leases
-        self.watches = watches
-        self._bells = bells
-        self.base = token_base
-        self.claim_window = claim_window
-        self.look: Callable[[Iterable[str]], None] | None = None
-        self.guard = Guard(clock, self.watch_own)
+        self._clock = clock
+        self._naming = naming
+        self._leases = leases
+        self._token_base = token_base
+        self.ask_about: Callable[[Iterable[str]], None] | None = None
+        """A function of the session's, to be called with owners about whom `renew` should be asked."""
         self._session = os.urandom(8).hex()
-        self._mutex = leases.mutex
+        self._mutex = RLock()
+        self.holder_watch = HolderWatch(
+            clock, self._mutex, watches, self._keys_deleted, self._ask_about_holders
+        )
+        self.waiter_watch = WaiterWatch(
+            clock,
+            self._mutex,
+            watches,
+            wakeups,
+            naming.wakeup(self._session),
+            self._handed_over,
+            self._wakeups_started,
+        )
         self._attempts: dict[tuple[str, str], Attempt] = {}
+        self._by_key: dict[bytes, Attempt] = {}
+        self._pending: dict[Attempt, None] = {}
+        """Attempts that were released without the store having been told."""
         self._sweep_at = SWEEP
-        self._lines: dict[tuple[str, str, int], Line] = {}
-        self._slots: dict[bytes, Slot] = {}
-        """By their keys: those of all these lines."""
-        self._bell: Watch | None = None
+        self._queues: dict[tuple[str, str, int], Queue] = {}
+        self._drop_queues_at = QUEUES
+        self._numbers = count()
+        """The numbers of this manager's keys, each of which is drawn once."""
+
+    # The register.
 
     def known(self, name: str, owner: str) -> Attempt | None:
+        """Returns the attempt of `owner`, if it is under way here."""
         return self._attempts.get((name, owner))
 
     def enrol(self, ticket: Ticket) -> Attempt:
-        """The attempt of this ticket; a new one has a key that is not in use."""
+        """Returns the attempt of `ticket`; a new one has a key that is not in use."""
         terms = ticket.terms
-        known = terms.name, ticket.owner
         with self._mutex:
-            attempt = self._attempts.get(known)
-            if attempt is not None:
-                return attempt
-            if len(self._attempts) >= self._sweep_at:
-                self._sweep()
-            prepared: Prepared | None = terms.prepared
-            if prepared is None or prepared.line.dropped:
-                line = self._line(terms.name, terms.kind, terms.capacity)
-                prepared = terms.prepared = Prepared(line)
-            attempt = Attempt(terms, ticket.owner, prepared.line, ticket)
-            attempt.slot = prepared.line.take(attempt)
-            self._attempts[known] = attempt
+            attempt = self._attempts.get((terms.name, ticket.owner))
+            if attempt is None:
+                if len(self._attempts) >= self._sweep_at:
+                    self._sweep()
+                queue = self._queue(terms.name, terms.kind, terms.capacity)
+                attempt = Attempt(ticket, queue, queue.take_key(), self._mutex)
+                self._attempts[terms.name, ticket.owner] = attempt
+                self._by_key[attempt.key] = attempt
             return attempt
 
-    def another_key(self, attempt: Attempt) -> None:
-        """The one it has is still there from an attempt whose lease is just ending."""
+    def enrol_anothers(self, stored: StoredEntry) -> Attempt:
+        """Returns an attempt that another manager made, and that we are asked about all the same."""
         with self._mutex:
-            slot, attempt.slot = attempt.slot, attempt.line.take(attempt)
-            attempt.line.give(slot, burned=False)
+            queue = self._queue(stored.name, stored.kind, stored.capacity)
+            attempt = Attempt.of_another(stored, queue, self._token_base, self._mutex)
+            attempt = self._attempts.setdefault((stored.name, stored.entry.owner), attempt)
+        if attempt.lease is None:
+            self._hang_on_stored(attempt, stored)
+        return attempt
 
-    async def find(self, name: str, owner: str, deadline: float) -> Attempt | None:
-        """An attempt that another manager made, and that we are asked about all the same."""
-        start = self.naming.line(name)
-        found = await self.calls.range(messages.range_of(start, messages.after(start)), deadline)
-        for standing in self.line_of(found.keys):
-            if standing.entry.owner == owner:
-                with self._mutex:
-                    line = self._line(name, standing.kind, standing.capacity)
-                    attempt = Attempt.found(standing, line, self.base)
-                    attempt = self._attempts.setdefault((name, owner), attempt)
-                if attempt.lease is None:
-                    self._hang(attempt, standing)
-                return attempt
-        return None
+    def change_key(self, attempt: Attempt) -> None:
+        """Gives a new attempt another key: its own is still there, from one whose lease is ending."""
+        with self._mutex:
+            del self._by_key[attempt.key]
+            old = attempt.key
+            attempt.take_key(attempt.queue.take_key())
+            attempt.queue.give_key(old, reusable=True)
+            self._by_key[attempt.key] = attempt
+
+    def reserve_key(self, attempt: Attempt) -> bool:
+        """Keeps its key from other attempts, for a deletion without a condition that may be late.
+
+        Returns False if the key is not its own: another manager's, or already given back.
+        """
+        with self._mutex:
+            own = self._by_key.get(attempt.key) is attempt
+            if own:
+                attempt.doubt()
+            return own
 
     def forget(self, attempt: Attempt) -> None:
-        """Nothing of it is on the store any more."""
-        if attempt.blocker is not None:
-            self._unblock(attempt)
-        self.guard.drop(attempt)
-        known = attempt.terms.name, attempt.owner
+        """Removes an attempt of which nothing is stored any more."""
+        self.waiter_watch.drop(attempt)
+        self.holder_watch.drop(attempt)
+        known = attempt.name, attempt.owner
         with self._mutex:
-            self.leases.leave(attempt)
+            self._pending.pop(attempt, None)
+            self._give_back(attempt, attempt.end())
             if self._attempts.get(known) is not attempt:
-                return  # it was before, and its key may be another's by now
+                return  # it was removed before, and its key may be another's by now
             del self._attempts[known]
-            line, slot = attempt.line, attempt.slot
-            if slot.attempt is attempt:  # and not another manager's
-                line.give(slot, attempt.burned)
-                if line.watch is not None and not line.used:
-                    self.watches.drop(line.watch)
-                    line.watch = None
+            if self._by_key.get(attempt.key) is attempt:  # and not another manager's
+                del self._by_key[attempt.key]
+                # What may still arrive for this key must not meet another attempt.
+                attempt.queue.give_key(attempt.key, reusable=not attempt.doubtful)
+                if not attempt.queue.in_use:
+                    self.holder_watch.unwatch(attempt.queue)
 
     def _sweep(self) -> None:
-        """Leases that ran out without anybody's doing are not released, and so not forgotten."""
-        now = self.clock.now()
+        """Forgets attempts whose leases ran out: nobody releases those."""
+        now = self._clock.now()
         for attempt in list(self._attempts.values()):
             lease = attempt.lease
-            if lease is not None and attempt.until <= now and lease.over(now) and not attempt.owed:
+            lapsed = attempt.until <= now and not attempt.released
+            if lapsed and lease is not None and lease.expire_if_due(now):
                 self.forget(attempt)
         self._sweep_at = len(self._attempts) + SWEEP
 
-    # Lines.
+    def _queue(self, name: str, kind: str, capacity: int) -> Queue:
+        queue = self._queues.get((name, kind, capacity))
+        if queue is None:
+            if len(self._queues) >= self._drop_queues_at:
+                self._queues = {key: one for key, one in self._queues.items() if one.in_use}
+                # Twice as many, so that a crowd of queues in use is not searched for each new one.
+                self._drop_queues_at = max(QUEUES, 2 * len(self._queues))
+            queue = Queue(self._naming, name, kind, capacity, self._session, self._numbers)
+            self._queues[name, kind, capacity] = queue
+        return queue
 
-    def _line(self, name: str, kind: str, capacity: int) -> Line:
-        line = self._lines.get((name, kind, capacity))
-        if line is None:
-            if len(self._lines) >= LINES:
-                self._drop_idle()
-            line = Line(self.naming, name, kind, capacity, self._session, self._slots)
-            self._lines[name, kind, capacity] = line
-        return line
+    # Releases that the store has still to be told of.
 
-    def _drop_idle(self) -> None:
-        for key, line in list(self._lines.items()):
-            if line.idle:
-                line.dropped = True
-                del self._lines[key]
-                for slot in line.slots:
-                    del self._slots[slot.key]
-
-    def line_of(self, keys: Iterable[KeyValue]) -> list[Standing]:
-        return [one for one in map(self.naming.standing, keys) if one is not None]
-
-    def want(self, line: Line) -> None:
+    def postpone(self, attempt: Attempt) -> None:
+        """Keeps a release that failed, to be sent before a lease is kept alive again."""
         with self._mutex:
-            line.wanted = CREDIT
+            self._pending[attempt] = None
 
-    def unwant(self, line: Line) -> None:
-        """Nobody was there this time."""
+    def due(self, lease: Lease) -> list[Attempt]:
+        """Returns the attempts to release before `lease` is kept alive.
+
+        Those are all pending releases, and whatever on this lease nobody has renewed in time, though
+        the lease itself lives on.
+        """
+        now = self._clock.now()
         with self._mutex:
-            line.wanted = max(line.wanted - 1, 0)
+            for attempt in [one for one in lease.attempts if one.lapse(now)]:
+                self._pending[attempt] = None
+            return list(self._pending)
 
-    # What an attempt hangs on, and what is known of it.
+    # Transitions that concern more than the attempt itself.
 
-    def claim(self, attempt: Attempt) -> float:
-        """The TTL of a waiter's lease."""
-        return min(self.claim_window, attempt.asked_ttl)
-
-    async def lease_to_hold(self, attempt: Attempt, deadline: float) -> Lease:
-        if attempt.terms.renew:
-            return await self.leases.shared(HOLD, attempt.asked_ttl, deadline)
-        return await self.leases.own(attempt.asked_ttl, deadline)
-
-    def granted(self, attempt: Attempt, lease: Lease, revision: int) -> Granted:
-        """A write of ours made it the holder."""
-        token = self.base + revision
-        attempt.answered = self.clock.now()
-        with self._mutex:
-            attempt.held_from(token, revision)
-            if not attempt.owed:
-                if attempt.lease is not lease:
-                    self.leases.join(attempt, lease)
-                attempt.until = lease.sent + lease.ttl
-        self.guard.add(attempt)
+    def granted(
+        self, attempt: Attempt, lease: Lease, revision: int, since: float
+    ) -> Granted | None:
+        """Notes that a write of ours made `attempt` the holder; None if it was released meanwhile."""
+        token = self._token_base + revision
+        self.hang_on(attempt, lease)
+        if not attempt.granted(token, revision, since, lease.sent + lease.ttl):
+            return None
+        self.holder_watch.add(attempt)
         return Granted(token, lease.ttl, False, lease.sent)
 
-    def recognise(self, attempt: Attempt, standing: Standing) -> None:
-        """Take over what the store says of it."""
-        kv = standing.kv
-        attempt.created = kv.created
-        if kv.changed < attempt.changed:
-            return  # we know better
-        if standing.place.granted and not attempt.token:
-            attempt.held_from(standing.token(self.base), kv.changed)
-            self.guard.add(attempt)
-        attempt.changed = kv.changed
-        if attempt.lease is None or attempt.lease.id != kv.lease:
-            self._hang(attempt, standing)
+    def seen(self, attempt: Attempt, stored: StoredEntry) -> None:
+        """Takes over what was read of the entry of `attempt`."""
+        waiting = not attempt.token
+        if attempt.seen(stored, self._token_base):
+            if waiting and attempt.token:
+                self.holder_watch.add(attempt)
+            self._hang_on_stored(attempt, stored)
 
-    def _hang(self, attempt: Attempt, standing: Standing) -> None:
-        lease = self.leases.named(standing.kv.lease, standing.entry.ttl)
-        self.leases.join(attempt, lease)
+    def hang_on(self, attempt: Attempt, lease: Lease) -> None:
+        """Puts `attempt` on `lease`; one of its own that it leaves may be used again."""
+        self._give_back(attempt, attempt.hang_on(lease))
 
-    # Watching. What is heard comes from any thread.
+    def _hang_on_stored(self, attempt: Attempt, stored: StoredEntry) -> None:
+        lease = attempt.lease
+        if lease is None or lease.id != stored.kv.lease:
+            self.hang_on(attempt, self._leases.named(stored.kv.lease, stored.entry.ttl))
 
-    def listen(self) -> None:
-        """Watch our bell, which whoever grants a lock to one of ours rings in the same step.
+    def _give_back(self, attempt: Attempt, left: Lease | None) -> None:
+        if left is not None and left.kind == OWN and not attempt.doubtful:
+            self._leases.give_back(left)
 
-        From now on, which is what etcd is quick at (it brings old revisions every 100 ms only); who
-        was in line before that looks for itself.
-        """
-        with self._mutex:
-            if self._bell is None:
-                key = self.naming.bell(self._session)
-                self._bell = self._bells.add(key, b"", 0, self._rung, self._listening)
+    # What is heard by watches, from any thread.
 
-    def missed(self, attempt: Attempt) -> bool:
-        """Whether the bell may have been rung for it before we listened."""
-        return self._bell is None or self._bell.began >= attempt.created
+    def _handed_over(self, wakeup: Wakeup, revision: int) -> None:
+        attempt = self._by_key.get(wakeup.key)
+        if attempt is None or attempt.owner != wakeup.owner:
+            return
+        token = self._token_base + revision
+        if attempt.handed_over(token, revision, self._clock.wall(), wakeup.followers):
+            self.holder_watch.add(attempt)
+            attempt.ticket.tell(Granted(token, attempt.ticket.ttl, handed=True))
+        else:
+            # Perhaps heard before the reply to its own request: then it looks for itself.
+            self.waiter_watch.hint(attempt)
 
-    def watched(self, attempt: Attempt) -> bool:
-        """What it waits for cannot change without its being told."""
-        bell, blocker = self._bell, attempt.blocker
-        return bell is not None and bell.standing and blocker is not None and blocker.standing
-
-    def _listening(self, revision: int) -> None:
+    def _wakeups_started(self, revision: int) -> None:
         with self._mutex:
             attempts = list(self._attempts.values())
         for attempt in attempts:
             if 0 < attempt.created <= revision:
-                self.hint(attempt)
+                self.waiter_watch.hint(attempt)
 
-    def _rung(self, events: Sequence[Event]) -> None:
+    def _keys_deleted(self, events: Sequence[Event]) -> None:
         for event in events:
-            if event.deleted:
-                continue
-            owner, key, behind = rung(event.key.value)
-            attempt = self._at(key)
-            if attempt is not None and attempt.owner == owner:
-                attempt.rung = event.key.changed, behind
-                if attempt.created:
-                    self.answer_bell(attempt)
+            attempt = self._by_key.get(event.key.key)
+            if attempt is None or not 0 < attempt.created < event.key.changed:
+                continue  # an earlier attempt's
+            if attempt.state == GRANTED:
+                self._ask_about([attempt])
+            elif attempt.state != RELEASED:
+                self.waiter_watch.hint(attempt)
 
-    def answer_bell(self, attempt: Attempt) -> None:
-        """Take what it said, if it was about the entry that is there now.
-
-        While it was not known what came of a request, the entry of an earlier try may have been
-        granted the lock, ended with its lease, and been made anew.
-        """
-        (revision, behind), attempt.rung = attempt.rung, NOT_RUNG
-        if revision <= attempt.created or attempt.token or attempt.owed:
-            return
-        attempt.behind = behind
-        attempt.held_from(self.base + revision, revision)
-        self.guard.add(attempt)
-        if attempt.ticket is not None:
-            attempt.ticket.tell(Granted(attempt.token, attempt.ticket.ttl, handed=True))
-
-    def watch_own(self, line: Line, revision: int) -> None:
-        """Watch our keys in this line from that revision on: a holder is told if one is taken away."""
+    def _ask_about_holders(self, queue: Queue) -> None:
         with self._mutex:
-            if line.watch is None and line.used:
-                line.watch = self.watches.add(
-                    line.mine,
-                    messages.after(line.mine),
-                    revision,
-                    self._taken_away,
-                    lambda started: self._look_at(line),
-                    deletions_only=True,
-                )
+            ours = [self._by_key[key] for key in queue.in_use]
+        self._ask_about([attempt for attempt in ours if attempt.token])
 
-    def _look_at(self, line: Line) -> None:
-        with self._mutex:
-            ours = [slot.attempt for slot in line.slots]
-        owners = [attempt.owner for attempt in ours if attempt is not None and attempt.token]
-        if self.look is not None:
-            self.look(owners)
-
-    def _taken_away(self, events: Sequence[Event]) -> None:
-        for event in events:
-            attempt = self._at(event.key.key)
-            if attempt is None or attempt.owed or not 0 < attempt.created < event.key.changed:
-                continue  # an earlier attempt's, or given back
-            if not attempt.token:
-                self.hint(attempt)
-            elif self.look is not None:
-                self.look([attempt.owner])
-
-    def _at(self, key: bytes) -> Attempt | None:
-        """Which attempt of ours has that key now."""
-        slot = self._slots.get(key)
-        return slot.attempt if slot is not None else None
-
-    def hint(self, attempt: Attempt) -> None:
-        """Let a waiter ask how things stand."""
-        attempt.looked = 0.0
-        if attempt.ticket is not None and not attempt.token and not attempt.owed:
-            attempt.ticket.tell()
-
-    def watch_blocker(
-        self, attempt: Attempt, line: list[Standing], whom: int | None, revision: int
-    ) -> None:
-        """Watch what keeps this waiter from being admitted, from that revision on."""
-        if whom is None or attempt.owed:
-            return
-        key, end = attempt.line.start, attempt.line.end
-        if whom != ALL:
-            key, end = line[whom].kv.key, b""
-        old = attempt.blocker
-        if old is not None:
-            if (old.key, old.end) == (key, end):
-                return
-            self.watches.drop(old)
-        attempt.blocker = self.watches.add(
-            key,
-            end,
-            revision,
-            lambda events: self.hint(attempt),
-            lambda started: self.hint(attempt),
-            deletions_only=attempt.capacity == 1 or whom == ALL,
-        )
-        if attempt.owed:  # given up by another thread, perhaps before it could see the watch
-            self._unblock(attempt)
-
-    def _unblock(self, attempt: Attempt) -> None:
-        blocker, attempt.blocker = attempt.blocker, None
-        if blocker is not None:
-            self.watches.drop(blocker)
+    def _ask_about(self, attempts: list[Attempt]) -> None:
+        if self.ask_about is not None:
+            self.ask_about([attempt.owner for attempt in attempts])

@@ -1,19 +1,18 @@
-"""The leases of one manager: few, each of which carries many locks, and all that hangs on that.
+"""The leases of one manager: few, each of which carries the keys of many attempts.
 
-etcd expires leases, not keys. There is one for each TTL in use, kept alive when the engine renews what
-hangs on it or when something new is put on it; the deadline of all of that counts from the *sending* of
-the last answered keep-alive, since to put a key on a lease renews nothing. A keep-alive is one
-call; etcd has a stream for it, and answers a stream of one message just as well.
+etcd expires leases, not keys. There is one for each TTL in use, kept alive when the engine renews
+an attempt on it or when another key is put on it; the deadline of all of them counts from the
+*sending* of the last answered keep-alive, since to put a key on a lease renews nothing. A keep-alive
+is one call; etcd has a stream for it, and answers a stream of one message just as well.
 
 **A keep-alive proves nothing by itself.** The leader counts leases in its memory and asks nobody; one
 that was deposed while its disk or the whole of it stood still goes on answering, while its successor
-lets the lease run out. So each is followed by a read that a majority has to confirm. If both answers
-are of the same term, the one who kept the lease alive still led after that, and whoever leads later
+lets the lease run out. So each is followed by a read that a majority has to confirm. If both replies
+are of the same term, the leader that kept the lease alive still led after that, and a later leader
 starts to count the lease anew. If not, it is kept alive once more. (Found by the simulator.)
 
-What may end while the lease lives on has to be ended by us: an attempt that nobody has renewed until
-its own time was over, or whose release could not be sent. Those are *owed* to the store, and paid
-before a lease is kept alive again.
+An attempt that ends while its lease lives on has to be ended by us: one that nobody renewed in time, or
+whose release could not be sent. `settle` does that, before a lease is kept alive again.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from math import ceil
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ...._runtime.aio import Mutex
 from ....clock import Clock
@@ -31,70 +30,74 @@ from ....errors import BackendUnavailable, LockError
 from ....lifecycle import drift_margin
 from ..wire import messages
 from ..wire.failures import Failure
-from .retry import Calls
+from .retry import Retrier
 
-if TYPE_CHECKING:
-    from .attempt import Attempt
-
-HOLD, QUEUE, OWN, GRAVES, FOREIGN = "hold", "queue", "own", "graves", "foreign"
+HOLD, QUEUE, OWN, TOMBSTONES, FOREIGN = "hold", "queue", "own", "tombstones", "foreign"
+"""The kinds of leases: shared by holders, by waiters; for one attempt alone; for tombstones; and those
+of another manager."""
 STALE = 4
-"""One kept alive longer ago than its TTL divided by this is so again before anything is put on it."""
+"""A lease kept alive longer ago than its TTL divided by this is so again before a key is put on it."""
 FRESH = 12
-"""What was kept alive within this part of its TTL is not again when the engine renews."""
+"""A lease kept alive within its TTL divided by this is not again when the engine renews."""
 LONGEST = 9_000_000_000
 IDLE_OWN = 8
-"""Leases kept for the next attempt that must have one of its own."""
+"""The number of idle leases, of each TTL, kept for the next attempt that must have one of its own."""
 
 
 class Lease:
     """One lease at etcd."""
 
     __slots__ = (
-        "answered",
-        "asked",
         "attempts",
         "dead",
         "id",
         "keeping",
         "kind",
         "on",
+        "requested",
         "sent",
         "ttl",
+        "unproven",
     )
 
-    def __init__(self, lease_id: int, kind: str, asked: int, ttl: int, sent: float) -> None:
+    def __init__(self, lease_id: int, kind: str, requested: int, ttl: int, sent: float) -> None:
         self.id = lease_id
         self.on = messages.on_lease(lease_id)
+        """The part of a put that puts the key on this lease."""
         self.kind = kind
-        self.asked = asked
+        self.requested = requested
         self.ttl = float(ttl)
-        """What was given: etcd has a shortest TTL of its own."""
+        """The TTL that was given: etcd has a shortest one of its own."""
         self.sent = sent
-        """When the last answered request was sent that renewed it."""
-        self.answered = sent
-        """The same, where that has still to be proved: no deadline counts from it."""
+        """The time at which the last answered request that renewed it was sent."""
+        self.unproven = sent
+        """The time at which an unproven keep-alive was sent: no deadline counts from it."""
         self.dead = False
         self.keeping = Mutex()
-        self.attempts: dict[Attempt, None] = {}
+        self.attempts: set[Any] = set()
+        """The attempts whose keys are on it; kept by `Attempt`, which knows its lease."""
 
     @property
-    def lasting(self) -> float:
-        """Seconds after it was kept alive for which more is put on it without doing that again."""
+    def fresh_for(self) -> float:
+        """The seconds after a keep-alive for which keys are put on it without another."""
         return self.ttl / STALE
 
-    def fresh(self, now: float) -> bool:
-        """More may be put on it as it is."""
-        return not self.dead and now < self.sent + self.lasting
+    def is_fresh(self, now: float) -> bool:
+        """Returns True if keys may be put on it without a keep-alive."""
+        return not self.dead and now < self.sent + self.fresh_for
 
-    def kept(self, sent: float, ttl: float) -> None:
-        """It was kept alive, by a leader that still led afterwards."""
+    def renewed(self, sent: float, ttl: float) -> None:
+        """Notes a keep-alive by a leader that still led afterwards."""
         if sent > self.sent:
             self.ttl = ttl
             self.sent = sent
 
-    def over(self, now: float) -> bool:
-        """By our own clock: no more is to be put on it, and it is never kept alive again."""
-        last = max(self.sent, self.answered)
+    def expire_if_due(self, now: float) -> bool:
+        """Declares it dead if its time is over by our own clock; returns True if it is dead.
+
+        No key is put on a dead lease, and it is never kept alive again.
+        """
+        last = max(self.sent, self.unproven)
         if not self.dead and now >= last + self.ttl - drift_margin(self.ttl):
             self.dead = True
         return self.dead
@@ -104,223 +107,167 @@ class Lease:
 
 
 class Leases:
+    """All leases that this manager has made, or was asked to renew."""
+
     def __init__(
         self,
-        calls: Calls,
+        retrier: Retrier,
         clock: Clock,
-        pay: Callable[[Attempt, float], Awaitable[None]],
+        settle: Callable[[Lease, float], Awaitable[None]],
         readable: bytes,
     ) -> None:
-        self._calls = calls
+        self._retrier = retrier
         self._clock = clock
-        self._pay = pay
+        self._settle = settle
+        """Ends the attempts that would live on with a lease though nobody holds them any more."""
         self._proof = messages.range_of(readable)
         self._shared: dict[tuple[str, int], Lease] = {}
         self._idle: dict[int, list[Lease]] = {}
         self._all: dict[int, Lease] = {}
-        self._owed: dict[Attempt, None] = {}
-        self.queues = False
-        """Somebody here has had to wait: there may be a lease for that."""
         self._granting = Mutex()
-        self.mutex = RLock()
-        """Guards what is known of attempts, which `Roll` has part of: both mostly change together."""
+        self._mutex = RLock()
+        """Guards the leases by id, and the idle ones."""
 
-    def alive(self, kind: str, ttl: float) -> Lease | None:
-        """The shared lease of that TTL, if it is there and fresh: nothing is asked."""
+    def fresh(self, kind: str, ttl: float) -> Lease | None:
+        """Returns the shared lease of that TTL if there is a fresh one, without a call."""
         lease = self._shared.get((kind, seconds(ttl)))
-        return lease if lease is not None and lease.fresh(self._clock.now()) else None
+        return lease if lease is not None and lease.is_fresh(self._clock.now()) else None
 
     async def shared(self, kind: str, ttl: float, deadline: float) -> Lease:
-        """A lease for anything of that TTL, with most of its time ahead."""
-        lease = self.alive(kind, ttl)
+        """Returns a lease for any key of that TTL, with most of its time ahead."""
+        lease = self.fresh(kind, ttl)
         if lease is not None:
             return lease
         key = kind, seconds(ttl)
         lease = self._shared.get(key)
-        if lease is not None and await self.keep(lease, deadline, lease.lasting, proof=False):
+        if lease is not None and await self.keep_alive(
+            lease, deadline, lease.fresh_for, proof=False
+        ):
             return lease
-        await self._calls.take_turn(self._granting, deadline)
+        await self._retrier.take_turn(self._granting, deadline)
         try:
-            lease = self.alive(kind, ttl)  # somebody else may have made one
+            lease = self.fresh(kind, ttl)  # another may have made one
             if lease is None:
                 lease = self._shared[key] = await self._grant(kind, key[1], deadline)
-                self.queues = self.queues or kind == QUEUE
             return lease
         finally:
             self._granting.release()
 
     async def own(self, ttl: float, deadline: float) -> Lease:
-        """A lease for one attempt alone, with all of its time ahead."""
+        """Returns a lease for one attempt alone, with all of its time ahead."""
         key = seconds(ttl)
         while True:
-            with self.mutex:
+            with self._mutex:
                 idle = self._idle.get(key)
                 lease = idle.pop() if idle else None
             if lease is None:
                 return await self._grant(OWN, key, deadline)
-            if await self.keep(lease, deadline):
+            if await self.keep_alive(lease, deadline):
                 return lease
 
-    def leave(self, attempt: Attempt) -> None:
-        """Nothing of this attempt is on its lease any more."""
-        with self.mutex:
-            if self._owed:
-                self._owed.pop(attempt, None)
-            lease, attempt.lease = attempt.lease, None
-            if lease is None:
-                return
-            lease.attempts.pop(attempt, None)
-            if lease.kind == OWN and not lease.dead and not attempt.doubtful:
-                idle = self._idle.setdefault(lease.asked, [])
-                if len(idle) < IDLE_OWN:
-                    idle.append(lease)
-
-    def begin_leaving(self, attempt: Attempt) -> bool:
-        """It is given up. True if nobody else is about to tell the store."""
-        with self.mutex:
-            attempt.owed = True
-            first = not attempt.leaving
-            attempt.leaving = True
-            if first and self._owed:
-                self._owed.pop(attempt, None)
-            return first
-
-    def still_owed(self, attempt: Attempt) -> None:
-        """The store could not be told: it will be, before what it hangs on is kept alive again."""
-        with self.mutex:
-            attempt.leaving = False
-            self._owed[attempt] = None
-
-    def join(self, attempt: Attempt, lease: Lease) -> None:
-        with self.mutex:
-            if attempt.lease is not lease and not attempt.owed:
-                if attempt.lease is not None:
-                    self.leave(attempt)
-                lease.attempts[attempt] = None
-                attempt.lease = lease
+    def give_back(self, lease: Lease) -> None:
+        """Keeps a lease of one attempt, which has left it, for another."""
+        with self._mutex:
+            idle = self._idle.setdefault(lease.requested, [])
+            if not lease.dead and len(idle) < IDLE_OWN:
+                idle.append(lease)
 
     def named(self, lease_id: int, ttl: float) -> Lease:
-        """The lease on which an entry hangs; another manager's, if we are asked to renew for it."""
-        with self.mutex:
+        """Returns the lease that an entry is on; another manager's, if we are asked to renew for it."""
+        with self._mutex:
             lease = self._all.get(lease_id)
             if lease is None:
                 whole = seconds(ttl)
-                # Neither over nor fresh: it is kept alive before anything is said of it.
+                # Neither dead nor fresh: it is kept alive before anything is said of it.
                 sent = self._clock.now() - whole / 2
                 lease = self._all[lease_id] = Lease(lease_id, FOREIGN, whole, whole, sent)
             return lease
 
-    async def keep(
+    async def keep_alive(
         self, lease: Lease, deadline: float, within: float = 0.0, *, proof: bool = True
     ) -> bool:
-        """Keep it alive; False if it has ended. Kept alive so many seconds ago is enough.
+        """Keeps it alive, unless that was done `within` so many seconds; returns False if it has ended.
 
         Without `proof` it counts once the transaction is answered for which it is needed.
         """
         arrived = self._clock.now() - within
         if lease.sent >= arrived and not lease.dead:
             return True
-        await self._calls.take_turn(lease.keeping, deadline)
+        await self._retrier.take_turn(lease.keeping, deadline)
         try:
             if lease.sent >= arrived and not lease.dead:
-                return True  # somebody else's, sent after we had come
-            await self._settle(lease, deadline)
-            return await self._keep(lease, deadline, proof)
+                return True  # another's keep-alive, sent after we had come
+            if lease.kind != TOMBSTONES:  # which a release may need
+                await self._settle(lease, deadline)
+            return await self._keep_alive(lease, deadline, proof)
         finally:
             lease.keeping.release()
 
-    async def _keep(self, lease: Lease, deadline: float, proof: bool) -> bool:
+    async def _keep_alive(self, lease: Lease, deadline: float, proof: bool) -> bool:
         request = messages.lease_id(lease.id)
         while True:
             sent = self._clock.now()
-            if lease.over(sent):
+            if lease.expire_if_due(sent):
                 return False
-            answer = await self._calls.call(messages.LEASE_KEEP_ALIVE, request, deadline)
-            term = messages.parse_term(answer)
-            _, ttl = messages.parse_lease(answer)
+            reply = await self._retrier.call(messages.LEASE_KEEP_ALIVE, request, deadline)
+            term = messages.parse_term(reply)
+            _, ttl = messages.parse_lease(reply)
             if ttl <= 0 or proof:
                 if await self._led_by(term, deadline):
                     break
             else:
-                lease.answered = sent
-                self._calls.unproven[partial(lease.kept, sent, float(ttl))] = term
+                lease.unproven = sent
+                self._retrier.unproven[partial(lease.renewed, sent, float(ttl))] = term
                 return True
         if ttl <= 0:
-            self.end(lease)
+            self._end(lease)
             return False
-        lease.kept(sent, float(ttl))
+        lease.renewed(sent, float(ttl))
         return True
 
     async def _led_by(self, term: int, deadline: float) -> bool:
-        """Whether the leader of that term still leads."""
-        answer = await self._calls.call(messages.RANGE, self._proof, deadline)
-        return messages.parse_term(answer) == term
+        """Returns True if the leader of that term still leads."""
+        reply = await self._retrier.call(messages.RANGE, self._proof, deadline)
+        return messages.parse_term(reply) == term
 
-    async def _settle(self, lease: Lease, deadline: float) -> None:
-        """End what would go on living with the lease, though nobody holds it any more."""
-        if lease.kind == GRAVES:
-            return  # which is what paying needs
-        with self.mutex:
-            due = [*self._owed, *lease.attempts]
-        for attempt in due:
-            if attempt in self._owed or self._give_up(attempt):
-                try:
-                    await self._pay(attempt, deadline)
-                except LockError:
-                    return  # next time; there is an end to what one call may take
-
-    def extend(self, attempt: Attempt, until: float) -> bool:
-        """It lasts until then; False if it was given up meanwhile, and nobody has it any more."""
-        with self.mutex:
-            if not attempt.owed:
-                attempt.until = until
-            return not attempt.owed
-
-    def _give_up(self, attempt: Attempt) -> bool:
-        """One that nobody has renewed in time. Either this or `extend` has the last word."""
-        with self.mutex:
-            over = not attempt.owed and attempt.until <= self._clock.now()
-            attempt.owed = attempt.owed or over
-            return over
-
-    def end(self, lease: Lease) -> None:
-        """It is gone at the store, and with it every key on it."""
+    def _end(self, lease: Lease) -> None:
+        """Notes that it is gone at the store, and with it every key on it."""
         lease.dead = True
         self._all.pop(lease.id, None)
 
     async def _grant(self, kind: str, ttl: int, deadline: float) -> Lease:
-        # We name it, so that asking again after a lost answer makes no second one.
+        # We choose its id, so that asking again after a lost reply makes no second one.
         lease_id = int.from_bytes(os.urandom(8), "big") >> 1 or 1
         sent = self._clock.now()
         try:
-            answer = await self._calls.call(
+            reply = await self._retrier.call(
                 messages.LEASE_GRANT, messages.lease_grant(lease_id, ttl), deadline
             )
-            _, given = messages.parse_lease(answer)
+            _, given = messages.parse_lease(reply)
         except Failure as failure:
             if not failure.lease_exists:
                 raise BackendUnavailable(f"etcd made no lease: {failure.details}") from None
             # An earlier try of ours was carried out. Its TTL counts from when that was sent.
             given = ttl
         lease = Lease(lease_id, kind, ttl, given, sent)
-        with self.mutex:
+        with self._mutex:
             for dead in [other for other in self._all.values() if other.dead]:
                 del self._all[dead.id]
             self._all[lease_id] = lease
         return lease
 
     async def remaining(self, lease_id: int, deadline: float) -> float:
-        """Seconds it has at the most, as etcd says; 0 or less if it has ended."""
-        answer = await self._calls.call(
+        """Returns the most seconds that a lease has left, as etcd says; 0 if it has ended."""
+        reply = await self._retrier.call(
             messages.LEASE_TIME_TO_LIVE, messages.lease_id(lease_id), deadline
         )
-        parts = messages.parse_time_to_live(answer)
+        parts = messages.parse_time_to_live(reply)
         # Whole seconds, rounded down.
         return min(parts.remaining + 1.0, float(parts.granted)) if parts.remaining >= 0 else 0.0
 
     async def revoke_all(self, deadline: float) -> None:
-        """At the end: nothing of ours stays behind, and nothing that is still under way can land."""
-        with self.mutex:
+        """Ends all leases: nothing of ours stays behind, and no request under way can land."""
+        with self._mutex:
             leases = [lease for lease in self._all.values() if lease.kind != FOREIGN]
             self._all.clear()
             self._shared.clear()
@@ -329,11 +276,11 @@ class Leases:
                 lease.dead = True
                 try:
                     request = messages.lease_id(lease.id)
-                    await self._calls.call(messages.LEASE_REVOKE, request, deadline)
+                    await self._retrier.call(messages.LEASE_REVOKE, request, deadline)
                 except (Failure, LockError):
                     continue  # it ends by itself
 
 
 def seconds(ttl: float) -> int:
-    """etcd's leases are of whole seconds: rounded up."""
+    """Returns the TTL of an etcd lease: whole seconds, rounded up."""
     return min(max(1, ceil(ttl)), LONGEST)

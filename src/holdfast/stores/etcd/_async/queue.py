@@ -1,58 +1,33 @@
-"""The line of one lock: the parts of requests that need it, made once, and our own keys in it."""
+"""The queue of one lock, as one manager uses it: its part of each request, and our own keys."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
 
 from ..keys import Naming
-from ..wire.messages import absent, after, delete_one, otherwise, read
-
-if TYPE_CHECKING:
-    from .attempt import Attempt
-    from .leases import Lease
-    from .watches import Watch
+from ..wire.messages import absent, after, read
 
 ALL_READ = 1000
-"""Up to this capacity a look at the line reads no more than could ever be admitted."""
-
-NO_TAIL: tuple[bytes, float] = b"", 0.0
-
-
-class Slot:
-    """A key of this manager in a line. It is used again by one attempt after the other."""
-
-    __slots__ = ("attempt", "burned", "deletion", "key", "look")
-
-    def __init__(self, key: bytes, look: bytes) -> None:
-        self.key = key
-        self.deletion = delete_one(key)
-        self.look = otherwise(look, read(key))
-        """Otherwise: look at the line, and at this key."""
-        self.attempt: Attempt | None = None
-        """Whose it is now."""
-        self.burned = False
-        """It must not be used any more."""
+"""The capacity up to which a read of the queue is limited to the entries that could be admitted."""
+CREDIT = 4
+"""The number of releases that may find a contended queue empty before it counts as free again."""
 
 
-class Line:
-    """The line of one lock, as one kind of it asks."""
+class Queue:
+    """The entries of one lock of one kind and capacity."""
 
     __slots__ = (
-        "_register",
-        "alone",
+        "_credit",
+        "_free",
+        "_numbers",
         "capacity",
-        "dropped",
         "end",
-        "kind",
-        "look",
-        "mine",
-        "same_kind",
-        "slots",
+        "if_empty",
+        "if_one_kind",
+        "in_use",
+        "own",
+        "read",
         "start",
-        "tail",
-        "used",
-        "wanted",
-        "watch",
     )
 
     def __init__(
@@ -62,79 +37,53 @@ class Line:
         kind: str,
         capacity: int,
         session: str,
-        register: dict[bytes, Slot],
+        numbers: Iterator[int],
     ) -> None:
-        self.start = naming.line(name)
+        self.start = naming.queue(name)
         self.end = after(self.start)
-        self.kind = naming.of_kind(self.start, kind, capacity)
         self.capacity = capacity
-        self.alone = absent(self.start, self.end)
-        """If: nobody is in line."""
-        self.same_kind = absent(self.start, self.kind) + absent(after(self.kind), self.end)
-        """If: nobody is there who asks for another kind or capacity."""
-        self.look = read(self.start, self.end, self.enough)
-        self.mine = self.kind + f"{session}.".encode()
-        """What the keys of this manager in this line start with; a number follows."""
-        self.slots: list[Slot] = []
-        """By that number, as many as were ever needed at once."""
-        self._register = register
-        """Of the slots of all lines, by their keys."""
-        self.used = 0
-        """How many of them are in use."""
-        self.dropped = False
-        """It was idle and is not remembered any more: whoever comes needs another."""
-        self.watch: Watch | None = None
-        """Of those keys, once any of them is worth watching."""
-        self.wanted = 0
-        """Others were seen to wait: who gives the lock back looks at the line first. And how often it
-        may find nobody there before that is not done any more."""
-        self.tail = NO_TAIL
-        """If: the last whom we knew to wait, when we gave the lock to another, still waits. And until
-        when that is worth asking."""
+        of_kind = naming.queue_of_kind(self.start, kind, capacity)
+        self.own = of_kind + f"{session}.".encode()
+        """The prefix of this manager's keys in this queue; a number follows."""
+        self.if_empty = absent(self.start, self.end)
+        """A condition: the queue is empty."""
+        self.if_one_kind = absent(self.start, of_kind) + absent(after(of_kind), self.end)
+        """A condition: the queue has no entry of another kind or capacity."""
+        self.read = read(self.start, self.end, self.enough)
+        """An operation: read the entries, in their order."""
+        self._numbers = numbers
+        self._free: list[bytes] = []
+        """Keys of this manager that are not in use. A key that a late request may still change is not
+        put back here; its number is never drawn again."""
+        self.in_use: set[bytes] = set()
+        self._credit = 0
 
     @property
     def enough(self) -> int:
-        """Entries to read to know who may be admitted; 0 for all."""
+        """The number of entries to read to know which are admitted; 0 for all."""
         return self.capacity + 1 if self.capacity < ALL_READ else 0
 
     @property
-    def idle(self) -> bool:
-        """Nothing would be lost with it."""
-        return not self.used and self.watch is None and not any(one.burned for one in self.slots)
+    def contended(self) -> bool:
+        """True if others were seen to wait: a release then reads the queue first."""
+        return self._credit > 0
 
-    def take(self, attempt: Attempt) -> Slot:
-        for slot in self.slots:
-            if slot.attempt is None and not slot.burned:
-                break
-        else:
-            slot = Slot(self.mine + b"%d" % len(self.slots), self.look)
-            self.slots.append(slot)
-            self._register[slot.key] = slot
-        slot.attempt = attempt
-        self.used += 1
-        return slot
+    def saw_waiters(self) -> None:
+        """Notes that others wait."""
+        self._credit = CREDIT
 
-    def give(self, slot: Slot, burned: bool) -> None:
-        slot.attempt = None
-        slot.burned = burned
-        self.used -= 1
+    def saw_nobody(self) -> None:
+        """Notes that a release found nobody to hand the lock to."""
+        self._credit = max(self._credit - 1, 0)
 
+    def take_key(self) -> bytes:
+        """Returns a key for one attempt; one that was used before, if there is any."""
+        key = self._free.pop() if self._free else self.own + b"%d" % next(self._numbers)
+        self.in_use.add(key)
+        return key
 
-class Form(NamedTuple):
-    """The request for a lock, but for who asks and when."""
-
-    slot: Slot
-    hold: Lease
-    wait: Lease | None
-    parts: list[bytes]
-    """Between them goes the owner; in one or two of them the time has its place."""
-
-
-class Prepared:
-    """What all attempts at a lock have in common; kept with its terms."""
-
-    __slots__ = ("form", "line")
-
-    def __init__(self, line: Line) -> None:
-        self.line = line
-        self.form: Form | None = None
+    def give_key(self, key: bytes, reusable: bool) -> None:
+        """Takes the key back from an attempt that has ended."""
+        self.in_use.discard(key)
+        if reusable:
+            self._free.append(key)

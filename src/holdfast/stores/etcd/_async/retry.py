@@ -1,8 +1,8 @@
-"""Asking an etcd cluster: at one member after the other, until one answers or the time is over.
+"""Calling an etcd cluster: one member after the other, until one answers or the time is over.
 
-Everything that is asked through here may be repeated: an acquisition is known by its owner, a
-release and a grant by the revision of the key that they change. Whoever has to know that an earlier
-try may still arrive, because it ended without an answer, is told by `doubt`.
+Every call that is made through here may be repeated: an acquisition is known by its owner, a
+release and a grant by the revision of the key that they change. A caller that has to know that an
+earlier try may still arrive, because it ended without a reply, is told by `unanswered`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from ..wire.failures import Failure
 from ..wire.messages import Range, Transaction
 
 UNREACHABLE = 2.0
-"""Seconds for which no member may be reachable at all before that is given up. One that restarts is
-back by then."""
+"""Seconds for which no member may be reachable at all before a call is given up. A member that restarts
+is back by then."""
 PAUSE, LONGEST_PAUSE = 0.01, 0.2
 SHORTEST_TRY = 0.5
 LOGINS = 3
-"""How often one call may have to log in anew."""
+"""The number of times that one call may have to log in anew."""
 
 
-class Calls:
+class Retrier:
+    """Calls to one member of a cluster after the other, until one answers."""
+
     def __init__(self, wire: Wire, address: Address, clock: Clock) -> None:
         self.wire = wire
         self._address = address
@@ -36,34 +38,38 @@ class Calls:
         self._logins = 0
         self._members = len(address.endpoints)
         self._share = self._members + 2 if self._members > 1 else 1
-        """Into so many parts the time of a call is divided; one member may take one of them."""
+        """The number of parts into which the time of a call is divided; one member may take one."""
         self.unproven: dict[Callable[[], None], int] = {}
-        """What to call once a transaction that was sent later is answered in the same term."""
+        """Functions to call once a transaction that was sent later is answered in the term given."""
 
     async def txn(
         self,
         request: bytes,
         deadline: float,
-        doubt: Callable[[], None] | None = None,
-        *,
-        brief: bool = False,
+        unanswered: Callable[[], None] | None = None,
     ) -> Transaction:
+        """Returns the reply to a transaction."""
         kept = list(self.unproven.items()) if self.unproven else None
-        answer = await self.call(messages.TXN, request, deadline, doubt)
+        reply = await self.call(messages.TXN, request, deadline, unanswered)
         if kept:
-            term = messages.parse_term(answer)
+            term = messages.parse_term(reply)
             for prove, of in kept:
                 if self.unproven.pop(prove, None) is not None and of == term:
                     prove()
-        return messages.parse_txn(answer, brief=brief)
+        return messages.parse_txn(reply)
 
     async def range(self, request: bytes, deadline: float) -> Range:
+        """Returns the keys that were read."""
         return messages.parse_range(await self.call(messages.RANGE, request, deadline))
 
     async def call(
-        self, method: str, request: bytes, deadline: float, doubt: Callable[[], None] | None = None
+        self,
+        method: str,
+        request: bytes,
+        deadline: float,
+        unanswered: Callable[[], None] | None = None,
     ) -> bytes:
-        """Raises `Failure` for what is wrong with a lease, and else what the user is to be told."""
+        """Returns a reply. Raises `Failure` if a lease is wrong, else an error for the user."""
         logins = self._logins
         left = deadline - self._clock.now()
         patience = left / self._share
@@ -73,14 +79,14 @@ class Calls:
             # At once, and mostly that is all.
             return await self.wire.call(method, request, patience)
         except Failure as failure:
-            return await self._again(failure, method, request, deadline, doubt, logins)
+            return await self._again(failure, method, request, deadline, unanswered, logins)
         except BaseException:
-            if doubt is not None:
-                doubt()
+            if unanswered is not None:
+                unanswered()
             raise
 
     def _patience(self, left: float) -> float:
-        """How long one member may take, so that there is time left for the others."""
+        """Returns the seconds that one member may take, so that there is time left for the others."""
         return max(left / self._share, min(left, SHORTEST_TRY), 0.001)
 
     async def _again(
@@ -89,7 +95,7 @@ class Calls:
         method: str,
         request: bytes,
         deadline: float,
-        doubt: Callable[[], None] | None,
+        unanswered: Callable[[], None] | None,
         logins: int,
     ) -> bytes:
         clock = self._clock
@@ -105,8 +111,8 @@ class Calls:
                 await self._log_in(logins, deadline)
                 logins = self._logins
             elif failure.passing:
-                if doubt is not None:
-                    doubt()
+                if unanswered is not None:
+                    unanswered()
                 if not failure.unreachable:
                     reached = now
                 self.wire.turn_from(failure.endpoint)  # for the next call, at least
@@ -128,16 +134,17 @@ class Calls:
             except Failure as another:
                 failure = another
             except BaseException:
-                if doubt is not None:
-                    doubt()
+                if unanswered is not None:
+                    unanswered()
                 raise
 
     async def log_in(self, deadline: float) -> None:
+        """Gets a token for the user, if the address names one."""
         if self._address.user:
             await self._log_in(self._logins, deadline)
 
     async def _log_in(self, seen: int, deadline: float) -> None:
-        """Get a token for our user, unless somebody did since `seen`."""
+        """Gets a token for our user, unless another call did since `seen`."""
         await self.take_turn(self._logging_in, deadline)
         try:
             if self._logins != seen:
@@ -152,7 +159,7 @@ class Calls:
             self._logging_in.release()
 
     async def take_turn(self, mutex: Mutex, deadline: float) -> None:
-        """Behind others who ask the cluster for the same; they may have longer than we do."""
+        """Enters `mutex`, behind others who call the cluster for the same, and who may have longer."""
         if not await enter(mutex, deadline - self._clock.now()):
             failure = Failure("DEADLINE_EXCEEDED", "", self.wire.endpoint)
             raise failure.in_words(str(self._address))

@@ -1,8 +1,8 @@
 """All watches of one manager on one stream, mended when it breaks.
 
-A watch goes on from the revision behind the last one that it has told of, on whichever member answers,
+A watch goes on from the revision behind the last one that was heard, on whichever member answers,
 so nothing is missed. Where that is not possible, because etcd has compacted those revisions or
-nothing was heard yet, it starts from what is now, and whoever watches is told from which revision on:
+nothing was heard yet, it starts from what is now, and the watcher is told from which revision on:
 it has to look for itself at what was before.
 """
 
@@ -23,19 +23,21 @@ PAUSE, LONGEST_PAUSE = 0.02, 0.5
 
 Heard = Callable[[list[Event]], None]
 Started = Callable[[int], None]
-"""Told up to which revision nothing was heard."""
+"""A function that is told the revision up to which nothing was heard."""
 
 
 class Watch:
+    """The changes of one key, or of a range of keys, that are told to `heard`."""
+
     __slots__ = (
         "began",
+        "confirmed",
         "deletions_only",
         "end",
         "heard",
         "id",
         "key",
         "next",
-        "standing",
         "started",
     )
 
@@ -55,17 +57,19 @@ class Watch:
         self.deletions_only = deletions_only
         self.heard = heard
         self.started = started
-        self.standing = False
-        """etcd has confirmed it."""
+        self.confirmed = False
+        """True while etcd has confirmed it on the stream that is open."""
         self.began = 0
-        """Up to this revision nothing was heard, where it started from what was then."""
+        """The revision up to which nothing was heard, if it started from what was then."""
 
 
 class Watches:
+    """The watches on one stream."""
+
     def __init__(self, wire: Wire, clock: Clock, *, single: bool = False) -> None:
         self._wire = wire
         self._single = single
-        """There is never more than one watch: nothing is sent on its stream after it was opened."""
+        """True if there is never more than one watch: nothing is sent after its stream was opened."""
         self._clock = clock
         self._watches: dict[int, Watch] = {}
         self._last = 0
@@ -86,7 +90,7 @@ class Watches:
         *,
         deletions_only: bool = False,
     ) -> Watch:
-        """Tell `heard` of every change of the key, or of all up to `end`, from `start` on (0: now)."""
+        """Adds a watch of `key`, or of all up to `end`, from the revision `start` on (0: now)."""
         watch = Watch(key, end, start, deletions_only, heard, started)
         with self._mutex:
             if not self._closed:
@@ -95,12 +99,13 @@ class Watches:
         return watch
 
     def drop(self, watch: Watch) -> None:
+        """Ends a watch."""
         with self._mutex:
             if self._watches.pop(watch.id, None) is not None and self._stream is not None:
                 self._stream.send(messages.unwatch(watch.id))
 
     def follow(self) -> None:
-        """Calls go to another member now, so the one that we listen to may be no good."""
+        """Moves the stream to the member that calls go to now: the present one may be no good."""
         with self._mutex:
             stream = self._stream
             if stream is None or stream.endpoint == self._wire.endpoint or self._closed:
@@ -109,6 +114,7 @@ class Watches:
             self._mend(stream)
 
     async def close(self) -> None:
+        """Ends all watches."""
         with self._mutex:
             self._closed = True
             stream, self._stream = self._stream, None
@@ -138,7 +144,7 @@ class Watches:
             self._stream.send(_request(watch))
 
     def _open(self) -> None:
-        """A new stream, with all the watches there are."""
+        """Opens a new stream, with all the watches there are."""
         box: list[Stream] = []
 
         def heard(message: bytes) -> None:
@@ -171,7 +177,7 @@ class Watches:
                 return  # dropped meanwhile
             began = 0
             if answer.created and not answer.cancelled:
-                watch.standing = True
+                watch.confirmed = True
                 self._pause = PAUSE
                 if watch.next == 0:
                     began = watch.began = answer.revision
@@ -179,7 +185,7 @@ class Watches:
             if answer.events:
                 watch.next = answer.events[-1].key.changed + 1
             if answer.cancelled:
-                watch.standing = False
+                watch.confirmed = False
                 if answer.compacted:
                     watch.next = 0
                     del self._watches[answer.watch_id]
@@ -194,14 +200,14 @@ class Watches:
             watch.started(began)
 
     def _begin_anew(self) -> None:
-        """In a while: our token has expired, or the member is going."""
+        """Opens another stream, in a while: our token has expired, or the member is going."""
         stream, self._stream = self._stream, None
         if stream is not None:
             self._mend(stream)
 
     def _mend(self, broken: Stream | None) -> None:
         for watch in self._watches.values():
-            watch.standing = False
+            watch.confirmed = False
         if self._mending is None and not self._closed:
 
             async def mend() -> None:

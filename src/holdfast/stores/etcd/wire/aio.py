@@ -14,7 +14,8 @@ from .failures import Failure
 from .messages import AUTHENTICATE, WATCH
 
 _generation: int | None = None
-"""In which process gRPC's asyncio side was first used: it has a thread that no fork takes along."""
+"""The fork generation in which gRPC's asyncio side was first used: it has a thread that no fork takes
+along."""
 
 
 def _refuse_fork() -> None:
@@ -37,7 +38,7 @@ class Wire:
         self._grpc = require_grpc()
         self._channels: dict[str, Any] = {}
         self._methods: dict[str, tuple[Any, str]] = {}
-        """How each is asked for, and at which member."""
+        """The function for each method, and the member that it calls."""
         self._turn = 0
         self._token: tuple[tuple[str, str], ...] = (LEADER,)
         self.closed = False
@@ -47,20 +48,20 @@ class Wire:
         return self._address.endpoints[self._turn]
 
     def turn_from(self, endpoint: str) -> None:
-        """This member is no good now: the next one. Of several who say so, one is heard."""
+        """Turns from a member that is no good now to the next; once, however many callers say so."""
         if endpoint == self.endpoint and len(self._address.endpoints) > 1:
             self._turn = (self._turn + 1) % len(self._address.endpoints)
             self._methods = {}
 
     def log_in(self, token: str) -> None:
-        """From now on; with an empty token, as nobody."""
+        """Sends `token` with all calls from now on; none if it is empty."""
         self._token = (LEADER, ("token", token)) if token else (LEADER,)
 
     async def call(self, method: str, request: bytes, timeout: float) -> bytes:
-        """One try, at one member. Raises `Failure`; then it may have been carried out or not."""
+        """Returns the reply of one member. A call that raised `Failure` may have been carried out."""
         asked = self._methods.get(method)
         ask, endpoint = asked if asked is not None else self._method(method)
-        # Who logs in does so as nobody: with a token that is not known it would be refused.
+        # A login is sent without a token: with one that is not known it would be refused.
         metadata = self._token if method is not AUTHENTICATE else (LEADER,)
         try:
             answer: bytes = await ask(request, timeout=timeout, metadata=metadata)
@@ -79,13 +80,13 @@ class Wire:
         return asked
 
     def watch(self, heard: Callable[[bytes], None], ended: Callable[[Failure], None]) -> Stream:
-        """A stream of messages, until it ends or is closed; nothing is called after `close`."""
+        """Opens a stream of messages, until it ends or is closed; nothing is called after `close`."""
         return Stream(self._channel(self.endpoint), self._token, self.endpoint, heard, ended)
 
     def listen(
         self, request: bytes, heard: Callable[[bytes], None], ended: Callable[[Failure], None]
     ) -> Stream:
-        """The same, with nothing more to send: what comes in is heard with fewer steps between."""
+        """Opens a stream with nothing more to send: messages are heard with fewer steps between."""
         endpoint = self.endpoint
         return Stream(self._channel(endpoint), self._token, endpoint, heard, ended, request)
 
@@ -107,7 +108,7 @@ class Wire:
 
 
 class Stream:
-    """A watch stream: what is sent goes out in order, what comes in is given to `heard`."""
+    """A watch stream: requests go out in order, each message that comes in is given to `heard`."""
 
     def __init__(
         self,

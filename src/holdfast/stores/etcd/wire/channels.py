@@ -1,4 +1,4 @@
-"""How gRPC is set up, for both worlds."""
+"""The set-up of gRPC, for both worlds."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 LEADER = ("hasleader", "true")
-"""A member without a leader says so at once, instead of leaving us to wait."""
+"""Metadata by which a member without a leader says so at once, instead of leaving us to wait."""
 
 
 def require_grpc() -> Any:
+    """Returns the module `grpc`, or says how to install it."""
     try:
         import grpc
     except ImportError:
@@ -34,7 +35,7 @@ def require_grpc() -> Any:
 
 
 def open_channel(module: Any, endpoint: str, address: Address) -> Any:
-    """`module` is `grpc` or `grpc.aio`."""
+    """Opens a channel to one member; `module` is `grpc` or `grpc.aio`."""
     if address.tls is None:
         return module.insecure_channel(endpoint, options=OPTIONS)
     ca, cert, key = address.tls

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 Value = int | bytes
-"""What a field holds: a number, or the bytes of a text or a message."""
+"""The content of a field: a number, or the bytes of a text or a message."""
 
 
 _SHORT = [bytes((number,)) for number in range(128)]
 
 
 def varint(number: int) -> bytes:
+    """Returns a number as protocol buffers write it."""
     if 0 <= number < 128:
         return _SHORT[number]
     if 0 < number < 16384:
@@ -31,12 +32,12 @@ def varint(number: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """A field that is left out when it is 0, which means the same."""
+    """Returns a field with a number; nothing for 0, which means the same."""
     return varint(field << 3) + varint(value) if value else b""
 
 
 def data(field: int, value: bytes) -> bytes:
-    """Bytes, or a message that is there even if it is empty."""
+    """Returns a field with bytes, or a message; it is there even if that is empty."""
     size = len(value)
     if field < 16 and size < 128:
         return _SHORT[field << 3 | 2] + _SHORT[size] + value
@@ -44,7 +45,7 @@ def data(field: int, value: bytes) -> bytes:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    """The fields of a message in their order. What is unknown is passed over by whoever reads it."""
+    """Yields the fields of a message in their order, unknown ones too."""
     at, end = 0, len(message)
     while at < end:
         key = message[at]

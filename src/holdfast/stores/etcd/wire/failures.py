@@ -1,4 +1,4 @@
-"""What etcd, or the way to it, answers instead of an answer; and which of that may be tried again."""
+"""The failures of a call to etcd, which of them may be tried again, and what users are told."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ....errors import BackendUnavailable, ConfigError
 
 
 class Failure(Exception):
-    """A call that ended without an answer. `code` is the name of a gRPC status."""
+    """A call that ended without a reply. `code` is the name of a gRPC status."""
 
     def __init__(self, code: str, details: str, endpoint: str) -> None:
         super().__init__(f"{code}: {details}")
@@ -16,18 +16,18 @@ class Failure(Exception):
 
     @property
     def passing(self) -> bool:
-        """Another member, or the same one later, may answer."""
+        """True if another member, or the same one later, may answer."""
         return self.code in _PASSING or "too many requests" in self.details
 
     @property
     def unreachable(self) -> bool:
-        """There was no connection at all, rather than a member that does not know its leader."""
+        """True if there was no connection at all; not if a member does not know its leader."""
         return self.code == "UNAVAILABLE" and "etcdserver" not in self.details
 
     @property
     def wants_login(self) -> bool:
-        """The token of our user is not known any more, or older than a change of the users; or there
-        was none, because somebody was just getting a new one."""
+        """True if the token of our user is not known any more, or older than a change of the users; or
+        if there was none, because another call was just getting a new one."""
         return self.code == "UNAUTHENTICATED" or any(text in self.details for text in _LOG_IN)
 
     @property
@@ -39,7 +39,7 @@ class Failure(Exception):
         return "lease already exists" in self.details
 
     def in_words(self, cluster: str) -> BackendUnavailable | ConfigError:
-        """For the user. Nothing here has a password in it: etcd does not repeat what it was told."""
+        """Returns the error for the user. It holds no password: etcd does not repeat it."""
         text = self.details.removeprefix("etcdserver: ") or self.code.lower()
         if self.code == "PERMISSION_DENIED":
             return ConfigError(

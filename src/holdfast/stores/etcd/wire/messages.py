@@ -1,4 +1,4 @@
-"""The requests that we make of etcd, and its answers. Numbers of fields are those of its rpc.proto."""
+"""The requests that we make of etcd, and its replies. Numbers of fields are those of its rpc.proto."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
 
 
 def after(prefix: bytes) -> bytes:
-    """The first key behind all that start with `prefix`, which ends in a byte below 255."""
+    """Returns the first key behind all that start with `prefix`, which ends in a byte below 255."""
     return prefix[:-1] + bytes((prefix[-1] + 1,))
 
 
@@ -30,90 +30,102 @@ _CREATE, _MOD = number(2, 1), number(2, 2)
 
 
 def absent(key: bytes, end: bytes = b"") -> bytes:
-    """If: there is no such key, or none from `key` up to `end`."""
+    """Returns a condition: there is no such key, or none from `key` up to `end`."""
     return data(1, _CREATE + data(3, key) + (data(64, end) if end else b""))
 
 
 def created_at(key: bytes, revision: int) -> bytes:
-    """If: the key is the one that was created by that revision."""
+    """Returns a condition: the key is the one that `revision` created."""
     return data(1, _CREATE + data(3, key) + number(5, revision))
 
 
 def changed_at(key: bytes, revision: int) -> bytes:
-    """If: the key is as that revision left it."""
+    """Returns a condition: the key is as `revision` left it."""
     return data(1, _MOD + data(3, key) + number(6, revision))
 
 
 STAY = number(6, 1)
+"""The part of a put that leaves a key on the lease that it is on."""
 
 
 def on_lease(lease: int) -> bytes:
+    """Returns the part of a put that puts the key on a lease."""
     return number(3, lease)
 
 
 def put(key: bytes, value: bytes, on: bytes = STAY) -> bytes:
-    """On the lease that `on_lease` says; else on the one that it is on already."""
+    """Returns a write of one key, on the lease that `on` says."""
     return data(2, data(1, key) + data(2, value) + on)
 
 
 def put_for_ever(key: bytes, value: bytes) -> bytes:
+    """Returns a write of one key, on no lease."""
     return data(2, data(1, key) + data(2, value))
 
 
 def delete(key: bytes, *, tell: bool = False) -> bytes:
-    """`tell`: answer with what it was."""
+    """Returns the deletion of a key; with `tell`, the reply says what it was."""
     return data(3, data(1, key) + (number(3, 1) if tell else b""))
 
 
 def read(key: bytes, end: bytes = b"", limit: int = 0) -> bytes:
+    """Returns a read of one key, or of those up to `end`, for a transaction."""
     return data(1, range_of(key, end, limit))
 
 
 def then(*operations: bytes) -> bytes:
+    """Returns the part of a transaction that is carried out if its conditions hold."""
     return b"".join(data(2, operation) for operation in operations)
 
 
 def otherwise(*operations: bytes) -> bytes:
+    """Returns the part of a transaction that is carried out if they do not."""
     return b"".join(data(3, operation) for operation in operations)
 
 
 def nested(*parts: bytes) -> bytes:
-    """A transaction as an operation of another."""
+    """Returns a transaction as an operation of another."""
     return data(4, b"".join(parts))
 
 
 # Other requests.
 
 _IN_ORDER = number(5, 1) + number(6, 2)
-"""Ascending, by the revision that created the key."""
+"""The order of a read: ascending, by the revision that created the key."""
 
 
 def range_of(key: bytes, end: bytes = b"", limit: int = 0, *, stale: bool = False) -> bytes:
-    """One key, or all up to `end` in the order of their creation. `stale`: what one member knows."""
+    """Returns a read of one key, or of all up to `end` in the order of their creation.
+
+    `stale`: one member says what it knows, and asks no other.
+    """
     if not end:
         return data(1, key) + number(7, stale)
     return data(1, key) + data(2, end) + number(3, limit) + _IN_ORDER + number(7, stale)
 
 
 def delete_one(key: bytes) -> bytes:
+    """Returns the deletion of a key, outside of a transaction."""
     return data(1, key)
 
 
 def lease_grant(lease: int, ttl: int) -> bytes:
+    """Returns the request for a new lease."""
     return number(1, ttl) + number(2, lease)
 
 
 def lease_id(lease: int) -> bytes:
-    """What revoking, keeping alive and asking for the time to live need."""
+    """Returns the request to revoke a lease, to keep it alive or to say how long it lives."""
     return number(1, lease)
 
 
 def authenticate(user: str, password: str) -> bytes:
+    """Returns the request for a token."""
     return data(1, user.encode()) + data(2, password.encode())
 
 
 def watch(watch_id: int, key: bytes, end: bytes, start: int, *, deletions_only: bool) -> bytes:
-    """From the revision `start` on."""
+    """Returns the request to watch one key, or all up to `end`, from the revision `start` on."""
     what = data(1, key) + (data(2, end) if end else b"") + number(3, start)
     if deletions_only:
         what += data(5, b"\0")
@@ -121,13 +133,16 @@ def watch(watch_id: int, key: bytes, end: bytes, start: int, *, deletions_only: 
 
 
 def unwatch(watch_id: int) -> bytes:
+    """Returns the request to end a watch."""
     return data(2, number(1, watch_id))
 
 
-# Answers.
+# Replies.
 
 
 class KeyValue(NamedTuple):
+    """A key as the store has it; `created` and `changed` are revisions."""
+
     key: bytes
     value: bytes
     created: int
@@ -136,8 +151,8 @@ class KeyValue(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """The answer to a transaction. `results`: of each operation that was carried out, its keys (read,
-    or as they were before they were deleted) or the answer of a nested transaction."""
+    """The reply to a transaction. `results`: for each operation that was carried out, its keys (read,
+    or as they were before they were deleted) or the reply to a nested transaction."""
 
     revision: int
     succeeded: bool
@@ -148,6 +163,8 @@ Result = list[KeyValue] | Transaction
 
 
 class Range(NamedTuple):
+    """The reply to a read."""
+
     revision: int
     keys: list[KeyValue]
 
@@ -183,35 +200,8 @@ def _key_value(message: bytes) -> KeyValue:
     )
 
 
-_HEADER, _YES = data(1, b"")[:1], number(2, 1)
-
-_known = b"?"
-"""How the header of the last answer began: the cluster and the member, which hardly ever change."""
-
-
 def _revision(header: bytes) -> int:
-    global _known
-    known = _known
-    if header.startswith(known):
-        at, revision, shift = len(known), 0, 0
-        while True:
-            byte = header[at]
-            revision |= (byte & 127) << shift
-            if byte < 128:
-                return revision
-            at += 1
-            shift += 7
-    revision = 0
-    for field, value in fields(header):
-        if field == 3:
-            revision = cast(int, value)
-            break
-    if revision > 0:
-        part = number(3, revision)
-        at = header.index(part)
-        if at + len(part) == len(header) - len(number(4, _term(header))):
-            _known = header[:at] + part[:1]
-    return revision
+    return cast(int, dict(fields(header)).get(3, 0))
 
 
 def _term(header: bytes) -> int:
@@ -219,6 +209,7 @@ def _term(header: bytes) -> int:
 
 
 def parse_range(message: bytes) -> Range:
+    """Returns the reply to a read."""
     revision = 0
     keys: list[KeyValue] = []
     for field, value in fields(message):
@@ -229,10 +220,8 @@ def parse_range(message: bytes) -> Range:
     return Range(revision, keys)
 
 
-def parse_txn(message: bytes, *, brief: bool = False) -> Transaction:
-    """`brief`: of one that succeeded, the results do not matter."""
-    if brief and said_yes(message):
-        return Transaction(_revision(message[2 : message[1] + 2]), True, ())
+def parse_txn(message: bytes) -> Transaction:
+    """Returns the reply to a transaction."""
     revision = 0
     succeeded = False
     results: list[Result] = []
@@ -244,17 +233,6 @@ def parse_txn(message: bytes, *, brief: bool = False) -> Transaction:
         elif field == 3:
             results.append(_result(cast(bytes, value)))
     return Transaction(revision, succeeded, tuple(results))
-
-
-def said_yes(message: bytes) -> bool:
-    """Whether 1 is what an answer says right behind its header: it succeeded, or one key was deleted.
-
-    It can be seen at a glance, and is what mostly comes. False: it has to be read.
-    """
-    if message[:1] != _HEADER:
-        return False
-    size = message[1]
-    return size < 128 and message[size + 2 : size + 4] == _YES
 
 
 def _result(message: bytes) -> Result:
@@ -269,7 +247,7 @@ def _result(message: bytes) -> Result:
 
 
 def parse_deleted(message: bytes) -> int:
-    """How many keys there were."""
+    """Returns the number of keys that were deleted."""
     for field, value in fields(message):
         if field == 2:
             return cast(int, value)
@@ -277,13 +255,13 @@ def parse_deleted(message: bytes) -> int:
 
 
 def parse_lease(message: bytes) -> tuple[int, int]:
-    """Its id, and its TTL; that is 0 or less if there is no such lease."""
+    """Returns a lease's id and its TTL, which is 0 or less if there is no such lease."""
     parts: dict[int, int | bytes] = dict(fields(message))
     return cast(int, parts.get(2, 0)), cast(int, parts.get(3, 0))
 
 
 def parse_term(message: bytes) -> int:
-    """In whose reign it was answered: that of the last that the member knew to be agreed on."""
+    """Returns the term in which a reply was given: the last that the member knew to be agreed on."""
     for field, value in fields(message):
         if field == 1:
             return _term(cast(bytes, value))
@@ -291,11 +269,13 @@ def parse_term(message: bytes) -> int:
 
 
 def parse_token(message: bytes) -> str:
+    """Returns the token that a user was given."""
     parts: dict[int, int | bytes] = dict(fields(message))
     return cast(bytes, parts.get(2, b"")).decode()
 
 
 def parse_watched(message: bytes) -> Watched:
+    """Returns what a watch stream says."""
     parts: dict[int, int | bytes] = {}
     events: list[Event] = []
     for field, value in fields(message):
@@ -321,7 +301,7 @@ def _event(message: bytes) -> Event:
 
 
 def held_keys(results: Iterable[Result]) -> list[KeyValue]:
-    """All keys in the answers, nested ones too."""
+    """Returns all keys in the results of a transaction, nested ones too."""
     keys: list[KeyValue] = []
     for result in results:
         keys.extend(held_keys(result.results) if isinstance(result, Transaction) else result)
@@ -329,10 +309,13 @@ def held_keys(results: Iterable[Result]) -> list[KeyValue]:
 
 
 class TimeToLive(NamedTuple):
+    """The seconds that a lease has left, and those that it was granted."""
+
     remaining: int
     granted: int
 
 
 def parse_time_to_live(message: bytes) -> TimeToLive:
+    """Returns how long a lease lives."""
     parts: dict[int, int | bytes] = dict(fields(message))
     return TimeToLive(cast(int, parts.get(3, 0)), cast(int, parts.get(4, 0)))

@@ -21,7 +21,7 @@ class Wire:
         self._grpc = require_grpc()
         self._channels: dict[str, Any] = {}
         self._methods: dict[str, tuple[Any, str]] = {}
-        """How each is asked for, and at which member."""
+        """The function for each method, and the member that it calls."""
         self._mutex = Lock()
         self._turn = 0
         self._token: tuple[tuple[str, str], ...] = (LEADER,)
@@ -32,21 +32,21 @@ class Wire:
         return self._address.endpoints[self._turn]
 
     def turn_from(self, endpoint: str) -> None:
-        """This member is no good now: the next one. Of several who say so, one is heard."""
+        """Turns from a member that is no good now to the next; once, however many callers say so."""
         with self._mutex:
             if endpoint == self.endpoint and len(self._address.endpoints) > 1:
                 self._turn = (self._turn + 1) % len(self._address.endpoints)
                 self._methods = {}
 
     def log_in(self, token: str) -> None:
-        """From now on; with an empty token, as nobody."""
+        """Sends `token` with all calls from now on; none if it is empty."""
         self._token = (LEADER, ("token", token)) if token else (LEADER,)
 
     def call(self, method: str, request: bytes, timeout: float) -> bytes:
-        """One try, at one member. Raises `Failure`; then it may have been carried out or not."""
+        """Returns the reply of one member. A call that raised `Failure` may have been carried out."""
         asked = self._methods.get(method)
         ask, endpoint = asked if asked is not None else self._method(method)
-        # Who logs in does so as nobody: with a token that is not known it would be refused.
+        # A login is sent without a token: with one that is not known it would be refused.
         metadata = self._token if method is not AUTHENTICATE else (LEADER,)
         try:
             answer: bytes = ask(request, timeout=timeout, metadata=metadata)
@@ -65,13 +65,13 @@ class Wire:
         return asked
 
     def watch(self, heard: Callable[[bytes], None], ended: Callable[[Failure], None]) -> Stream:
-        """A stream of messages, until it ends or is closed; nothing is called after `close`."""
+        """Opens a stream of messages, until it ends or is closed; nothing is called after `close`."""
         return Stream(self._channel(self.endpoint), self._token, self.endpoint, heard, ended)
 
     def listen(
         self, request: bytes, heard: Callable[[bytes], None], ended: Callable[[Failure], None]
     ) -> Stream:
-        """The same, with nothing more to send: what comes in is heard with fewer steps between."""
+        """Opens a stream with nothing more to send: messages are heard with fewer steps between."""
         endpoint = self.endpoint
         return Stream(self._channel(endpoint), self._token, endpoint, heard, ended, request)
 
@@ -95,7 +95,7 @@ class Wire:
 
 
 class Stream:
-    """A watch stream: what is sent goes out in order, what comes in is given to `heard`."""
+    """A watch stream: requests go out in order, each message that comes in is given to `heard`."""
 
     def __init__(
         self,
@@ -149,8 +149,8 @@ class Stream:
             self._ended(failure)
 
     def _read_to_its_end(self) -> None:
-        """A call that we read ourselves keeps the connection open, also after its channel was closed,
-        until all that happened to it was read. gRPC stops at the first word of its end.
+        """Reads all that happened to a call: one that we read ourselves keeps the connection open until
+        then, also after its channel was closed, and gRPC stops at the first word of its end.
         """
         read = getattr(self._call, "_consume_next_event", None)
         due = getattr(getattr(self._call, "_state", None), "due", ())

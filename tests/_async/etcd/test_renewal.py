@@ -1,4 +1,4 @@
-"""What a renewal finds: an entry that is there and ours, or not; also where that comes too late."""
+"""Renewals find an entry that is there and ours, or not; also where that comes too late."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from _async.etcd.scenes import soon
+from _async.etcd.scenes import soon, watched
 from holdfast import aio as holdfast
 from holdfast.entries import Claim
 from holdfast.model import GONE, Granted, Label, Queued, Waiting
 from holdfast.stores._async.contract import Terms, Ticket
-from holdfast.stores.etcd._async.backend import LOOK_AGAIN
+from holdfast.stores.etcd._async.waiter_watch import LOOK_AGAIN
+from holdfast.stores.etcd.keys import GRANTED
 from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 from worlds.aio import eventually
@@ -25,7 +26,7 @@ async def asked(backend: Any, owner: str = "me") -> Any:
     """An attempt that holds the lock or waits for it."""
     ticket = Ticket(Terms("x", 60.0, Label("here", 1)), owner)
     assert isinstance(await backend.acquire(ticket, soon(backend)), Granted | Queued)
-    return backend._roll.known("x", owner)
+    return backend._attempts.known("x", owner)
 
 
 async def renewed(backend: Any, owner: str = "me") -> Any:
@@ -34,7 +35,7 @@ async def renewed(backend: Any, owner: str = "me") -> Any:
 
 
 async def delete(backend: Any, key: bytes) -> None:
-    await backend._calls.call(messages.DELETE, messages.delete_one(key), soon(backend))
+    await backend._retrier.call(messages.DELETE, messages.delete_one(key), soon(backend))
 
 
 async def test_what_was_given_up_or_is_not_known_to_be_there_is_not_renewed(
@@ -43,15 +44,15 @@ async def test_what_was_given_up_or_is_not_known_to_be_there_is_not_renewed(
     async with holdfast.connect(cluster.url) as locks:
         backend = await backend_of(locks)
         attempt = await asked(backend)
-        attempt.owed = True
+        attempt.released = True
         kept = attempt.lease.sent = attempt.lease.sent - 20.0
         assert await renewed(backend) is GONE
-        attempt.owed = False
+        attempt.released = False
         created, attempt.created = attempt.created, 0
         assert await renewed(backend) is GONE
         attempt.created = created
         assert attempt.lease.sent == kept  # nothing was asked for it
-        assert backend._roll.known("x", "me") is attempt  # whoever gave it up tells the store
+        assert backend._attempts.known("x", "me") is attempt  # whoever gave it up tells the store
         assert await backend.release("x", "me", soon(backend)) is True
 
 
@@ -60,10 +61,10 @@ async def test_an_entry_that_was_made_anew_is_not_ours(cluster: EtcdCluster) -> 
         backend = await backend_of(locks)
         attempt = await asked(backend)
         await delete(backend, attempt.key)
-        put = messages.put(attempt.key, attempt.entry(True, 1.0), attempt.lease.on)
-        await backend._calls.txn(messages.then(put), soon(backend))
+        put = messages.put(attempt.key, attempt.entry(GRANTED, 1.0), attempt.lease.on)
+        await backend._retrier.txn(messages.then(put), soon(backend))
         assert await renewed(backend) is GONE
-        assert backend._roll.known("x", "me") is None
+        assert backend._attempts.known("x", "me") is None
 
 
 async def test_one_that_is_gone_and_may_still_arrive_is_refused_then(cluster: EtcdCluster) -> None:
@@ -73,31 +74,31 @@ async def test_one_that_is_gone_and_may_still_arrive_is_refused_then(cluster: Et
         attempt.doubt()
         await delete(backend, attempt.key)
         assert await renewed(backend) is GONE
-        assert backend._roll.known("x", "me") is None
+        assert backend._attempts.known("x", "me") is None
         assert "left/me" in cluster.ctl("get", "--prefix", "--keys-only", "/holdfast/")
 
 
-@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("quiet", [False, True])
 async def test_a_waiter_that_is_given_up_while_it_is_renewed_waits_no_more(
-    cluster: EtcdCluster, watched: bool
+    cluster: EtcdCluster, quiet: bool
 ) -> None:
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         await others.lock("x").acquire()
         backend = await backend_of(locks)
         attempt = await asked(backend)
-        roll, keep = backend._roll, backend._leases.keep
-        if watched:
+        keep = backend._leases.keep_alive
+        if quiet:
             assert isinstance(await renewed(backend), Waiting)
-            await eventually(lambda: roll.watched(attempt))
+            await eventually(lambda: watched(backend, attempt))
 
         async def given_up(*args: Any) -> bool:
-            attempt.owed = True
+            attempt.released = True
             kept: bool = await keep(*args)
             return kept
 
-        backend._leases.keep = given_up
+        backend._leases.keep_alive = given_up
         assert await renewed(backend) is GONE
-        backend._leases.keep = keep
+        backend._leases.keep_alive = keep
 
 
 async def test_a_waiter_whose_lease_has_ended_is_told_though_its_watches_are_quiet(
@@ -108,11 +109,11 @@ async def test_a_waiter_whose_lease_has_ended_is_told_though_its_watches_are_qui
         backend = await backend_of(locks)
         attempt = await asked(backend)
         assert isinstance(await renewed(backend), Waiting)
-        await eventually(lambda: backend._roll.watched(attempt))
+        await eventually(lambda: watched(backend, attempt))
         request = messages.lease_id(attempt.lease.id)
-        await backend._calls.call(messages.LEASE_REVOKE, request, soon(backend))
+        await backend._retrier.call(messages.LEASE_REVOKE, request, soon(backend))
         attempt.lease.sent -= 1.5  # not so fresh any more
-        attempt.lease.answered = attempt.lease.sent
+        attempt.lease.unproven = attempt.lease.sent
         assert await renewed(backend) is GONE
 
 
@@ -124,19 +125,21 @@ async def test_a_waiter_looks_now_and_then_though_its_watches_are_quiet(
         backend = await backend_of(locks)
         attempt = await asked(backend)
         assert isinstance(await renewed(backend), Waiting)
-        await eventually(lambda: backend._roll.watched(attempt))
-        look = backend._calls.range
+        await eventually(lambda: watched(backend, attempt))
+        look = backend._retrier.range
         looks: list[bytes] = []
 
         async def looked(request: bytes, deadline: float) -> Any:
             looks.append(request)
             return await look(request, deadline)
 
-        backend._calls.range = looked
-        attempt.looked = backend.clock.now() + 60.0
+        backend._retrier.range = looked
+        blocker = backend._attempts.waiter_watch._blockers[attempt]
+        blocker.stirred = False
+        blocker.looked = backend.clock.now() + 60.0
         assert isinstance(await renewed(backend), Waiting)
         assert looks == []
-        attempt.looked = backend.clock.now() - LOOK_AGAIN
+        blocker.looked = backend.clock.now() - LOOK_AGAIN
         assert isinstance(await renewed(backend), Waiting)
         assert len(looks) == 1
 
@@ -148,16 +151,16 @@ async def test_a_forced_release_leaves_the_next_alone_who_has_the_same_key(
     async with holdfast.connect(cluster.url) as locks:
         backend = await backend_of(locks)
         first = await asked(backend, "first")
-        look = backend._calls.range
+        look = backend._retrier.range
 
         async def meanwhile(request: bytes, deadline: float) -> Any:
-            backend._calls.range = look
+            backend._retrier.range = look
             found = await look(request, deadline)
             await backend.release("x", "first", deadline)
             assert (await asked(backend, "second")).key == first.key
             return found
 
-        backend._calls.range = meanwhile
+        backend._retrier.range = meanwhile
         assert await backend.force_release("x", "a test", soon(backend)) is False
         assert [one.owner for one in (await locks.inspect("x")).holders] == ["second"]
 
@@ -169,4 +172,4 @@ async def test_what_was_refused_is_forgotten(cluster: EtcdCluster) -> None:
         other = Ticket(Terms("x", 60.0, Label("here", 1), 1, 3, "semaphore"), "other")
         with pytest.raises(holdfast.ConfigError):
             await backend.acquire(other, soon(backend))
-        assert backend._roll.known("x", "other") is None
+        assert backend._attempts.known("x", "other") is None

@@ -9,7 +9,7 @@ import pytest
 from _async.etcd.scenes import soon
 from holdfast import aio as holdfast
 from holdfast.clock import system_clock
-from holdfast.stores.etcd._async.retry import SHORTEST_TRY, Calls
+from holdfast.stores.etcd._async.retry import SHORTEST_TRY, Retrier
 from holdfast.stores.etcd.address import Address
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.aio import Wire
@@ -18,15 +18,15 @@ from servers.etcd import EtcdCluster
 
 
 async def calls_of(locks: holdfast.Locks) -> Any:
-    return (await locks._session()).backend._calls  # type: ignore[attr-defined]
+    return (await locks._session()).backend._retrier  # type: ignore[attr-defined]
 
 
 async def test_a_keep_alive_is_not_proved_by_what_was_sent_before_it(cluster: EtcdCluster) -> None:
     """Its leader may have been deposed in between."""
     async with holdfast.connect(cluster.url) as locks:
-        calls = await calls_of(locks)
+        retrier = await calls_of(locks)
         deadline = (await locks._session()).deadline()
-        call = calls.call
+        call = retrier.call
         proved: list[str] = []
 
         def prove() -> None:
@@ -34,16 +34,16 @@ async def test_a_keep_alive_is_not_proved_by_what_was_sent_before_it(cluster: Et
 
         async def meanwhile(*args: Any) -> Any:
             answer = await call(*args)
-            calls.unproven[prove] = messages.parse_term(answer)
+            retrier.unproven[prove] = messages.parse_term(answer)
             return answer
 
-        calls.call = meanwhile
-        await calls.txn(messages.then(messages.read(b"x")), deadline)
-        calls.call = call
+        retrier.call = meanwhile
+        await retrier.txn(messages.then(messages.read(b"x")), deadline)
+        retrier.call = call
         assert proved == []
-        await calls.txn(messages.then(messages.read(b"x")), deadline)
+        await retrier.txn(messages.then(messages.read(b"x")), deadline)
         assert proved == ["kept alive"]
-        assert calls.unproven == {}
+        assert retrier.unproven == {}
 
 
 async def test_a_member_that_hangs_leaves_time_for_the_others() -> None:
@@ -55,16 +55,16 @@ async def test_a_member_that_hangs_leaves_time_for_the_others() -> None:
     ):
         address = Address(tuple(f"m{number}:1" for number in range(members)), "", "", None)
         wire: Any = None
-        assert Calls(wire, address, system_clock())._patience(left) == most
+        assert Retrier(wire, address, system_clock())._patience(left) == most
 
 
 @pytest.mark.parametrize("tries", [1, 2])
 async def test_a_call_that_is_broken_off_is_in_doubt(cluster: EtcdCluster, tries: int) -> None:
     """At its first try, or at another: in both cases it may have been carried out."""
     async with holdfast.connect(cluster.url) as locks:
-        calls = await calls_of(locks)
+        retrier = await calls_of(locks)
         deadline = soon((await locks._session()).backend)
-        ask = calls.wire.call
+        ask = retrier.wire.call
         asked: list[str] = []
         doubts: list[int] = []
 
@@ -74,14 +74,14 @@ async def test_a_call_that_is_broken_off_is_in_doubt(cluster: EtcdCluster, tries
         async def broken_off(method: str, request: bytes, timeout: float) -> bytes:
             asked.append(method)
             if len(asked) < tries:
-                raise Failure("UNAVAILABLE", "etcdserver: no leader", calls.wire.endpoint)
+                raise Failure("UNAVAILABLE", "etcdserver: no leader", retrier.wire.endpoint)
             doubts.clear()
             raise BrokenOff
 
-        calls.wire.call = broken_off
+        retrier.wire.call = broken_off
         with pytest.raises(BrokenOff):
-            await calls.call(messages.TXN, b"", deadline, lambda: doubts.append(1))
-        calls.wire.call = ask
+            await retrier.call(messages.TXN, b"", deadline, lambda: doubts.append(1))
+        retrier.wire.call = ask
         assert len(asked) == tries
         assert doubts == [1]
 

@@ -1,4 +1,4 @@
-"""Who grants a lock goes by an older look at the line: what is not as it was then is left alone."""
+"""A grant may rest on an older read of the queue: an entry that has changed since is left alone."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ async def hand_on(first: holdfast.Locks, *others: holdfast.Locks) -> list[Job[ho
 async def begins_anew(locks: holdfast.Locks) -> tuple[bytes, str]:
     """The waiter of this manager loses its entry, and makes another of the same key."""
     backend: Any = (await locks._session()).backend
-    (attempt,) = backend._roll._attempts.values()
+    (attempt,) = backend._attempts._attempts.values()
     key, owner = attempt.key, attempt.owner
     request = messages.delete_one(key)
-    await backend._calls.call(messages.DELETE, request, soon(backend))
-    backend._roll.hint(attempt)
+    await backend._retrier.call(messages.DELETE, request, soon(backend))
+    backend._attempts.waiter_watch.hint(attempt)
 
     async def again() -> bool:
         return [one.owner for one in (await locks.inspect("x")).waiters] not in ([], [owner])
 
     await eventually(again)
-    (attempt,) = backend._roll._attempts.values()
+    (attempt,) = backend._attempts._attempts.values()
     assert attempt.key == key
     return key, attempt.owner
 
@@ -71,8 +71,8 @@ async def test_what_was_taken_away_cannot_be_handed_over(cluster: EtcdCluster) -
         lease = await jobs[0].result()
         backend: Any = (await second._session()).backend
         deadline = soon(backend)
-        request = messages.delete_one(backend._roll.known("x", lease.owner).key)
-        await backend._calls.call(messages.DELETE, request, deadline)
+        request = messages.delete_one(backend._attempts.known("x", lease.owner).key)
+        await backend._retrier.call(messages.DELETE, request, deadline)
         assert await backend.release("x", lease.owner, deadline) is False
         assert (await jobs[1].result()).token > lease.token
 
@@ -84,11 +84,11 @@ async def test_a_grant_that_follows_is_for_the_entry_that_was_seen(cluster: Etcd
         await waits(others)
         backend: Any = (await others._session()).backend
         deadline = soon(backend)
-        line = backend._roll.known("x", lease.owner).line
-        found = await backend._calls.range(messages.range_of(line.start, line.end), deadline)
-        seen = backend._roll.line_of(found.keys)[1:]
+        queue = backend._attempts.known("x", lease.owner).queue
+        found = await backend._retrier.range(messages.range_of(queue.start, queue.end), deadline)
+        seen = backend._naming.stored_entries(found.keys)[1:]
         _, owner = await begins_anew(locks)
-        await backend._leaving.hand_on(seen, deadline)
+        await backend._releaser.hand_on(seen, deadline)
         state = await others.inspect("x")
         assert [one.owner for one in state.holders] == [lease.owner]
         assert [one.owner for one in state.waiters] == [owner]

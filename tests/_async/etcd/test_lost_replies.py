@@ -1,4 +1,4 @@
-"""What can happen on the way between a client and etcd: answers lost, requests late, the way cut."""
+"""Trouble on the way between a client and etcd: replies lost, requests late, the way cut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from servers.proxy import Proxy
 from worlds.aio import Job, eventually
 
 
-async def test_an_acquire_whose_answer_was_lost_is_the_same_acquire(
+async def test_an_acquire_whose_reply_was_lost_is_the_same_acquire(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
     async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
@@ -28,14 +28,14 @@ async def test_an_acquire_whose_answer_was_lost_is_the_same_acquire(
         assert not (await watcher.inspect("x")).held
 
 
-@pytest.mark.usefixtures("unguarded")
+@pytest.mark.usefixtures("unwatched")
 async def test_an_acquire_that_was_carried_out_and_has_ended_since_is_made_anew(
     cluster: EtcdCluster,
 ) -> None:
-    """Its answer was lost, and its entry gone before it could be asked for."""
+    """Its reply was lost, and its entry gone before it could be asked for."""
     async with holdfast.connect(cluster.url) as watcher, holdfast.connect(cluster.url) as locks:
         backend: Any = (await locks._session()).backend
-        ask = backend._asking.ask
+        ask = backend._acquirer.acquire
         owners: list[str] = []
 
         async def lost(attempt: Any, queue: bool, deadline: float) -> Any:
@@ -43,10 +43,10 @@ async def test_an_acquire_that_was_carried_out_and_has_ended_since_is_made_anew(
             answer = await ask(attempt, queue, deadline)
             if len(owners) > 1:
                 return answer
-            await backend._calls.call(messages.DELETE, messages.delete_one(attempt.key), deadline)
+            await backend._retrier.call(messages.DELETE, messages.delete_one(attempt.key), deadline)
             return None
 
-        backend._asking.ask = lost
+        backend._acquirer.acquire = lost
         lease = await locks.lock("x").acquire(timeout=30.0)
         assert owners == [owners[0], lease.owner]
         assert owners[0] != lease.owner
@@ -63,7 +63,7 @@ async def test_an_acquire_that_was_carried_out_and_has_ended_since_is_made_anew(
         assert not (await watcher.inspect("x")).held
 
 
-async def test_a_release_whose_answer_was_lost_says_that_it_was_ours(
+async def test_a_release_whose_reply_was_lost_says_that_it_was_ours(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
     async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
@@ -79,10 +79,10 @@ async def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
     async with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
-        roll: Any = (await locks._session()).backend._roll  # type: ignore[attr-defined]
+        attempts: Any = (await locks._session()).backend._attempts  # type: ignore[attr-defined]
         proxy.keep_once = True
         lease = await locks.lock("x").acquire()  # a second try; the first one is under way
-        key = roll.known("x", lease.owner).key
+        key = attempts.known("x", lease.owner).key
         assert await lease.release() is True
         proxy.let_go()
         assert not (await watcher.inspect("x")).held
@@ -92,10 +92,10 @@ async def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
         await rival.release()
         # What gave it up deletes its key without a condition, and might be late as well.
         again = await locks.lock("x").acquire()
-        assert roll.known("x", again.owner).key != key
+        assert attempts.known("x", again.owner).key != key
 
 
-@pytest.mark.usefixtures("unguarded")
+@pytest.mark.usefixtures("unwatched")
 async def test_a_release_that_arrives_late_does_not_free_the_next_holder(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:

@@ -1,4 +1,5 @@
-"""Who is granted a lock still has its key in the line; a forced release means who held it then."""
+"""A waiter is granted the lock only while its key is in the queue; a forced release means the holders
+of that moment."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ async def test_a_waiter_whose_entry_goes_as_it_takes_the_lock_is_not_granted(
         waiter = Job(locks.lock("x").acquire)
         await waits(others)
         session: Any = await locks._session()
-        asking = session.backend._asking
-        take = asking.take
+        granter = session.backend._granter
+        take = granter.take
         outcomes: list[object] = []
 
         async def too_late(attempt: Any, deadline: float) -> object:
@@ -48,7 +49,7 @@ async def test_a_waiter_whose_entry_goes_as_it_takes_the_lock_is_not_granted(
             outcomes.append(await take(attempt, deadline))
             return outcomes[-1]
 
-        monkeypatch.setattr(asking, "take", too_late)
+        monkeypatch.setattr(granter, "take", too_late)
         revoke(cluster, "granted")  # nobody grants it the lock: it has to take that by itself
         lease = await waiter.result()
         assert outcomes[0] is GONE
@@ -65,8 +66,8 @@ async def test_a_forced_release_is_not_for_those_who_come_after(
         waiter = Job(others.lock("x").acquire)
         await waits(locks)
         session: Any = await locks._session()
-        calls = session.backend._calls
-        look = calls.range
+        retrier = session.backend._retrier
+        look = retrier.range
         looks: list[int] = []
 
         async def slowly(*args: Any) -> Any:
@@ -75,7 +76,7 @@ async def test_a_forced_release_is_not_for_those_who_come_after(
                 await waiter.result()  # by its own look, when the holder has gone
             return await look(*args)
 
-        monkeypatch.setattr(calls, "range", slowly)
+        monkeypatch.setattr(retrier, "range", slowly)
         assert await locks.force_release("x") is True
         monkeypatch.undo()
         second = await waiter.result()
@@ -94,20 +95,20 @@ async def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: Et
         deadline = taking.clock.now() + 20.0
         ticket = Ticket(Terms("x", 30.0, Label("here", 1)), new_owner())
         assert isinstance(await taking.acquire(ticket, deadline), Queued)
-        attempt = taking._roll.known("x", ticket.owner)
-        lease_to_hold = taking._roll.lease_to_hold
+        attempt = taking._attempts.known("x", ticket.owner)
+        lease_to_hold = taking._granter.lease_to_hold
 
         async def meanwhile(*args: Any) -> Any:
-            taking._roll.lease_to_hold = lease_to_hold
-            found = await giving._calls.range(
-                range_of(attempt.line.start, attempt.line.end), deadline
+            taking._granter.lease_to_hold = lease_to_hold
+            found = await giving._retrier.range(
+                range_of(attempt.queue.start, attempt.queue.end), deadline
             )
-            await giving._leaving.hand_on(giving._roll.line_of(found.keys), deadline)
-            await eventually(lambda: attempt.token)  # the bell
+            await giving._releaser.hand_on(giving._naming.stored_entries(found.keys), deadline)
+            await eventually(lambda: attempt.token)  # woken
             return await lease_to_hold(*args)
 
-        await giving._leaving._drop(giving._roll.known("x", before.owner), deadline)
-        taking._roll.lease_to_hold = meanwhile
+        await giving._releaser._delete_blindly(giving._attempts.known("x", before.owner), deadline)
+        taking._granter.lease_to_hold = meanwhile
         (outcome,) = await taking.renew([Claim("x", ticket.owner, 30.0)], deadline)
         told = await taking.wait(ticket, deadline)
         assert isinstance(outcome, Renewed)
@@ -120,17 +121,17 @@ async def test_a_lock_that_is_handed_over_is_not_taken_a_second_time(cluster: Et
 async def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluster) -> None:
     """A try that finds no room leaves the line, and is over: by then its key may be another's."""
     async with holdfast.connect(cluster.url) as locks:
-        roll: Any = (await locks._session()).backend._roll  # type: ignore[attr-defined]
+        attempts: Any = (await locks._session()).backend._attempts  # type: ignore[attr-defined]
 
         def enrolled() -> Any:
-            return roll.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), new_owner()))
+            return attempts.enrol(Ticket(Terms("x", 30.0, Label("here", 1)), new_owner()))
 
         first = enrolled()
-        roll.forget(first)
+        attempts.forget(first)
         second = enrolled()
         assert second.key == first.key
-        roll.forget(first)
+        attempts.forget(first)
         third = enrolled()
         assert third.key != second.key
         for attempt in (second, third):
-            roll.forget(attempt)
+            attempts.forget(attempt)

@@ -1,4 +1,4 @@
-"""Asking for a lock while something else happens to the same attempt, its key or its leases."""
+"""Acquiring a lock while something else happens to the same attempt, its key or its leases."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 
 from _async.etcd.scenes import soon
 from holdfast import aio as holdfast
-from holdfast.model import GONE, Granted, Label, Queued, Renewed, new_owner
+from holdfast.model import GONE, Granted, Label, Queued, Renewed
 from holdfast.stores._async.contract import Terms, Ticket
-from holdfast.stores.etcd._async.attempt import Attempt
 from holdfast.stores.etcd._async.leases import FRESH, HOLD, OWN, QUEUE
 from holdfast.stores.etcd.keys import WAITING, Entry
 from holdfast.stores.etcd.wire import messages
@@ -25,7 +24,7 @@ def ticket_of(owner: str = "me") -> Ticket:
     return Ticket(Terms("x", 60.0, Label("here", 1)), owner)
 
 
-async def line(locks: holdfast.Locks) -> list[str]:
+async def queue_of(locks: holdfast.Locks) -> list[str]:
     state = await locks.inspect("x")
     return [one.owner for one in (*state.holders, *state.waiters)]
 
@@ -41,17 +40,17 @@ class Scene:
     async def waiting(self, owner: str = "me") -> Any:
         answer = await self.backend.acquire(ticket_of(owner), soon(self.backend))
         assert isinstance(answer, Queued)
-        return self.backend._roll.known("x", owner)
+        return self.backend._attempts.known("x", owner)
 
     async def left_by_an_earlier_one(self) -> bytes:
         """A key of ours that is still there, from an attempt whose lease is just ending."""
         backend, deadline = self.backend, soon(self.backend)
-        earlier = backend._roll.enrol(ticket_of())
-        backend._roll.forget(earlier)
+        earlier = backend._attempts.enrol(ticket_of())
+        backend._attempts.forget(earlier)
         entry = Entry(WAITING, "old", 1, 30.0, 0.0, 0, Label("here", 1)).encode()
         lease = await backend._leases.own(30.0, deadline)
         await backend._leases.shared(QUEUE, backend.claim_window, deadline)
-        await backend._calls.txn(
+        await backend._retrier.txn(
             messages.then(messages.put(earlier.key, entry, lease.on)), deadline
         )
         key: bytes = earlier.key
@@ -72,18 +71,18 @@ async def test_one_that_is_given_up_before_it_is_answered_is_not_granted(
     """The store has granted it, and taken it back: so who asked must not be told that it holds it."""
     async with holdfast.connect(cluster.url) as locks:
         backend: Any = (await locks._session()).backend
-        txn = backend._calls.txn
+        txn = backend._retrier.txn
 
         async def given_up(*args: Any, **options: Any) -> Any:
-            backend._calls.txn = txn
+            backend._retrier.txn = txn
             answer = await txn(*args, **options)
             await backend.release("x", "me", soon(backend))
             return answer
 
-        backend._calls.txn = given_up
+        backend._retrier.txn = given_up
         with pytest.raises(holdfast.BackendUnavailable, match="given up"):
             await backend.acquire(ticket_of(), soon(backend))
-        assert await line(locks) == []
+        assert await queue_of(locks) == []
 
 
 async def test_one_that_is_given_up_as_it_takes_the_lock_does_not_have_it(
@@ -92,44 +91,46 @@ async def test_one_that_is_given_up_as_it_takes_the_lock_does_not_have_it(
     async with held_by_another(cluster) as scene:
         backend = scene.backend
         attempt = await scene.waiting()
-        txn = backend._calls.txn
+        txn = backend._retrier.txn
 
         async def given_up(*args: Any, **options: Any) -> Any:
-            backend._calls.txn = txn
+            backend._retrier.txn = txn
             answer = await txn(*args, **options)
-            attempt.owed = True
+            attempt.released = True
             return answer
 
-        backend._calls.txn = given_up
-        assert await backend._asking.take(attempt, soon(backend)) is GONE
+        backend._retrier.txn = given_up
+        assert await backend._granter.take(attempt, soon(backend)) is GONE
 
 
-async def test_what_was_given_up_before_it_arrived_joins_no_line(cluster: EtcdCluster) -> None:
+async def test_what_was_given_up_before_it_arrived_joins_no_queue(cluster: EtcdCluster) -> None:
     async with held_by_another(cluster) as scene:
         backend, deadline = scene.backend, soon(scene.backend)
-        left = messages.put_for_ever(backend._naming.left("me"), b"")
-        await backend._calls.txn(messages.then(left), deadline)
-        attempt = backend._roll.enrol(ticket_of())
-        hold = await backend._roll.lease_to_hold(attempt, deadline)
+        left = messages.put_for_ever(backend._naming.tombstone("me"), b"")
+        await backend._retrier.txn(messages.then(left), deadline)
+        attempt = backend._attempts.enrol(ticket_of())
+        hold = await backend._granter.lease_to_hold(attempt, deadline)
         wait = await backend._leases.shared(QUEUE, backend.claim_window, deadline)
-        answer = await backend._calls.txn(backend._asking._request(attempt, hold, wait), deadline)
+        answer = await backend._retrier.txn(
+            backend._acquirer._request(attempt, hold, wait, 1.0), deadline
+        )
         assert not answer.succeeded
-        assert len(await line(scene.locks)) == 1
-        backend._roll.forget(attempt)
+        assert len(await queue_of(scene.locks)) == 1
+        backend._attempts.forget(attempt)
 
 
 async def test_what_was_given_up_before_it_arrived_is_told_so(cluster: EtcdCluster) -> None:
     async with holdfast.connect(cluster.url) as locks:
         backend: Any = (await locks._session()).backend
-        left = messages.put_for_ever(backend._naming.left("me"), b"")
-        await backend._calls.txn(messages.then(left), soon(backend))
+        left = messages.put_for_ever(backend._naming.tombstone("me"), b"")
+        await backend._retrier.txn(messages.then(left), soon(backend))
         with pytest.raises(holdfast.BackendUnavailable, match="given up"):
             await backend.acquire(ticket_of(), soon(backend))
-        assert await line(locks) == []
-        assert backend._roll.known("x", "me") is None
+        assert await queue_of(locks) == []
+        assert backend._attempts.known("x", "me") is None
 
 
-async def test_who_asks_for_another_kind_joins_no_line(cluster: EtcdCluster) -> None:
+async def test_who_asks_for_another_kind_joins_no_queue(cluster: EtcdCluster) -> None:
     """Though it has all that it needs to wait."""
     async with held_by_another(cluster) as scene:
         backend, deadline = scene.backend, soon(scene.backend)
@@ -137,12 +138,12 @@ async def test_who_asks_for_another_kind_joins_no_line(cluster: EtcdCluster) -> 
         other = Ticket(Terms("x", 60.0, Label("here", 1), 1, 3, "semaphore"), "me")
         with pytest.raises(holdfast.ConfigError, match="is in use as"):
             await backend.acquire(other, deadline)
-        assert len(await line(scene.locks)) == 1
+        assert len(await queue_of(scene.locks)) == 1
 
 
 async def test_an_owner_that_another_manager_uses_is_refused(cluster: EtcdCluster) -> None:
     async with held_by_another(cluster) as scene:
-        (owner,) = await line(scene.locks)
+        (owner,) = await queue_of(scene.locks)
         with pytest.raises(holdfast.ConfigError, match="owner id"):
             await scene.backend.acquire(ticket_of(owner), soon(scene.backend))
 
@@ -156,10 +157,11 @@ async def test_what_was_handed_over_does_not_stay_on_the_lease_of_those_who_wait
         ttl = backend.claim_window
         ticket = Ticket(Terms("x", ttl, Label("here", 1), renew=False), "me")
         assert isinstance(await backend.acquire(ticket, deadline), Queued)
-        attempt = backend._roll.known("x", "me")
+        attempt = backend._attempts.known("x", "me")
         assert attempt.lease.kind == QUEUE
-        attempt.held_from(7, attempt.changed)  # as the bell says
-        assert isinstance(await backend._asking.held(attempt, ttl, deadline), Renewed)
+        assert attempt.handed_over(7, attempt.changed + 1, 1.0, ())
+        attempt.changed -= 1  # it was not true
+        assert isinstance(await backend._granter.confirm(attempt, ttl, deadline), Renewed)
         assert attempt.lease.kind == OWN
 
 
@@ -169,15 +171,15 @@ async def test_a_key_that_is_still_there_keeps_its_place(cluster: EtcdCluster) -
         key = await scene.left_by_an_earlier_one()
         attempt = await scene.waiting()
         assert attempt.key != key
-        assert (await line(scene.locks))[1:] == ["old", "me"]
+        assert (await queue_of(scene.locks))[1:] == ["old", "me"]
 
 
 async def test_whose_request_may_still_arrive_keeps_its_key(cluster: EtcdCluster) -> None:
-    """What arrives late is refused by what was left for that key; under another it would wait on."""
+    """The tombstone refuses what arrives late for that key; under another key it would wait on."""
     async with held_by_another(cluster) as scene:
         backend, deadline = scene.backend, soon(scene.backend)
         await scene.left_by_an_earlier_one()
-        txn = backend._calls.txn
+        txn = backend._retrier.txn
         requests: list[bytes] = []
 
         async def unsure(request: bytes, deadline: float, doubt: Any = None, **options: Any) -> Any:
@@ -186,51 +188,52 @@ async def test_whose_request_may_still_arrive_keeps_its_key(cluster: EtcdCluster
                 requests.append(request)
             return await txn(request, deadline, doubt, **options)
 
-        backend._calls.txn = unsure
+        backend._retrier.txn = unsure
         with pytest.raises(holdfast.BackendUnavailable, match="ask again"):
             await backend.acquire(ticket_of(), deadline)
         await backend.release("x", "me", deadline)
-        backend._calls.txn = txn
-        assert len(await line(scene.locks)) == 1
+        backend._retrier.txn = txn
+        assert len(await queue_of(scene.locks)) == 1
         for request in requests:
             await txn(request, deadline)
-        assert len(await line(scene.locks)) == 1
+        assert len(await queue_of(scene.locks)) == 1
 
 
-async def test_a_bell_that_is_heard_before_the_answer_counts(cluster: EtcdCluster) -> None:
+async def test_who_is_woken_before_its_own_request_is_answered_looks(cluster: EtcdCluster) -> None:
     async with held_by_another(cluster) as scene:
-        backend = scene.backend
-        roll, txn = backend._roll, backend._calls.txn
-        await backend._leases.shared(QUEUE, backend.claim_window, soon(backend))
-        rang = 0
+        backend, deadline = scene.backend, soon(scene.backend)
+        attempts, txn = backend._attempts, backend._retrier.txn
+        await backend._leases.shared(QUEUE, backend.claim_window, deadline)
 
-        async def rings_first(*args: Any, **options: Any) -> Any:
-            nonlocal rang
-            answer = await txn(*args, **options)
-            rang = answer.revision + 1
-            value = b"me\t" + roll.known("x", "me").key
-            roll._rung([Event(False, KeyValue(b"bell", value, rang, rang, 0))])
-            return answer
+        async def woken_first(*args: Any, **options: Any) -> Any:
+            reply = await txn(*args, **options)
+            value = b"me\t" + attempts.known("x", "me").key
+            kv = KeyValue(b"bell", value, 1, reply.revision + 1, 0)
+            attempts.waiter_watch._heard([Event(False, kv)])
+            return reply
 
-        backend._calls.txn = rings_first
-        attempt = await scene.waiting()
-        backend._calls.txn = txn
-        assert attempt.token == rang
-        attempt.token = 0  # it was not true
+        backend._retrier.txn = woken_first
+        ticket = ticket_of("me")
+        assert isinstance(await backend.acquire(ticket, deadline), Queued)
+        backend._retrier.txn = txn
+        assert not attempts.known("x", "me").token
+        assert await backend.wait(ticket, deadline) is None
+        assert backend.clock.now() < deadline  # it was told to ask
 
 
-async def test_who_may_have_missed_the_bell_asks(cluster: EtcdCluster) -> None:
+async def test_who_may_have_missed_a_wake_up_asks(cluster: EtcdCluster) -> None:
     async with held_by_another(cluster) as scene:
         backend = scene.backend
         await scene.waiting("first")
-        await eventually(lambda: backend._roll._bell.standing)
+        waiter_watch = backend._attempts.waiter_watch
+        await eventually(lambda: waiter_watch._wakeup.confirmed)
         for began, told in ((0, False), (2**60, True)):
-            backend._roll._bell.began = began
+            waiter_watch._wakeup.began = began
             hinted: list[Any] = []
-            backend._roll.hint = hinted.append
+            waiter_watch.hint = hinted.append
             attempt = await scene.waiting(f"from {began}")
             assert (attempt in hinted) is told
-            del backend._roll.hint
+            del waiter_watch.hint
 
 
 async def test_leases_that_have_ended_are_made_anew(cluster: EtcdCluster) -> None:
@@ -238,8 +241,10 @@ async def test_leases_that_have_ended_are_made_anew(cluster: EtcdCluster) -> Non
         backend, deadline = scene.backend, soon(scene.backend)
         for kind, ttl in ((QUEUE, backend.claim_window), (HOLD, 60.0)):
             lease = await backend._leases.shared(kind, ttl, deadline)
-            await backend._calls.call(messages.LEASE_REVOKE, messages.lease_id(lease.id), deadline)
-        txn = backend._calls.txn
+            await backend._retrier.call(
+                messages.LEASE_REVOKE, messages.lease_id(lease.id), deadline
+            )
+        txn = backend._retrier.txn
         tries = 0
 
         async def counted(*args: Any, **options: Any) -> Any:
@@ -247,11 +252,11 @@ async def test_leases_that_have_ended_are_made_anew(cluster: EtcdCluster) -> Non
             tries += 1
             return await txn(*args, **options)
 
-        backend._calls.txn = counted
+        backend._retrier.txn = counted
         await scene.waiting()
-        backend._calls.txn = txn
+        backend._retrier.txn = txn
         assert tries <= 4  # both were looked at when one was found to be gone
-        assert (await line(scene.locks))[1:] == ["me"]
+        assert (await queue_of(scene.locks))[1:] == ["me"]
 
 
 async def test_a_deadline_counts_from_what_renewed_the_lease(cluster: EtcdCluster) -> None:
@@ -260,15 +265,15 @@ async def test_a_deadline_counts_from_what_renewed_the_lease(cluster: EtcdCluste
         backend, deadline = scene.backend, soon(scene.backend)
         attempt = await scene.waiting("first")
         wait = attempt.lease
-        wait.sent -= wait.lasting / 2  # fresh enough to hang more on it
+        wait.sent -= wait.fresh_for / 2  # fresh enough to hang more on it
         queued = await backend.acquire(ticket_of("second"), deadline)
         assert isinstance(queued, Queued)
         assert queued.since == wait.sent
-        assert backend._roll.known("x", "second").until <= wait.sent + wait.ttl
+        assert backend._attempts.known("x", "second").until <= wait.sent + wait.ttl
         ticket = Ticket(Terms("y", 60.0, Label("here", 1)), "me")
         granted = await backend.acquire(ticket, deadline)
         assert isinstance(granted, Granted)
-        hold = backend._roll.known("y", "me").lease
+        hold = backend._attempts.known("y", "me").lease
         hold.sent -= hold.ttl / FRESH / 2
         again = await backend.acquire(ticket, deadline)
         assert isinstance(again, Granted)
@@ -281,62 +286,20 @@ async def test_a_lock_that_was_handed_over_unheard_keeps_its_token(cluster: Etcd
     async with held_by_another(cluster) as scene:
         backend, deadline = scene.backend, soon(scene.backend)
         attempt = await scene.waiting()
-        backend._roll._rung = lambda events: None
+        backend._attempts.waiter_watch._heard = lambda events: None
         giving: Any = (await scene.others._session()).backend
-        (holder,) = giving._roll._attempts.values()
-        await giving._leaving._drop(holder, deadline)
-        backend._roll._bell.heard = lambda events: None
-        found = await giving._calls.range(
-            messages.range_of(holder.line.start, holder.line.end), deadline
+        (holder,) = giving._attempts._attempts.values()
+        await giving._releaser._delete_blindly(holder, deadline)
+        backend._attempts.waiter_watch._wakeup.heard = lambda events: None
+        found = await giving._retrier.range(
+            messages.range_of(holder.queue.start, holder.queue.end), deadline
         )
-        await giving._leaving.hand_on(giving._roll.line_of(found.keys), deadline)
+        await giving._releaser.hand_on(giving._naming.stored_entries(found.keys), deadline)
         (granted,) = (await scene.locks.inspect("x")).holders
-        outcome = await backend._asking.take(attempt, deadline)
+        outcome = await backend._granter.take(attempt, deadline)
         assert isinstance(outcome, Renewed)
         assert outcome.token == granted.token
         assert [one.token for one in (await scene.locks.inspect("x")).holders] == [granted.token]
-
-
-TOKEN: Any = vars(Attempt)["token"]
-
-
-class RungMeanwhile(Attempt):
-    """Its bell is heard by another thread just after it was looked whether it has a token."""
-
-    __slots__ = ()
-
-    @property
-    def token(self) -> int:
-        seen: int = TOKEN.__get__(self)
-        if not seen:
-            self.held_from(self.changed + 1000, self.changed + 1000)
-        return seen
-
-    @token.setter
-    def token(self, token: int) -> None:
-        TOKEN.__set__(self, token)
-
-
-async def test_the_revision_on_which_it_takes_the_lock_is_older_than_its_look(
-    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Or it would write over the grant of which it has just heard."""
-    async with held_by_another(cluster) as scene:
-        attempt = await scene.waiting()
-        changed = attempt.changed
-        conditions: list[int] = []
-        changed_at = messages.changed_at
-
-        def noted(key: bytes, revision: int) -> bytes:
-            conditions.append(revision)
-            return changed_at(key, revision)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(messages, "changed_at", noted)
-            attempt.__class__ = RungMeanwhile
-            await scene.backend._asking.take(attempt, soon(scene.backend))
-            attempt.__class__ = Attempt
-        assert conditions[:1] == [changed]
 
 
 async def test_what_is_moved_to_another_lease_stays_what_it_is(cluster: EtcdCluster) -> None:
@@ -344,56 +307,35 @@ async def test_what_is_moved_to_another_lease_stays_what_it_is(cluster: EtcdClus
         backend: Any = (await locks._session()).backend
         granted = await backend.acquire(ticket_of(), soon(backend))
         assert isinstance(granted, Granted)
-        attempt = backend._roll.known("x", "me")
-        attempt.asked_ttl = 90.0
-        moved = await backend._asking._move(attempt, soon(backend))
+        attempt = backend._attempts.known("x", "me")
+        attempt.ttl = 90.0
+        moved = await backend._granter._move(attempt, soon(backend))
         assert isinstance(moved, Renewed)
         assert (moved.token, moved.ttl) == (granted.token, 90.0)
-        assert (attempt.lease.asked, attempt.until) == (90, moved.since + 90.0)
+        assert (attempt.lease.requested, attempt.until) == (90, moved.since + 90.0)
         (holder,) = (await locks.inspect("x")).holders
         assert holder.token == granted.token
         # Nothing is made anew that was taken away; and nothing is said to be held that was given up.
-        attempt.owed = True
-        assert await backend._asking._move(attempt, soon(backend)) is GONE
-        attempt.owed = False
-        await backend._calls.call(messages.DELETE, messages.delete_one(attempt.key), soon(backend))
-        assert await backend._asking._move(attempt, soon(backend)) is GONE
-        assert await line(locks) == []
+        attempt.released = True
+        assert await backend._granter._move(attempt, soon(backend)) is GONE
+        attempt.released = False
+        await backend._retrier.call(
+            messages.DELETE, messages.delete_one(attempt.key), soon(backend)
+        )
+        assert await backend._granter._move(attempt, soon(backend)) is GONE
+        assert await queue_of(locks) == []
 
 
 async def test_a_renewal_for_less_shortens_nothing(cluster: EtcdCluster) -> None:
     async with holdfast.connect(cluster.url) as locks:
         backend: Any = (await locks._session()).backend
         assert isinstance(await backend.acquire(ticket_of(), soon(backend)), Granted)
-        attempt = backend._roll.known("x", "me")
-        held, until = backend._asking.held, attempt.until
+        attempt = backend._attempts.known("x", "me")
+        held, until = backend._granter.confirm, attempt.until
         assert isinstance(await held(attempt, 5.0, soon(backend)), Renewed)
-        assert (attempt.lease.asked, attempt.until) == (60, until)
+        assert (attempt.lease.requested, attempt.until) == (60, until)
         attempt.until = backend.clock.now()  # until less is left than is asked for
         assert isinstance(await held(attempt, 5.0, soon(backend)), Renewed)
-        assert attempt.lease.asked == 5
+        assert attempt.lease.requested == 5
         assert isinstance(await held(attempt, 90.0, soon(backend)), Renewed)
-        assert (attempt.lease.asked, attempt.until) == (90, attempt.lease.sent + 90.0)
-
-
-async def test_what_a_locks_attempts_have_in_common_is_not_their_key_nor_their_lease(
-    cluster: EtcdCluster,
-) -> None:
-    """The request is made once for all of them; but not where it would be another one."""
-    async with holdfast.connect(cluster.url) as locks:
-        backend: Any = (await locks._session()).backend
-        deadline = soon(backend)
-        await backend._leases.shared(QUEUE, backend.claim_window, deadline)
-        terms = Terms("x", 60.0, Label("here", 1))
-        first, second, third = (Ticket(terms, new_owner()) for _ in range(3))
-        assert isinstance(await backend.acquire(first, deadline), Granted)
-        hold = backend._roll.known("x", first.owner).lease
-        assert await backend.release("x", first.owner, deadline) is True
-        hold.dead = True  # by our clock: nobody keeps it alive any more
-        assert isinstance(await backend.acquire(second, deadline), Granted)
-        attempt = backend._roll.known("x", second.owner)
-        assert attempt.lease is not hold
-        (found,) = (await backend._calls.range(messages.range_of(attempt.key), deadline)).keys
-        assert found.lease == attempt.lease.id
-        assert isinstance(await backend.acquire(third, deadline), Queued)
-        assert await line(locks) == [second.owner, third.owner]
+        assert (attempt.lease.requested, attempt.until) == (90, attempt.lease.sent + 90.0)

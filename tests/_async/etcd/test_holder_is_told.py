@@ -1,4 +1,4 @@
-"""What holders and waiters hear of their keys, and of bells."""
+"""Holders and waiters hear of changes to their keys, and of wake-ups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from _async.etcd.scenes import revoke, through, waits
+from _async.etcd.scenes import revoke, through, waits, watched
 from holdfast import aio as holdfast
 from holdfast.stores.etcd.wire.messages import Event, KeyValue
 from servers.etcd import EtcdCluster
@@ -31,7 +31,9 @@ async def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
         waiter = Job(locks.lock("x").acquire)
         await waits(others)
         backend: Any = (await locks._session()).backend
-        await eventually(lambda: any(map(backend._roll.watched, backend._roll._attempts.values())))
+        await eventually(
+            lambda: any(watched(backend, one) for one in backend._attempts._attempts.values())
+        )
         proxy.refuse = True
         proxy.hang_up()
         for number in range(3):
@@ -41,8 +43,12 @@ async def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
         )
         cluster.ctl("compact", str(revision))
         proxy.refuse = False
-        await eventually(lambda: any(map(backend._roll.watched, backend._roll._attempts.values())))
-        await eventually(lambda: backend._roll._bell.next > revision)  # from what is there still
+        await eventually(
+            lambda: any(watched(backend, one) for one in backend._attempts._attempts.values())
+        )
+        await eventually(
+            lambda: backend._attempts.waiter_watch._wakeup.next > revision
+        )  # from what is there still
         assert not waiter.done()
         await lease.release()
         assert (await waiter.result()).token > lease.token
@@ -55,7 +61,7 @@ async def test_who_has_waited_leaves_no_connection_open(cluster: EtcdCluster) ->
             waiter = Job(locks.lock("x").acquire)
             await waits(locks)
             backend: Any = (await locks._session()).backend
-            await eventually(lambda: backend._roll._bell.standing)
+            await eventually(lambda: backend._attempts.waiter_watch._wakeup.confirmed)
             await lease.release()
             await (await waiter.result()).release()
 
@@ -101,47 +107,48 @@ async def test_a_holder_to_whom_it_was_handed_hears_at_once_of_a_forced_release(
         assert await heir.wait_lost(timeout=10.0) is True
 
 
-async def test_who_was_in_line_before_the_bell_was_listened_to_asks(cluster: EtcdCluster) -> None:
+async def test_who_was_in_the_queue_before_wake_ups_were_heard_asks(cluster: EtcdCluster) -> None:
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
         await waits(others)
         backend: Any = (await locks._session()).backend
-        (attempt,) = backend._roll._attempts.values()
+        (attempt,) = backend._attempts._attempts.values()
         await eventually(lambda: attempt.created > 0)
         asked: list[Any] = []
-        backend._roll.hint = asked.append
-        backend._roll._listening(attempt.created - 1)
+        backend._attempts.waiter_watch.hint = asked.append
+        backend._attempts._wakeups_started(attempt.created - 1)
         assert asked == []
-        backend._roll._listening(attempt.created)
+        backend._attempts._wakeups_started(attempt.created)
         assert asked == [attempt]
         await lease.release()
         assert (await waiter.result()).token > lease.token
 
 
-async def test_an_old_bell_grants_nothing(cluster: EtcdCluster) -> None:
-    """It rang for an entry of the same attempt that has ended since. (Found by the simulator.)"""
+async def test_an_old_wake_up_grants_nothing(cluster: EtcdCluster) -> None:
+    """An entry of the same attempt was woken, and has ended since. (Found by the simulator.)"""
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
         await waits(others)
         backend: Any = (await locks._session()).backend
-        roll = backend._roll
-        (attempt,) = roll._attempts.values()
+        attempts = backend._attempts
+        (attempt,) = attempts._attempts.values()
         await eventually(lambda: attempt.created > 0)
 
-        def rings(revision: int) -> None:
+        def wakes(revision: int) -> None:
             value = attempt.owner.encode() + b"\t" + attempt.key
-            roll._rung([Event(False, KeyValue(b"bell", value, revision, revision, 0))])
+            attempts.waiter_watch._heard(
+                [Event(False, KeyValue(b"bell", value, revision, revision, 0))]
+            )
 
-        rings(attempt.created - 1)
+        wakes(attempt.created - 1)
         assert not attempt.token
-        # The same while it is not known yet what came of the request.
+        # Nor while it is not known yet what came of the request.
         created, attempt.created = attempt.created, 0
-        rings(created - 1)
+        wakes(created - 1)
         assert not attempt.token
         attempt.created = created
-        roll.answer_bell(attempt)
         assert not attempt.token
         assert not waiter.done()
         await lease.release()
@@ -157,11 +164,16 @@ async def test_watches_that_broke_leave_no_task_behind(cluster: EtcdCluster, pro
         waiter = Job(locks.lock("x").acquire)
         await waits(others)
         session: Any = await locks._session()
-        roll = session.backend._roll
+        attempts = session.backend._attempts
         for _ in range(3):
-            await eventually(lambda: roll._bell is not None and roll._bell.standing)
+            await eventually(
+                lambda: (
+                    attempts.waiter_watch._wakeup is not None
+                    and attempts.waiter_watch._wakeup.confirmed
+                )
+            )
             proxy.hang_up()
-            await eventually(lambda: not roll._bell.standing)
+            await eventually(lambda: not attempts.waiter_watch._wakeup.confirmed)
         await lease.release()
         await (await waiter.result()).release()
     gc.collect()
@@ -178,10 +190,10 @@ async def test_watches_that_were_refused_are_asked_for_again(cluster: EtcdCluste
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
         await waits(others)
-        bells: Any = (await locks._session()).backend._bells  # type: ignore[attr-defined]
-        await eventually(lambda: bells._stream is not None)
-        stream = bells._stream
-        bells._heard(REFUSED)
-        await eventually(lambda: bells._stream not in (None, stream))
+        wakeups: Any = (await locks._session()).backend._wakeups  # type: ignore[attr-defined]
+        await eventually(lambda: wakeups._stream is not None)
+        stream = wakeups._stream
+        wakeups._heard(REFUSED)
+        await eventually(lambda: wakeups._stream not in (None, stream))
         await lease.release()
         assert (await waiter.result()).token > lease.token

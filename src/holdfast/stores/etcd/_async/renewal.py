@@ -1,0 +1,115 @@
+"""Renewing holders and waiters of an etcd cluster, many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....admission import admitted, blocker
+from ....entries import Claim
+from ....model import GONE, UNKNOWN, Outcome, Waiting
+from ..keys import StoredEntry
+from ..wire import messages
+from ..wire.messages import Transaction
+from .acquire import heartbeat_within
+from .attempt import Attempt
+from .grant import Granter, position
+from .leases import FRESH
+from .parts import Parts
+
+AT_ONCE = 100
+"""Operations in one transaction; etcd allows 128."""
+
+Members = list[tuple[int, Attempt, Claim]]
+"""Attempts to renew, each with the number of its outcome."""
+Reads = dict[str, tuple[int, list[StoredEntry]]]
+"""The queues that were read for this renewal, by the lock's name, each with the read's revision."""
+
+
+class Renewer:
+    """The renewal of the attempts of one manager."""
+
+    def __init__(self, parts: Parts, granter: Granter) -> None:
+        _, self._naming, self._retrier, self._leases, self._attempts = parts
+        self._granter = granter
+
+    async def find(self, name: str, owner: str, deadline: float) -> Attempt | None:
+        """Returns the attempt of `owner`, which another manager may have made."""
+        attempt = self._attempts.known(name, owner)
+        if attempt is not None:
+            return attempt
+        start = self._naming.queue(name)
+        found = await self._retrier.range(messages.range_of(start, messages.after(start)), deadline)
+        for stored in self._naming.stored_entries(found.keys):
+            if stored.entry.owner == owner:
+                return self._attempts.enrol_anothers(stored)
+        return None
+
+    async def renew(
+        self, claims: Sequence[Claim], deadline: float
+    ) -> tuple[list[Outcome], list[Attempt]]:
+        """Returns an outcome for each claim, and the attempts that were found to have ended."""
+        outcomes: list[Outcome] = [UNKNOWN] * len(claims)
+        held: Members = []
+        waiting: Members = []
+        for number, claim in enumerate(claims):
+            attempt = await self.find(claim.name, claim.owner, deadline)
+            if attempt is None or attempt.lease is None or attempt.released or not attempt.created:
+                outcomes[number] = GONE
+            else:
+                (held if attempt.token else waiting).append((number, attempt, claim))
+        for lease in dict.fromkeys(attempt.lease for _, attempt, _ in (*held, *waiting)):
+            if lease is not None:
+                await self._leases.keep_alive(lease, deadline, lease.ttl / FRESH)
+        self._attempts.waiter_watch.follow()
+        for start in range(0, len(held), AT_ONCE):
+            await self._renew_held(held[start : start + AT_ONCE], outcomes, deadline)
+        reads: Reads = {}
+        for number, attempt, _ in waiting:
+            outcomes[number] = await self._renew_waiting(attempt, reads, deadline)
+        ended = [one for number, one, _ in (*held, *waiting) if outcomes[number] is GONE]
+        return outcomes, [attempt for attempt in ended if not attempt.released]
+
+    async def _renew_held(self, members: Members, outcomes: list[Outcome], deadline: float) -> None:
+        """Reads the keys, too: the leases alone do not tell of a forced release."""
+        request = messages.then(*(messages.read(attempt.key) for _, attempt, _ in members))
+        reply = await self._retrier.txn(request, deadline)
+        for (number, attempt, claim), keys in zip(members, reply.results, strict=True):
+            assert not isinstance(keys, Transaction)
+            lease = attempt.lease
+            alive = lease is not None and not lease.dead
+            if alive and any(kv.created == attempt.created for kv in keys):
+                self._attempts.holder_watch.watch(attempt.queue, reply.revision + 1)
+                outcomes[number] = await self._granter.confirm(attempt, claim.ttl, deadline)
+            else:
+                outcomes[number] = GONE
+
+    async def _renew_waiting(self, attempt: Attempt, reads: Reads, deadline: float) -> Outcome:
+        """Returns how things stand with a waiter whose lease was just kept alive."""
+        lease = attempt.lease
+        if lease is None or lease.dead:
+            return GONE
+        waiter_watch = self._attempts.waiter_watch
+        if waiter_watch.is_quiet(attempt):
+            if not attempt.extend(lease.sent + lease.ttl):
+                return GONE
+            return Waiting(lease.ttl / 3, lease.sent)
+        if attempt.name not in reads:
+            waiter_watch.begin_look(attempt)
+            queue = attempt.queue
+            found = await self._retrier.range(messages.range_of(queue.start, queue.end), deadline)
+            reads[attempt.name] = found.revision, self._naming.stored_entries(found.keys)
+        revision, entries = reads[attempt.name]
+        mine = position(entries, attempt)
+        if mine is None:
+            return GONE
+        self._attempts.seen(attempt, entries[mine])
+        if attempt.token:
+            return await self._granter.confirm(attempt, attempt.ttl, deadline)
+        places = [one.place for one in entries]
+        if mine < admitted(places):
+            return await self._granter.take(attempt, deadline)
+        waiter_watch.watch(attempt, entries, blocker(places, mine), revision + 1)
+        waiter_watch.end_look(attempt)
+        if not attempt.extend(lease.sent + lease.ttl):
+            return GONE
+        return Waiting(heartbeat_within(entries, lease), lease.sent)
