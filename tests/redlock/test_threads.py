@@ -104,7 +104,7 @@ def test_connections_that_are_not_needed_any_more_are_looked_at(nodes: RedlockNo
             proxy.deaf = True
             assert lease.release() is True
             backend: Any = locks._session().backend
-            backend._wire._idle.append(SocketSet(3))  # another's, from now on used first
+            backend._wire._idle.append(SocketSet(3))  # another thread's: they are used in turn
             proxy.hang_up()
             proxy.deaf = False
 

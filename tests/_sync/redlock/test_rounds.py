@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,7 +56,8 @@ def test_pauses_between_rounds_are_random_and_grow(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(rounds_module, "Signal", Noted)
     monkeypatch.setattr(Rounds, "_run_round", split)
     nothing: Any = None
-    rounds = Rounds(settings, table, nothing, nothing, nothing, nothing, clock)
+    wire: Any = SimpleNamespace(table=table, clock=clock)
+    rounds = Rounds(wire, nothing, nothing, nothing)
     waiter: Any = Waiting()
     for _ in range(ATTEMPTS):
         pauses.append([])
@@ -85,7 +87,8 @@ def test_there_is_no_pause_beyond_the_end(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Rounds, "_run_round", split)
     nothing: Any = None
-    rounds = Rounds(settings, table, nothing, nothing, nothing, nothing, clock)
+    wire: Any = SimpleNamespace(table=table, clock=clock)
+    rounds = Rounds(wire, nothing, nothing, nothing)
     waiter: Any = Waiting()
     rounds.try_rounds(waiter, clock.now())
     assert tries == 1
@@ -118,7 +121,8 @@ def test_what_is_given_back_leaves_a_tombstone_where_the_request_may_come_later(
     settings = parse_settings(Target("redlock", "a:1,b:2,c:3", {}), {})
     told: Any = Told()
     nothing: Any = None
-    rounds = Rounds(settings, NodeTable(settings, clock), told, nothing, told, nothing, clock)
+    told.table, told.clock = NodeTable(settings, clock), clock
+    rounds = Rounds(told, nothing, told, nothing)
     prefixes = Commands("holdfast", 1.0).any_prefixes("x")
     end = prefixes.free + bulk(b"me")
     plain, marked = end + UNMARKED + QUIET, end + MARKED + QUIET

@@ -57,7 +57,8 @@ def made() -> tuple[NodeTable, Any, Any, Undelivered]:
     wire: Any = Wire()
     settings = parse_settings(parse("redlock://a:1,b:1,c:1"), {})
     table = NodeTable(settings, clock)
-    return table, clock, wire, Undelivered(settings, table, wire, clock)
+    wire.table, wire.clock = table, clock
+    return table, clock, wire, Undelivered(settings, wire)
 
 
 def test_it_is_told_once_it_votes_what_still_matters_and_only_once() -> None:

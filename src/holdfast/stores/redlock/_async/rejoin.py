@@ -22,14 +22,12 @@ from hashlib import sha256
 from threading import Lock
 from typing import Any, NamedTuple
 
-from ....clock import Clock
 from ....errors import BackendUnavailable, ConfigError, LockError
 from ..address import Settings
 from ..commands import Commands, members_text
 from ..membership import (
     Marker,
     NodeState,
-    NodeTable,
     merge_known,
     read_marker,
     run_id_in,
@@ -48,22 +46,19 @@ class Rejoin:
     def __init__(
         self,
         settings: Settings,
-        table: NodeTable,
         wire: RedlockWire,
         undelivered: Undelivered,
         commands: Commands,
-        clock: Clock,
     ) -> None:
         self._settings = settings
-        self._table = table
         self._wire = wire
+        self._table, self._clock = wire.table, wire.clock
         self._undelivered = undelivered
         self._commands = commands
-        self._clock = clock
         self._mutex = Lock()
-        self.blank_run_ids: list[bytes] = [b""] * len(table.nodes)
+        self.blank_run_ids: list[bytes] = [b""] * len(wire.table.nodes)
         """By node: the run_id of its server, if it was reached and has no marker at all."""
-        self._seen_run_ids: list[bytes] = [b""] * len(table.nodes)
+        self._seen_run_ids: list[bytes] = [b""] * len(wire.table.nodes)
         """By node: the run_id of its server, if it was reached when last tried."""
 
     def _deadline(self) -> float:

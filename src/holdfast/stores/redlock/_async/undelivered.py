@@ -10,10 +10,9 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any
 
-from ....clock import Clock
 from ....errors import LockError
 from ..address import Settings
-from ..membership import NodeState, NodeTable
+from ..membership import NodeState
 from ..wire.aio import RedlockWire
 
 MOST = 1000
@@ -25,15 +24,12 @@ AT_ONCE = 100
 class Undelivered:
     """The commands that each node still has to get."""
 
-    def __init__(
-        self, settings: Settings, table: NodeTable, wire: RedlockWire, clock: Clock
-    ) -> None:
+    def __init__(self, settings: Settings, wire: RedlockWire) -> None:
         self._patience = settings.patience
-        self._table = table
         self._wire = wire
-        self._clock = clock
+        self._table, self._clock = wire.table, wire.clock
         self._mutex = Lock()
-        self._commands: list[dict[bytes, float]] = [{} for _ in table.nodes]
+        self._commands: list[dict[bytes, float]] = [{} for _ in wire.table.nodes]
         """By node: its commands, and the moment after which each does not matter any more."""
 
     def add(self, index: int, command: bytes, ttl: float) -> None:

@@ -8,7 +8,6 @@ wake-up is a hint; the heartbeat finds a lock that is free without one.
 from __future__ import annotations
 
 from ...._runtime.aio import Signal
-from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....model import Granted
 from ..._async.contract import Ticket
@@ -81,15 +80,14 @@ class Wakeups:
         table: NodeTable,
         undelivered: Undelivered,
         commands: Commands,
-        clock: Clock,
     ) -> None:
         self._table = table
         self._undelivered = undelivered
         self._commands = commands
-        self._clock = clock
+        self._clock = table.clock
         self._timeout = settings.node_timeout
         self._wires = [
-            Wire(address, clock, commands.naming.channels) for address in settings.addresses
+            Wire(address, table.clock, commands.naming.channels) for address in settings.addresses
         ]
 
     async def register(self, waiter: Waiter, deadline: float) -> float:

@@ -65,25 +65,13 @@ class RedlockBackend:
         self._wire = RedlockWire(
             settings.addresses, self._table, self.clock, self._commands.first_commands
         )
-        self._undelivered = Undelivered(settings, self._table, self._wire, self.clock)
-        self._recovery = Recovery(
-            settings, self._table, self._wire, self._undelivered, self._commands, self.clock
-        )
-        self._wakeups = Wakeups(
-            settings, self._table, self._undelivered, self._commands, self.clock
-        )
+        self._undelivered = Undelivered(settings, self._wire)
+        self._recovery = Recovery(settings, self._wire, self._undelivered, self._commands)
+        self._wakeups = Wakeups(settings, self._table, self._undelivered, self._commands)
         self._rounds = Rounds(
-            settings,
-            self._table,
-            self._wire,
-            self._recovery,
-            self._undelivered,
-            self._commands.take_batch,
-            self.clock,
+            self._wire, self._recovery, self._undelivered, self._commands.take_batch
         )
-        self._inspection = Inspection(
-            settings, self._table, self._wire, self._recovery, self._commands, self.clock
-        )
+        self._inspection = Inspection(self._wire, self._recovery, self._commands)
         self._held_rounds = self._rounds.held_rounds
         self._no_last = (b"",) * len(settings.addresses)
         """The last argument of a batch of releases, by node: there is none."""

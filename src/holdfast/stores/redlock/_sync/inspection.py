@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....model import LockState
 from ...redis._sync.scan import lock_names
-from ..address import Settings
 from ..commands import Commands
 from ..lock_state import lock_state
-from ..membership import NodeTable
 from ..wire.threads import RedlockWire
 from .recovery import Recovery
 
@@ -26,22 +23,13 @@ SHOWN_AT_ONCE = 100
 class Inspection:
     """Reads the state of locks from a majority of the nodes."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        table: NodeTable,
-        wire: RedlockWire,
-        recovery: Recovery,
-        commands: Commands,
-        clock: Clock,
-    ) -> None:
-        self._timeout = settings.node_timeout
-        self._quorum = settings.quorum
-        self._table = table
+    def __init__(self, wire: RedlockWire, recovery: Recovery, commands: Commands) -> None:
         self._wire = wire
+        self._table, self._clock = wire.table, wire.clock
+        self._timeout = self._table.node_timeout
+        self._quorum = self._table.quorum
         self._recovery = recovery
         self._commands = commands
-        self._clock = clock
 
     def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
         """Returns the states of all locks in use whose names start with `prefix`."""

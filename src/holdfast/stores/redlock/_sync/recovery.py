@@ -12,12 +12,11 @@ import os
 from threading import Lock
 
 from ...._runtime.threads import Routine, Signal
-from ....clock import Clock
 from ....errors import BackendUnavailable, ConfigError, LockError
 from ....events import report
 from ..address import Settings
 from ..commands import Commands
-from ..membership import NodeState, NodeTable
+from ..membership import NodeState
 from ..wire.threads import RedlockWire
 from .rejoin import Rejoin
 from .undelivered import Undelivered
@@ -34,26 +33,23 @@ class Recovery:
     def __init__(
         self,
         settings: Settings,
-        table: NodeTable,
         wire: RedlockWire,
         undelivered: Undelivered,
         commands: Commands,
-        clock: Clock,
     ) -> None:
         self._settings = settings
-        self._table = table
         self._wire = wire
-        self._clock = clock
-        self._rejoin = Rejoin(settings, table, wire, undelivered, commands, clock)
+        self._table, self._clock = wire.table, wire.clock
+        self._rejoin = Rejoin(settings, wire, undelivered, commands)
         self._mutex = Lock()
         self._signals: dict[int, Signal] = {}
         self._routines: dict[int, Routine] = {}
         self._refusal: ConfigError | None = None
         self._closed = False
-        self._opened = Signal(clock)
+        self._opened = Signal(wire.clock)
         self._majority_signals: dict[Signal, None] = {}
         """The signals of callers that wait for a majority, set whenever a node may have changed."""
-        table.on_out = self.look_after
+        wire.table.on_out = self.look_after
 
     def open(self, deadline: float) -> None:
         """Waits until all nodes vote; or a majority does, and the others had their chance."""

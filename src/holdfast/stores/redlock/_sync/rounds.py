@@ -14,9 +14,7 @@ from threading import Lock
 from typing import Any
 
 from ...._runtime.threads import Signal
-from ....clock import Clock
 from ...redis.wire.protocol import bulk
-from ..address import Settings
 from ..commands import (
     MARKED,
     QUIET,
@@ -26,7 +24,6 @@ from ..commands import (
     CommandPrefixes,
     packed_before,
 )
-from ..membership import NodeTable
 from ..votes import Ballot
 from ..wire.threads import RedlockWire
 from .recovery import Recovery
@@ -89,22 +86,18 @@ class Rounds:
 
     def __init__(
         self,
-        settings: Settings,
-        table: NodeTable,
         wire: RedlockWire,
         recovery: Recovery,
         undelivered: Undelivered,
         take_batch: BatchCommand,
-        clock: Clock,
     ) -> None:
         self._take_batch = take_batch
-        self._timeout = settings.node_timeout
-        self._quorum = settings.quorum
-        self._table = table
         self._wire = wire
+        self._table, self._clock = wire.table, wire.clock
+        self._timeout = self._table.node_timeout
+        self._quorum = self._table.quorum
         self._recovery = recovery
         self._undelivered = undelivered
-        self._clock = clock
         self.held_rounds: dict[str, HeldRound] = {}
         """By owner: the round that its lease consists of."""
         self._mutex = Lock()

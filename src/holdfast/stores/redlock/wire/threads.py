@@ -47,7 +47,7 @@ class RedlockWire:
         """The sets that no thread uses. They are used in turn: only then is it noticed what has come on
         a set's sockets, or that they broke."""
         self._opener = SocketOpener(addresses, table, clock, first_commands, self._is_shut)
-        self._calls = NodeCalls(addresses, self._opener, clock, first_commands, self._is_shut)
+        self._calls = NodeCalls(self._opener, clock)
 
     def fan_out(
         self,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
 from ....clock import Clock
-from ...redis.address import Address
 from ...redis.wire.protocol import Lost
 from .threads_connection import NodeSocket
 from .threads_opening import SocketOpener
@@ -16,21 +15,11 @@ from .threads_opening import SocketOpener
 class NodeCalls:
     """A socket to each node that was reached, and a mutex for it."""
 
-    def __init__(
-        self,
-        addresses: Sequence[Address],
-        opener: SocketOpener,
-        clock: Clock,
-        first_commands: list[bytes],
-        is_shut: Callable[[], bool],
-    ) -> None:
-        self._addresses = addresses
+    def __init__(self, opener: SocketOpener, clock: Clock) -> None:
         self._opener = opener
         self._clock = clock
-        self._first_commands = first_commands
-        self._is_shut = is_shut
-        self._sockets: list[NodeSocket | None] = [None] * len(addresses)
-        self._mutexes = [Lock() for _ in addresses]
+        self._sockets: list[NodeSocket | None] = [None] * len(opener.addresses)
+        self._mutexes = [Lock() for _ in opener.addresses]
 
     def reach(self, index: int, deadline: float) -> list[Any]:
         """Returns one node's replies to the first commands, on the socket there is or a new one."""
@@ -38,9 +27,7 @@ class NodeCalls:
             node_socket = self._sockets[index]
             if node_socket is not None:
                 try:
-                    return node_socket.exchange(
-                        self._first_commands, self._clock, deadline, self._is_shut
-                    )
+                    return node_socket.exchange(self._opener.first_commands, deadline)
                 except Lost:
                     self._sockets[index] = None
                     node_socket.close()
@@ -60,9 +47,9 @@ class NodeCalls:
         with self._mutexes[index]:
             node_socket = self._sockets[index]
             if node_socket is None or (run_id and node_socket.run_id != run_id):
-                raise Lost(f"the connection to {self._addresses[index]} broke")
+                raise Lost(f"the connection to {self._opener.addresses[index]} broke")
             try:
-                return node_socket.exchange(commands, self._clock, deadline, self._is_shut)
+                return node_socket.exchange(commands, deadline)
             except BaseException:
                 self._sockets[index] = None
                 node_socket.close()

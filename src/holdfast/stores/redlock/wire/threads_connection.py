@@ -50,6 +50,8 @@ class NodeSocket:
         "_address",
         "_feed",
         "_gets",
+        "_is_shut",
+        "_now",
         "_recv",
         "_send",
         "_socket",
@@ -59,18 +61,28 @@ class NodeSocket:
         "run_id",
     )
 
-    def __init__(self, address: Address, timeout: float, index: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        index: int,
+        clock: Clock,
+        is_shut: Callable[[], bool],
+        deadline: float,
+    ) -> None:
         from hiredis import Reader
 
         self._address = address
         self.index = index
+        self._now = clock.now
+        self._is_shut = is_shut
+        """Returns whether the wire was shut."""
         reader = Reader(notEnoughData=NOTHING)
         self._feed, self._gets = reader.feed, reader.gets
         self.pending: deque[tuple[FanOut, float]] = deque()
         """The fan-outs whose replies are still to come, each with its deadline."""
         self.run_id = b""
         """The run_id of the server at the other end."""
-        self._socket = _connected(address, timeout)
+        self._socket = _connected(address, deadline - clock.now())
         self._send, self._recv = self._socket.send, self._socket.recv
         self.fd: int = self._socket.fileno()
 
@@ -108,10 +120,8 @@ class NodeSocket:
                     table.report_failure(self.index, failure_reason(reply))
                 fan_out.receive(self.index, reply)
 
-    def exchange(
-        self, commands: Sequence[bytes], clock: Clock, deadline: float, is_shut: Callable[[], bool]
-    ) -> list[Any]:
-        """Returns the replies to `commands`, in their order. Raises `Lost`; also once `is_shut`."""
+    def exchange(self, commands: Sequence[bytes], deadline: float) -> list[Any]:
+        """Returns the replies to `commands`, in order. Raises `Lost`, also if the wire is shut."""
         replies: list[Any] = []
 
         def on_reply(_: int, reply: Any) -> bool:
@@ -125,10 +135,10 @@ class NodeSocket:
             poll = select.poll()
             poll.register(self.fd, select.POLLIN)
             while fan_out.missing:
-                left = deadline - clock.now()
+                left = deadline - self._now()
                 if left <= 0:
                     raise Late(f"{self._address} did not answer in time")
-                if is_shut():
+                if self._is_shut():
                     raise Lost("this connection to the nodes is closed")
                 if poll.poll(min(left, LONGEST_POLL) * 1000 + 1):
                     self.read_replies()

@@ -31,20 +31,20 @@ class SocketOpener:
         first_commands: list[bytes],
         is_shut: Callable[[], bool],
     ) -> None:
-        self._addresses = addresses
+        self.addresses = addresses
         self._table = table
         self._clock = clock
-        self._first_commands = first_commands
+        self.first_commands = first_commands
+        """Commands that every new socket begins with."""
         self._is_shut = is_shut
 
     def open(self, index: int, deadline: float) -> tuple[NodeSocket, list[Any]]:
         """Returns a new socket to a node, and its replies to the first commands; or raises."""
-        address = self._addresses[index]
-        node_socket = NodeSocket(address, deadline - self._clock.now(), index)
+        address = self.addresses[index]
+        node_socket = NodeSocket(address, index, self._clock, self._is_shut, deadline)
         try:
             hello = greeting(address)
-            commands = [*hello, *self._first_commands]
-            replies = node_socket.exchange(commands, self._clock, deadline, self._is_shut)
+            replies = node_socket.exchange([*hello, *self.first_commands], deadline)
             check_greeting(replies[: len(hello)], address)
         except BaseException:
             node_socket.close()
