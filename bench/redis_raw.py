@@ -114,8 +114,8 @@ def redlock_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]
     commands = RedlockCommands("holdfast", 1.0)
     marker = read_marker(call(pack(b"GET", commands.marker_key)))
     owner = bulk(b"0123456789abcdef01234567")
-    words = commands.of(Terms(name, 30.0, Label("host", 1, "")))
-    return words.take + owner + bulk(marker.incarnation), words.release + owner
+    prefixes = commands.prefixes_for(Terms(name, 30.0, Label("host", 1, "")))
+    return prefixes.take + owner + bulk(marker.incarnation), prefixes.release + owner
 
 
 ENTER = b"""if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return 1 end

@@ -94,7 +94,7 @@ def _blocking(rounds: int, ports: list[int]) -> Samples:
 
 
 def _crowd(rounds: int, ports: list[int]) -> Samples:
-    """64 coroutines, each with a lock of its own."""
+    """Measures 64 coroutines, each with a lock of its own."""
     from aioredlock import Aioredlock
 
     with asyncio.Runner() as runner:
@@ -132,7 +132,7 @@ def _crowd(rounds: int, ports: list[int]) -> Samples:
 
 
 def _hanging(rounds: int, ports: list[int]) -> Samples:
-    """Two nodes accept and do not answer, seen after the first try; in turns with healthy ones."""
+    """Measures with two nodes that accept and do not reply, in turns with all healthy."""
     stopped = [_pid(port) for port in ports[3:]]
     samples: Samples = {HEALTHY: [], HANGING: []}
     with holdfast.connect(_url(ports), max_ttl=60.0) as locks:

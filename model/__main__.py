@@ -1,4 +1,4 @@
-"""Search all sizes of the shipped variant, and show every broken one to be broken."""
+"""Searches all sizes of the shipped variant, and shows that every broken one is caught."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from .cases import BROKEN, HARMLESS, LARGE, SMALL, Broken, Return, Size, run
 from .rules import SHIPPED, Rules
 from .search import Found
-from .story import story
+from .trace import trace_text
 
 
 def main() -> int:
@@ -50,23 +50,23 @@ def holds(title: str, rules: Rules, size: Size | Return) -> bool:
     print(f"{title}: {size}", flush=True)
     began = time.monotonic()
     found = run(rules, size)
-    print(f"  {'BROKEN' if found.story else 'holds'}: {figures(found, began)}")
+    print(f"  {'BROKEN' if found.trace else 'holds'}: {figures(found, began)}")
     print("  " + ", ".join(f"{kind}: {count:,}" for kind, count in sorted(found.seen.items())))
-    if found.story:
-        print(story(found))
+    if found.trace:
+        print(trace_text(found))
     print(flush=True)
-    return not found.story
+    return not found.trace
 
 
 def breaks(one: Broken) -> bool:
     print(f"Broken: {one.name} ({one.size})", flush=True)
     began = time.monotonic()
     found = run(one.rules, one.size)
-    print(f"  {'caught' if found.story else 'NOT CAUGHT'}: {figures(found, began)}")
-    if found.story:
-        print(story(found))
+    print(f"  {'caught' if found.trace else 'NOT CAUGHT'}: {figures(found, began)}")
+    if found.trace:
+        print(trace_text(found))
     print(flush=True)
-    return bool(found.story)
+    return bool(found.trace)
 
 
 def figures(found: Found, began: float) -> str:

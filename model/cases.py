@@ -1,11 +1,11 @@
-"""What is searched: the shipped variant in several sizes, every broken one where it breaks."""
+"""The searches: the shipped variant in several sizes, every broken one where it breaks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 
-from . import coming_back
+from . import recovery
 from .packing import Packing, Plain
 from .rules import SHIPPED, Rules
 from .search import Found, World, search
@@ -16,20 +16,20 @@ from .without_clocks import WithoutClocks
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much there is of everything. Nothing else is bounded."""
+    """The number of everything in a search. Nothing else is bounded."""
 
     nodes: int = 3
     attempts: int = 2
-    """Rounds, of as many clients as you like."""
+    """The number of rounds, of any number of clients."""
     repeats: int = 0
-    """How many times in all an acquire arrives again where it has arrived before."""
+    """The number of times that an acquire arrives again where it has arrived before."""
     restarts: int = 0
     snapshots: int = 0
     ttl: int = 0
-    """In ticks; 0: without clocks."""
+    """The TTL in ticks; 0: without clocks."""
     tombstones: bool = False
     counters: tuple[int, ...] | None = None
-    """Where the nodes begin; None: in every way up to `spread` apart."""
+    """The counters at the beginning; None: all counters up to `spread` apart."""
     spread: int = 1
 
     def starts(self) -> list[State]:
@@ -46,7 +46,7 @@ class Size:
         ]
 
     def _counters(self) -> list[tuple[int, ...]]:
-        """Rounds that were given up leave counters apart. Only the differences matter."""
+        """Returns the first states. Rounds that were given up leave counters apart."""
         ways = combinations_with_replacement(range(self.spread + 1), self.nodes)
         return [way for way in ways if way[0] == 0]
 
@@ -79,21 +79,21 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """Nodes that start and come back, and nothing else."""
+    """The size of a search in which nodes start and come back, and nothing else happens."""
 
     nodes: int = 3
     clients: int = 2
     restarts: int = 1
     fresh: bool = False
 
-    def starts(self) -> list[coming_back.State]:
-        return [coming_back.beginning(self.nodes, self.clients, self.restarts, fresh=self.fresh)]
+    def starts(self) -> list[recovery.State]:
+        return [recovery.beginning(self.nodes, self.clients, self.restarts, fresh=self.fresh)]
 
     def packing(self) -> Plain:
         return Plain(self.nodes, self.clients)
 
-    def world(self, rules: Rules) -> World[coming_back.State]:
-        return coming_back.ComingBack(rules, self.nodes)
+    def world(self, rules: Rules) -> World[recovery.State]:
+        return recovery.RecoveryWorld(rules, self.nodes)
 
     def __str__(self) -> str:
         start = "never used before" if self.fresh else "in use"
@@ -109,7 +109,7 @@ class Broken:
     rules: Rules
     size: Size | Return
     small: bool = True
-    """Quick enough for every run of the tests."""
+    """True if it is quick enough for every run of the tests."""
 
 
 def run(rules: Rules, size: Size | Return) -> Found:
@@ -125,7 +125,7 @@ SMALL: tuple[Size | Return, ...] = (
     Size(ttl=1, restarts=1, counters=(0, 0, 0)),
     Return(),
 )
-"""For every run of the tests."""
+"""The sizes for every run of the tests."""
 
 LARGE: tuple[Size | Return, ...] = (
     Size(repeats=2, spread=2),
@@ -142,7 +142,7 @@ LARGE: tuple[Size | Return, ...] = (
     Size(ttl=1, restarts=2, counters=(0, 0, 1)),
     Return(fresh=True),
 )
-"""For `python -m model`."""
+"""The sizes for `python -m model`."""
 
 LEVEL, APART = (0, 0, 0), (0, 1, 1)
 
@@ -262,4 +262,4 @@ HARMLESS = (
         Size(restarts=1, snapshots=1, counters=APART),
     ),
 )
-"""One rule less, and no harm found."""
+"""The variants with one rule less in which no harm was found."""

@@ -1,4 +1,4 @@
-"""How a client counts votes: which answers, for which token, and whether that is a majority."""
+"""The counting of votes by a client: which replies, for which token, and when they are a majority."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Choice(NamedTuple):
 
 
 def choices(cells: list[Cell], n: int, majority: int) -> Iterator[Choice]:
-    """Every way to close phase 1 with the last answer of node `n` as the last that is counted.
+    """Yields every way to close phase 1 with the last reply of node `n` as the last that is counted.
 
     The client counts what has arrived by then: of each other node one of its answers, or none.
     """
@@ -36,14 +36,14 @@ def choices(cells: list[Cell], n: int, majority: int) -> Iterator[Choice]:
 
 
 def confirmed(attempt: Attempt, n: int, node: Node) -> Attempt:
-    """Phase 2 was answered by node `n`: its vote counts, with all that the node knew."""
+    """Returns the votes after node `n` has confirmed phase 2: its vote counts, with all it knew."""
     (vote,) = attempt.cells[n].votes
     knows = newest(vote.knows, node.knows)
     return with_votes(attempt, n, (Vote(vote.begin, vote.incarnation, knows, True),))
 
 
 def is_majority(rules: Rules, attempt: Attempt, majority: int) -> bool:
-    """Enough votes count, and none of these nodes knows another to be newer than its vote."""
+    """Returns whether enough votes count, and no counted node knows another's vote to be outdated."""
     counted = [
         (n, vote) for n, cell in enumerate(attempt.cells) for vote in cell.votes if vote.counted
     ]

@@ -1,5 +1,4 @@
-"""What runs on a node in one step, as the scripts do it. Nothing here knows a client or the
-network.
+"""The steps of a node, each as one script does it. Nothing here knows a client or the network.
 
 A node's incarnation is its server's, which a script cannot see; its marker is what it compares. A
 client learns the incarnation with its connection, and names it in every request on it. So a
@@ -21,19 +20,19 @@ def may_vote(rules: Rules, node: Node) -> bool:
 
 
 def is_addressed(rules: Rules, node: Node, incarnation: int) -> bool:
-    """A phase 1 request that names this incarnation is for the one that runs."""
+    """Returns whether a phase 1 request that names `incarnation` is for the one that runs."""
     return node.marker == incarnation or not rules.take_tied
 
 
 def has(rules: Rules, node: Node, owner: int) -> bool:
-    """The lock is held by this owner."""
+    """Returns whether `owner` holds the lock."""
     if node.owner != owner:
         return False
     return node.born == node.marker or not rules.holds_end_with_incarnation
 
 
 def take(node: Node, owner: int, ttl: int) -> Node:
-    """Phase 1 on a free lock: raise the counter by one, and keep the value beside the owner."""
+    """Runs phase 1 on a free lock: raises the counter by one, and keeps the value beside the owner."""
     begin = node.counter + 1
     return Node(begin, owner, begin, node.marker, ttl, *node[5:])
 
@@ -43,12 +42,12 @@ def free(node: Node) -> Node:
 
 
 def answer(node: Node) -> Vote:
-    """What phase 1 returns to the owner of the hold."""
+    """Returns the vote that phase 1 gives the owner of the hold."""
     return Vote(node.begin, node.marker, node.knows, False)
 
 
 def is_hold(rules: Rules, node: Node, owner: int, vote: Vote) -> bool:
-    """Phase 2 asks for the hold that gave this vote: is it the one that is here?"""
+    """Returns whether the hold here is the one of the vote, as phase 2 asks."""
     if rules.phase2_tied and node.marker != vote.incarnation:
         return False
     if rules.phase2 == "always":
@@ -59,12 +58,12 @@ def is_hold(rules: Rules, node: Node, owner: int, vote: Vote) -> bool:
 
 
 def raised(node: Node, token: int) -> Node:
-    """Phase 2 in the hold that answered phase 1."""
+    """Runs phase 2 in the hold of phase 1."""
     return Node(max(node.counter, token), *node[1:])
 
 
 def restarted(rules: Rules, node: Node, image: Image | None, wait: int) -> Node:
-    """Empty, or with what the disk holds."""
+    """Restarts a node, empty or with the contents of its disk."""
     nobody = (0,) * len(node.knows)
     # A rejoin that was under way goes on in the client, but this incarnation will refuse it.
     rejoin = (nobody, 0, nobody) if rules.rejoin_tied else node[10:]
@@ -86,20 +85,20 @@ def restarted(rules: Rules, node: Node, image: Image | None, wait: int) -> Node:
 
 
 def imaged(node: Node) -> Node:
-    """A snapshot is written."""
+    """Writes a snapshot."""
     image = Image(*node[:5], node.marker, node.knows)
     return node._replace(image=(image,))
 
 
 def sealed(node: Node, about: int, incarnation: int) -> Node:
-    """A read for the rejoin of node `about` leaves its new incarnation here."""
+    """Leaves the new incarnation of node `about` here, as a read for its rejoin does."""
     knows = list(node.knows)
     knows[about] = max(knows[about], incarnation)
     return node._replace(knows=tuple(knows))
 
 
 def having_read(rules: Rules, node: Node, number: int, other: Node) -> Node:
-    """The rejoin of `node` has read `other`."""
+    """Returns `node` after its rejoin has read `other`."""
     read = list(node.read)
     read[number] = 1
     learned = list(newest(node.learned, other.knows))
@@ -110,7 +109,7 @@ def having_read(rules: Rules, node: Node, number: int, other: Node) -> Node:
 
 
 def rejoined(rules: Rules, node: Node) -> Node:
-    """The last step of a rejoin: the maxima and the marker."""
+    """Takes the last step of a rejoin: the maxima and the marker."""
     nobody = (0,) * len(node.knows)
     counter = max(node.counter, node.best) if rules.rejoin_counter == "raised" else node.best
     back = node._replace(counter=counter, marker=node.incarnation, wait=0)

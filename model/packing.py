@@ -18,13 +18,13 @@ Order = tuple[int, ...]
 class Packed(NamedTuple):
     key: Hashable
     rows: Order
-    """Which attempt became the first, the second, ..."""
+    """The attempts that became the first, the second, ..."""
     columns: Order
-    """Which node became the first, the second, ..."""
+    """The nodes that became the first, the second, ..."""
 
 
 class Packing:
-    """Numbers every node, cell and so on that occurs; a packed state is a row of these numbers."""
+    """The numbers of all nodes, cells and so on that occur; a packed state is a row of them."""
 
     def __init__(self, size: int, attempts: int) -> None:
         self._attempts = attempts
@@ -83,7 +83,7 @@ class Packing:
         return number
 
     def _turn(self, packed: list[int], turn: Order) -> None:
-        """Put what is kept by node (seals, reads) into the nodes' new order too."""
+        """Puts what is kept by node (seals, reads) into the nodes' new order, too."""
         for at in range(1 + self._attempts, len(packed)):
             key = (packed[at], turn)
             number = self._turned.get(key)
@@ -98,7 +98,7 @@ class Packing:
 
 
 class Plain:
-    """For states that are small enough as they are."""
+    """The packing for states that are small enough as they are."""
 
     def __init__(self, size: int, clients: int) -> None:
         self._names = tuple(range(clients)), tuple(range(size))
@@ -111,7 +111,7 @@ class Plain:
 
 
 def renamed(node: Node, place: dict[int, int]) -> Node:
-    """With the owners' new names."""
+    """Returns the node with the owners' new names."""
     if node.image:
         (image,) = node.image
         node = node._replace(image=(image._replace(owner=place[image.owner]),))

@@ -12,10 +12,10 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a client and a node do. The defaults are what ships."""
+    """The rules of clients and nodes. The defaults are what ships."""
 
     phase2: Literal["hold", "owner", "always"] = "hold"
-    """Which hold phase 2 asks for: the very one that answered phase 1; any of this owner; none."""
+    """The hold that phase 2 asks for: the very one of phase 1; any of this owner; none."""
 
     late_reply_counted: bool = False
     """A phase 1 reply from after the token was chosen counts, if its value is not below the token."""
@@ -24,13 +24,13 @@ class Rules:
     """A client begins its next round under the owner id of a round that has ended."""
 
     restart: Literal["out", "votes", "votes with data"] = "out"
-    """What a restart does: puts the node out; nothing; nothing if its marker came back."""
+    """The effect of a restart: the node is out; none; none if its marker came back."""
 
     wait: Literal["first", "after reading", "none"] = "first"
-    """When a node that is out waits for the longest TTL."""
+    """The time at which a node that is out waits for the longest TTL."""
 
     reads: int | None = None
-    """How many other nodes a rejoin reads; None is a majority of all nodes."""
+    """The number of other nodes that a rejoin reads; None is a majority of all nodes."""
 
     reads_voting_only: bool = True
     """A rejoin reads only nodes that vote."""
@@ -67,10 +67,10 @@ class Rules:
     """A hold that a snapshot brought back is no hold. Safe either way, with the rules above."""
 
     deadline_from: Literal["sending", "reply"] = "sending"
-    """What the client's own deadline counts from."""
+    """The moment from which the client's own deadline counts."""
 
     number_noted: bool = True
-    """The number of a node's new life is noted on it before anybody is told: the first one proposed
+    """The number of a node's new life is noted on it before others are told: the first one proposed
     counts, and ends a first start that has not come to this node. Otherwise each client has its own."""
 
     noted_may_start: bool = False

@@ -13,7 +13,7 @@ S = TypeVar("S")
 
 
 class Event(NamedTuple):
-    """What happened, for the story. Attempts and nodes are called by their places in the state."""
+    """An event, for the trace. Attempts and nodes are called by their places in the state."""
 
     kind: str
     attempt: int = -1
@@ -26,7 +26,7 @@ class Event(NamedTuple):
     note: str = ""
     token: int = 0
     begins: tuple[int, ...] = ()
-    """The answers that were counted when the token was chosen, by node; 0: none."""
+    """The replies that were counted when the token was chosen, by node; 0: none."""
     granted: bool = False
 
 
@@ -34,30 +34,30 @@ class Step(NamedTuple, Generic[S]):
     event: Event
     state: S
     wrong: str
-    """What it broke, if anything."""
+    """The promise that the event broke, if any."""
 
 
 class World(Protocol[S]):
-    """What may happen next."""
+    """The rules by which one state follows another."""
 
     def steps(self, state: S) -> Iterator[Step[S]]: ...
 
 
 class Keys(Protocol[S]):
-    """How states are told apart, and kept."""
+    """The way in which states are told apart, and kept."""
 
     def pack(self, state: S) -> Packed: ...
 
     def unpack(self, key: Any) -> S: ...
 
 
-class Scene(NamedTuple):
-    """One step of a story."""
+class TraceStep(NamedTuple):
+    """One step of a trace."""
 
     event: Event
     wrong: str
     attempts: Order
-    """The names, from the beginning of the story, of those whom the event calls 0, 1, ..."""
+    """The names, from the beginning of the trace, of the attempts that the event calls 0, 1, ..."""
     nodes: Order
 
 
@@ -66,14 +66,14 @@ class Found(NamedTuple):
     steps: int
     depth: int
     start: Any
-    story: list[Scene]
-    """The shortest way from `start` to a broken promise, if there is one."""
+    trace: list[TraceStep]
+    """The steps of the shortest way from `start` to a broken promise, if there is one."""
     seen: dict[str, int]
-    """How many times each kind of event was taken: what never happened was not checked."""
+    """The number of times that each kind of event was taken: what never happened was not checked."""
 
 
 def search(world: World[S], packing: Keys[S], starts: Iterable[S]) -> Found:
-    """All of it, or up to the first broken promise, which is then one with the fewest steps."""
+    """Searches all states, or up to the first broken promise, which has the fewest steps then."""
     parents: dict[Hashable, Hashable] = {packing.pack(state).key: None for state in starts}
     layer = list(parents)
     seen: dict[str, int] = {}
@@ -94,9 +94,9 @@ def search(world: World[S], packing: Keys[S], starts: Iterable[S]) -> Found:
                         while parents[path[-1]] is not None:
                             path.append(parents[path[-1]])
                         path.reverse()
-                        story = list(retold(world, packing, path))
+                        trace = list(trace_of(world, packing, path))
                         start = packing.unpack(path[0])
-                        return Found(len(parents), taken, depth, start, story, seen)
+                        return Found(len(parents), taken, depth, start, trace, seen)
                     if after not in parents:
                         parents[after] = key
                         following.append(after)
@@ -106,15 +106,15 @@ def search(world: World[S], packing: Keys[S], starts: Iterable[S]) -> Found:
     return Found(len(parents), taken, depth - 1, None, [], seen)
 
 
-def retold(world: World[S], packing: Keys[S], path: list[Hashable]) -> Iterator[Scene]:
-    """The steps of a path, with every node and attempt keeping the name that it had at first."""
+def trace_of(world: World[S], packing: Keys[S], path: list[Hashable]) -> Iterator[TraceStep]:
+    """Yields the steps of a path, in which every node and attempt keeps its first name."""
     first = packing.pack(packing.unpack(path[0]))
     attempts, nodes = tuple(sorted(first.rows)), tuple(sorted(first.columns))
     for key, following in pairwise(path):
         for event, reached, wrong in world.steps(packing.unpack(key)):
             packed = packing.pack(reached)
             if packed.key == following and bool(wrong) == (following is path[-1]):
-                yield Scene(event, wrong, attempts, nodes)
+                yield TraceStep(event, wrong, attempts, nodes)
                 attempts = tuple(attempts[a] for a in packed.rows)
                 nodes = tuple(nodes[n] for n in packed.columns)
                 break

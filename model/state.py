@@ -1,4 +1,4 @@
-"""What a state of the model consists of.
+"""The parts of a state of the model.
 
 A state is a matrix: one column for each node, one row for each attempt, and in the cell what the
 attempt knows from the node. Everything is a tuple of small numbers, and nothing is ever changed
@@ -20,27 +20,27 @@ ENDED = 4  # released or given up: the owner id is burned
 
 
 class Vote(NamedTuple):
-    """A node's answer in phase 1, and whether it counts by now."""
+    """A node's reply in phase 1, and whether it counts by now."""
 
     begin: int
     """The value at which the hold began."""
     incarnation: int
-    """Of the node that answered."""
+    """The incarnation of the node that replied."""
     knows: tuple[int, ...]
-    """The incarnations, by node, that the answers carried."""
+    """The incarnations, by node, that the replies carried."""
     counted: bool
-    """It began at the token, or phase 2 has confirmed it."""
+    """True if the hold began at the token, or phase 2 has confirmed it."""
 
 
 class Cell(NamedTuple):
-    """What one attempt has to do with one node."""
+    """The state of one attempt on one node."""
 
     landed: int
     """The incarnation of this node in which an acquire has arrived; the next one is a repetition."""
     votes: tuple[Vote, ...]
-    """Before the token is chosen: every answer. After: the one to be counted, if any."""
+    """Before the token is chosen: every reply. After: the one to be counted, if any."""
     tombstone: bool
-    """A clean-up has arrived: a late acquire is refused while this lasts."""
+    """True if a clean-up has arrived: a late acquire is refused while this lasts."""
 
     @property
     def without_votes(self) -> Cell:
@@ -60,7 +60,7 @@ class Attempt(NamedTuple):
 
 
 class Image(NamedTuple):
-    """What is on a node's disk."""
+    """The contents of a node's disk."""
 
     counter: int
     owner: int
@@ -102,7 +102,7 @@ class State(NamedTuple):
     granted: int
     """The set of tokens granted so far, as bits."""
     repeats: int
-    """How many more times an acquire may arrive again, or (broken) an owner id be used again."""
+    """The number of times that an acquire may still arrive again, or (broken) an id be used again."""
     restarts: int
     snapshots: int
 
@@ -122,7 +122,7 @@ def fresh_cell() -> Cell:
 def start(
     counters: tuple[int, ...], attempts: int, *, repeats: int, restarts: int, snapshots: int
 ) -> State:
-    """Nodes that vote and hold nothing. Counters differ where rounds were given up before."""
+    """Returns nodes that vote and hold nothing. Counters differ where rounds were given up before."""
     size = len(counters)
     nobody = (0,) * size
     node = Node(0, NOBODY, 0, 0, 0, 1, 1, nobody, (), 0, nobody, 0, nobody)

@@ -66,7 +66,7 @@ class WithClocks:
                 yield from self.rejoin(state, n)
 
     def tick(self, state: State) -> Iterator[Step[State]]:
-        """Time passes for all."""
+        """Lets time pass for all."""
         nodes = tuple(aged(node) for node in state.nodes)
         attempts = []
         for stage, token, floor, left, cells in state.attempts:
@@ -82,12 +82,12 @@ class WithClocks:
     # --- clients
 
     def begin(self, state: State, a: int) -> Iterator[Step[State]]:
-        """A client sends phase 1 to all nodes; its own deadline counts from now."""
+        """Has a client send phase 1 to all nodes; its own deadline counts from now."""
         asking = state.attempts[a]._replace(stage=ASKING, left=self.ttl)
         yield Step(Event("begin", a), with_attempt(state, a, asking), "")
 
     def acquire(self, state: State, a: int, n: int) -> Iterator[Step[State]]:
-        """A phase 1 request of attempt `a` arrives at node `n`."""
+        """Delivers a phase 1 request of attempt `a` to node `n`."""
         attempt, node = state.attempts[a], state.nodes[n]
         cell = attempt.cells[n]
         if cell.tombstone:
@@ -108,7 +108,7 @@ class WithClocks:
     def answered(
         self, state: State, a: int, n: int, vote: Vote, event: Event
     ) -> Iterator[Step[State]]:
-        """Node `n` has answered; the client may now choose, or wait for more."""
+        """Delivers the reply of node `n`; the client may now choose, or wait for more."""
         attempt = state.attempts[a]
         cells = list(attempt.cells)
         votes = cells[n].votes
@@ -124,7 +124,7 @@ class WithClocks:
                 yield Step(choosing, self.tidy(with_attempt(state, a, chosen)), "")
 
     def phase2(self, state: State, a: int, n: int) -> Iterator[Step[State]]:
-        """A phase 2 request of attempt `a` arrives at node `n`."""
+        """Delivers a phase 2 request of attempt `a` to node `n`."""
         attempt, node = state.attempts[a], state.nodes[n]
         if attempt.stage < CHOSEN:
             return
@@ -136,7 +136,7 @@ class WithClocks:
                 yield Step(event, self.tidy(sure), "")
 
     def grant(self, state: State, a: int) -> Iterator[Step[State]]:
-        """A client finds that it has a majority, inside its deadline."""
+        """Grants the lock to a client that has a majority, inside its deadline."""
         attempt = state.attempts[a]
         if attempt.stage != CHOSEN or not is_majority(self.rules, attempt, self.majority):
             return
@@ -152,7 +152,7 @@ class WithClocks:
         yield Step(Event("grant", a, token=token, granted=True), self.tidy(granted), wrong)
 
     def end(self, state: State, a: int) -> Iterator[Step[State]]:
-        """A client gives up, or is done: it sends its release to all nodes."""
+        """Ends an attempt that gives up, or is done: it sends its release to all nodes."""
         attempt = state.attempts[a]
         if ASKING <= attempt.stage <= GRANTED:
             note = "done" if attempt.stage == GRANTED else ""
@@ -165,7 +165,7 @@ class WithClocks:
             yield Step(Event("use again", a), after._replace(repeats=state.repeats - 1), "")
 
     def release(self, state: State, a: int, n: int) -> Iterator[Step[State]]:
-        """A release, or a clean-up, of attempt `a` arrives at node `n`."""
+        """Delivers a release, or a clean-up, of attempt `a` to node `n`."""
         attempt, node = state.attempts[a], state.nodes[n]
         if attempt.stage != ENDED and not attempt.floor:
             return
@@ -195,7 +195,7 @@ class WithClocks:
             yield Step(event, self.tidy(down), "")
 
     def rejoin(self, state: State, n: int) -> Iterator[Step[State]]:
-        """A client brings node `n` back: it reads another node, or writes what it has read."""
+        """Has a client bring node `n` back: it reads another node, or writes what it has read."""
         node, wait = state.nodes[n], self.rules.wait
         if node.marker == node.incarnation or self.rules.restart == "votes":
             return
@@ -220,7 +220,7 @@ class WithClocks:
     # --- fewer states
 
     def tidy(self, state: State) -> State:
-        """Forget what can no longer have any effect, so that more states are the same."""
+        """Forgets what can no longer have any effect, so that more states are the same."""
         rules = self.rules
         exact = rules.phase2 == "hold" and rules.phase2_tied and rules.phase2_same_run
         rows = []
@@ -246,7 +246,7 @@ class WithClocks:
 
 
 def aged(node: Node) -> Node:
-    """One tick later: on the node, and on its disk, where expiry is a time of day."""
+    """Returns the node one tick later: also on its disk, where expiry is a time of day."""
     if node.image and node.image[0].left:
         (image,) = node.image
         image = image._replace(left=image.left - 1)

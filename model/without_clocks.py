@@ -58,7 +58,7 @@ class WithoutClocks:
     # --- clients
 
     def acquire(self, state: State, a: int, n: int) -> Iterator[Step[State]]:
-        """A phase 1 request of attempt `a` arrives at node `n`."""
+        """Delivers a phase 1 request of attempt `a` to node `n`."""
         attempt, node = state.attempts[a], state.nodes[n]
         cell = attempt.cells[n]
         if cell.landed:
@@ -77,7 +77,7 @@ class WithoutClocks:
     def answered(
         self, state: State, a: int, n: int, vote: Vote, event: Event
     ) -> Iterator[Step[State]]:
-        """Node `n` has answered; the client may now choose, or wait for more."""
+        """Delivers the reply of node `n`; the client may now choose, or wait for more."""
         attempt = state.attempts[a]
         cells = list(attempt.cells)
         if attempt.stage > ASKING:  # too late to be counted
@@ -97,7 +97,7 @@ class WithoutClocks:
             yield self.settled(state, a, Attempt(CHOSEN, token, floor, 0, row), chosen)
 
     def phase2(self, state: State, a: int, n: int) -> Iterator[Step[State]]:
-        """A phase 2 request of attempt `a` arrives at node `n`."""
+        """Delivers a phase 2 request of attempt `a` to node `n`."""
         attempt, node = state.attempts[a], state.nodes[n]
         if attempt.stage < CHOSEN:
             return
@@ -108,7 +108,7 @@ class WithoutClocks:
                 yield self.settled(raised, a, confirmed(attempt, n, node), event)
 
     def settled(self, state: State, a: int, attempt: Attempt, event: Event) -> Step[State]:
-        """The attempt as it now is, granted if it can be. Checks the grant."""
+        """Returns the attempt as it now is, granted if it can be. Checks the grant."""
         wrong = ""
         if attempt.stage == CHOSEN and is_majority(self.rules, attempt, self.majority):
             token = attempt.token
@@ -122,7 +122,7 @@ class WithoutClocks:
         return Step(event, self.tidy(with_attempt(state, a, attempt)), wrong)
 
     def use_again(self, state: State, a: int) -> Iterator[Step[State]]:
-        """Broken: the client begins its next round, under the owner id of the last one."""
+        """Begins the client's next round under the owner id of the last one: a broken rule."""
         if state.attempts[a].stage == ENDED and state.repeats:
             cells = (fresh_cell(),) * len(state.nodes)
             anew = Attempt(ASKING, 0, highest(state.granted), 0, cells)
@@ -145,7 +145,7 @@ class WithoutClocks:
             yield Step(event, self.tidy(down), "")
 
     def rejoin(self, state: State, n: int) -> Iterator[Step[State]]:
-        """A client brings node `n` back: it reads another node, or writes what it has read.
+        """Has a client bring node `n` back: it reads another node, or writes what it has read.
 
         Nothing else concerns a node that is out, so the write comes at once behind the last read.
         """
@@ -175,7 +175,7 @@ class WithoutClocks:
     # --- fewer states
 
     def tidy(self, state: State) -> State:
-        """Forget what can no longer have any effect, so that more states are the same."""
+        """Forgets what can no longer have any effect, so that more states are the same."""
         nodes, granted = state.nodes, state.granted
         low = min([node.counter for node in nodes]) + 1  # no token to come is below this
         rows = []
@@ -192,7 +192,7 @@ class WithoutClocks:
         return State(nodes, tuple(rows), granted, *state[3:])
 
     def without_the_dead(self, state: State, a: int, attempt: Attempt) -> Attempt:
-        """Without votes that phase 2 can never confirm; over, when too few are left to be granted."""
+        """Returns the attempt without votes that phase 2 cannot confirm; over, if too few are left."""
         rules = self.rules
         stage, token, floor, _, cells = attempt
         exact = rules.phase2 == "hold" and rules.phase2_tied and rules.phase2_same_run

@@ -10,13 +10,13 @@ import pytest
 from model.cases import BROKEN, SMALL, Broken, Return, Size, run
 from model.packing import Packing
 from model.rules import SHIPPED
-from model.story import story
+from model.trace import trace_text
 
 
 @pytest.mark.parametrize("size", SMALL, ids=str)
 def test_the_shipped_variant_holds_in_every_state(size: Size | Return) -> None:
     found = run(SHIPPED, size)
-    assert not found.story, story(found)
+    assert not found.trace, trace_text(found)
     # What never happened was not checked.
     if isinstance(size, Return):
         expected = {"see", "look", "propose", "seal", "admit"}
@@ -35,8 +35,8 @@ def test_the_shipped_variant_holds_in_every_state(size: Size | Return) -> None:
 )
 def test_a_broken_variant_is_caught(broken: Broken) -> None:
     found = run(broken.rules, broken.size)
-    assert found.story
-    assert "Wrong:" in story(found)
+    assert found.trace
+    assert "Wrong:" in trace_text(found)
 
 
 def test_every_rule_is_broken_by_some_variant() -> None:

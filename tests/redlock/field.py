@@ -31,15 +31,15 @@ def boot_time() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class NoTrace:
-    """A trace that keeps nothing; the tests read the checker's violations."""
+class Told:
+    """A trace that drops all lines; the tests read the checker's violations."""
 
     def add(self, subject: str, text: str, *args: object) -> None:
         return None
 
 
 class Watcher:
-    """One that takes part in the test's own process."""
+    """A client in the test's own process."""
 
     name = "watcher"
 
@@ -80,7 +80,7 @@ class Actor(Watcher):
         os.kill(self._process.pid, signal.SIGCONT)
 
     def finish(self) -> None:
-        """It gets every lock once more, and ends by itself."""
+        """Lets the client get every lock once more, and waits for its end."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.close()
@@ -125,7 +125,7 @@ class Field:
             time.sleep(0.01)
 
     def goes_on(self, grants: int = 3) -> None:
-        """So many grants more, whoever gets them."""
+        """Waits for so many more grants, to whichever clients."""
         wanted = self._granted() + grants
         self.until(lambda: self._granted() >= wanted, "grants")
 
@@ -142,13 +142,13 @@ class Field:
         self.until(vote, "all nodes vote")
 
     def take(self, name: str) -> tuple[float, float, int]:
-        """Get it in between, as one more client: when it was asked for and granted, and the token."""
+        """Takes a lock as one more client. Returns when it was requested and granted, and the token."""
         asked = boot_time()
         with self.locks.lock(name, ttl=1.5, timeout=LIMIT) as lease:
             return asked, boot_time(), lease.token
 
     def judge(self, *others: Watcher) -> list[str]:
-        """Everybody gets the locks again; then the checker reads what they said."""
+        """Lets all clients get the locks again, and returns what the checker finds in their events."""
         for actor in self.actors:
             actor.finish()
         everybody: list[Watcher] = [*self.actors, *others]

@@ -31,7 +31,7 @@ def lost_answers(place: Field) -> None:
 
 
 def a_late_request(place: Field) -> None:
-    """Its connection breaks, and it arrives after that: behind its own clean-up."""
+    """A request arrives after its connection broke: behind its own clean-up."""
     proxy = place.proxies[1]
     proxy.keep_once = True
     place.until(lambda: not proxy.keep_once, "a request kept")

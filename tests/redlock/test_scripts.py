@@ -11,14 +11,21 @@ from hiredis import Reader
 
 from holdfast.model import Label
 from holdfast.stores.redis.wire.protocol import bulk, pack
-from holdfast.stores.redlock.commands import MARKED, QUIET, STRIPES, UNMARKED, Commands, before
+from holdfast.stores.redlock.commands import (
+    MARKED,
+    QUIET,
+    STRIPES,
+    UNMARKED,
+    Commands,
+    packed_before,
+)
 from stores import redis_server
 
 RUN_ID = b"a" * 40
 VOTE = bulk(RUN_ID + b".1")
 
 
-class Asked:
+class LockTerms:
     name = "x"
     label = Label("host", 1)
 
@@ -44,15 +51,19 @@ class Node:
         return self.server(*reader.gets())
 
     def take(self, owner: str, ttl: float = 30.0, vote: bytes = VOTE) -> Any:
-        return self.ask(self.commands.of(Asked(ttl)).take + bulk(owner.encode()) + vote)
+        return self.ask(
+            self.commands.prefixes_for(LockTerms(ttl)).take + bulk(owner.encode()) + vote
+        )
 
     def raise_(self, owner: str, begin: int, token: int) -> Any:
-        words = self.commands.of(Asked(30.0))
-        numbers = bulk(b"%d" % token) + before(begin)
-        return self.ask(words.raise_ + numbers + VOTE + bulk(owner.encode()))
+        prefixes = self.commands.prefixes_for(LockTerms(30.0))
+        numbers = bulk(b"%d" % token) + packed_before(begin)
+        return self.ask(prefixes.raise_ + numbers + VOTE + bulk(owner.encode()))
 
     def free(self, owner: str, mark: bytes) -> Any:
-        return self.ask(self.commands.of(Asked(30.0)).free + bulk(owner.encode()) + mark + QUIET)
+        return self.ask(
+            self.commands.prefixes_for(LockTerms(30.0)).free + bulk(owner.encode()) + mark + QUIET
+        )
 
     def ends(self) -> None:
         while self.server("EXISTS", "holdfast:{x}"):
@@ -139,7 +150,7 @@ def test_a_hold_is_dated_when_it_is_first_renewed_and_shown_so_before() -> None:
     node = Node()
 
     def since() -> int:
-        (found,) = node.ask(node.commands.look(["x"]))
+        (found,) = node.ask(node.commands.inspect(["x"]))
         return int(found[0].split(b"\x1f")[4])
 
     def now() -> int:
@@ -152,41 +163,43 @@ def test_a_hold_is_dated_when_it_is_first_renewed_and_shown_so_before() -> None:
     node.server("PEXPIRE", "holdfast:{x}", 590_000)  # ten seconds later
     shown = since()
     assert before - 10_002_000 <= shown <= now() - 9_998_000
-    assert node.ask(node.commands.keep(VOTE, [("x", "one", begin, 600.0)])) == [1]
+    assert node.ask(node.commands.renew(VOTE, [("x", "one", begin, 600.0)])) == [1]
     assert node.server("PTTL", "holdfast:{x}") > 595_000
     assert abs(since() - shown) <= 1_000_000
     kept = since()
-    assert node.ask(node.commands.keep(VOTE, [("x", "one", begin, 900.0)])) == [1]
+    assert node.ask(node.commands.renew(VOTE, [("x", "one", begin, 900.0)])) == [1]
     assert since() == kept
 
 
 def test_several_requests_in_one_command_are_as_if_each_came_alone() -> None:
     node = Node()
-    words = node.commands.of(Asked(30.0))
-    other = node.commands.plain("y")
+    prefixes = node.commands.prefixes_for(LockTerms(30.0))
+    other = node.commands.any_prefixes("y")
 
     def take(*wanted: tuple[Any, str], vote: bytes = VOTE) -> Any:
         keys = [one.request_keys for one, _ in wanted]
         asked = [one.request + bulk(owner.encode()) for one, owner in wanted]
-        return node.ask(node.commands.takes.pack(keys, asked, vote))
+        return node.ask(node.commands.take_batch.pack(keys, asked, vote))
 
     def free(*held: tuple[Any, str]) -> Any:
         keys = [one.lock for one, _ in held]
         return node.ask(
-            node.commands.releases.pack(keys, [bulk(owner.encode()) for _, owner in held], b"")
+            node.commands.release_batch.pack(keys, [bulk(owner.encode()) for _, owner in held], b"")
         )
 
-    first, second, third, again = take((words, "a"), (other, "b"), (words, "c"), (words, "a"))
+    first, second, third, again = take(
+        (prefixes, "a"), (other, "b"), (prefixes, "c"), (prefixes, "a")
+    )
     assert (first, second, again) == (101, 101, 101)
     assert (third[0], third[2]) == (-1, b"a")
-    assert free((words, "c"), (other, "b"), (words, "a")) == [0, 1, 1]
+    assert free((prefixes, "c"), (other, "b"), (prefixes, "a")) == [0, 1, 1]
     assert node.free("left", MARKED) == 0
-    refused, granted = take((words, "left"), (words, "d"))
+    refused, granted = take((prefixes, "left"), (prefixes, "d"))
     assert isinstance(refused, Exception)
     assert str(refused).startswith("HFLEFT")
     assert granted == 102
     with pytest.raises(Exception, match="HFOUT"):
-        take((words, "e"), (other, "f"), vote=bulk(RUN_ID + b".2"))
+        take((prefixes, "e"), (other, "f"), vote=bulk(RUN_ID + b".2"))
     assert node.server("EXISTS", "holdfast:{y}") == 0
 
 
@@ -224,11 +237,11 @@ def test_phase_2_keeps_the_ttl_and_does_not_lower_a_counter() -> None:
 def test_what_names_another_life_is_refused_by_every_script() -> None:
     node = Node()
     begin = node.take("one")
-    words = node.commands.of(Asked(30.0))
-    numbers = bulk(b"500") + before(begin)
+    prefixes = node.commands.prefixes_for(LockTerms(30.0))
+    numbers = bulk(b"500") + packed_before(begin)
     for command in (
-        words.raise_ + numbers + ELSEWHERE + bulk(b"one"),
-        node.commands.keep(ELSEWHERE, [("x", "one", begin, 60.0)]),
+        prefixes.raise_ + numbers + ELSEWHERE + bulk(b"one"),
+        node.commands.renew(ELSEWHERE, [("x", "one", begin, 60.0)]),
         node.commands.seal(ELSEWHERE, "b:1", 2),
         node.commands.force("x", ELSEWHERE, 0, "somebody released x"),
     ):
@@ -243,7 +256,7 @@ def test_a_renewal_is_for_the_very_hold_and_never_shortens() -> None:
     begin = node.take("one", ttl=30.0)
 
     def kept(owner: str, value: int, ttl: float) -> Any:
-        return node.ask(node.commands.keep(VOTE, [("x", owner, value, ttl), ("y", owner, 1, ttl)]))
+        return node.ask(node.commands.renew(VOTE, [("x", owner, value, ttl), ("y", owner, 1, ttl)]))
 
     assert kept("one", begin, 60.0) == [1, 0]
     assert node.server("PTTL", LOCK) > 30_000
@@ -328,10 +341,10 @@ def test_the_roster_of_a_first_start_is_the_first_that_was_noted() -> None:
 
 
 def waits(node: Node, *owners: str) -> None:
-    """On a channel to which nobody listens any more."""
-    words = node.commands.of(Asked(30.0))
+    """Waiters on a channel that no client listens to any more."""
+    prefixes = node.commands.prefixes_for(LockTerms(30.0))
     for owner in owners:
-        node.ask(words.wait + bulk(b"nobody") + bulk(owner.encode()))
+        node.ask(prefixes.wait + bulk(b"nobody") + bulk(owner.encode()))
     assert node.server("LRANGE", QUEUE, 0, -1) == [owner.encode() for owner in owners]
 
 
@@ -339,40 +352,40 @@ def test_those_who_do_not_listen_any_more_are_passed_over() -> None:
     node = Node()
     node.take("one")
     waits(node, "two", "three")
-    words = node.commands.of(Asked(30.0))
+    prefixes = node.commands.prefixes_for(LockTerms(30.0))
     assert node.free("one", UNMARKED) == 1  # a round that failed wakes nobody
     assert node.server("LLEN", QUEUE) == 2
     node.take("four")
-    assert node.ask(words.release + bulk(b"four")) == 1
+    assert node.ask(prefixes.release + bulk(b"four")) == 1
     assert node.server("LLEN", QUEUE) == 0
 
 
 def test_who_leaves_a_lock_that_is_free_wakes_the_next() -> None:
-    """It may have been told of that itself, and not come to it."""
+    """The waiter that leaves may have been the one that was woken."""
     node = Node()
     node.take("one")
     waits(node, "two", "three")
-    words = node.commands.of(Asked(30.0))
-    assert node.ask(words.leave + bulk(b"two")) == 1
+    prefixes = node.commands.prefixes_for(LockTerms(30.0))
+    assert node.ask(prefixes.leave + bulk(b"two")) == 1
     assert node.server("LLEN", QUEUE) == 1  # it is held
     assert node.server("EXISTS", LOCK + ":b") == 1
     node.free("one", UNMARKED)
     waits(node, "three", "two")
-    assert node.ask(words.leave + bulk(b"two")) == 1
+    assert node.ask(prefixes.leave + bulk(b"two")) == 1
     assert node.server("LLEN", QUEUE) == 0
     node.take("four")
     waits(node, "five")
-    assert node.ask(words.leave + bulk(b"five")) == 1
+    assert node.ask(prefixes.leave + bulk(b"five")) == 1
     assert node.server("EXISTS", LOCK + ":b") == 0  # the last takes the bell down
 
 
 def test_each_release_wakes_the_first_who_waits_and_a_failed_round_does_not() -> None:
     node = Node()
-    words = node.commands.of(Asked(30.0))
+    prefixes = node.commands.prefixes_for(LockTerms(30.0))
     with socket.create_connection(("127.0.0.1", node.server.port), 10.0) as listener:
         reader = Reader()
 
-        def heard() -> Any:
+        def on_reply() -> Any:
             while (message := reader.gets()) is False:
                 data = listener.recv(4096)
                 assert data
@@ -380,16 +393,18 @@ def test_each_release_wakes_the_first_who_waits_and_a_failed_round_does_not() ->
             return message[2]
 
         listener.sendall(pack(b"SUBSCRIBE", b"two's"))
-        assert heard() == 1
+        assert on_reply() == 1
         node.take("one")
-        node.ask(words.wait + bulk(b"two's") + bulk(b"two"))
+        node.ask(prefixes.wait + bulk(b"two's") + bulk(b"two"))
         for round_ in ("one", "three", "four"):
             node.take(round_)
-            assert node.ask(words.release + bulk(round_.encode())) == 1
-            assert heard() == b"two 0"
+            assert node.ask(prefixes.release + bulk(round_.encode())) == 1
+            assert on_reply() == b"two 0"
         node.take("five")
         assert node.free("five", UNMARKED) == 1
         node.take("six")
-        assert node.ask(node.commands.releases.pack([words.lock], [bulk(b"six")], b"")) == [1]
+        assert node.ask(node.commands.release_batch.pack([prefixes.lock], [bulk(b"six")], b"")) == [
+            1
+        ]
         node.server("PUBLISH", "two's", "the end")
-        assert [heard(), heard()] == [b"two 0", b"the end"]
+        assert [on_reply(), on_reply()] == [b"two 0", b"the end"]

@@ -1,4 +1,4 @@
-"""What only threads can do to each other."""
+"""Faults that only threads can cause each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, new_owner
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.redlock.wire import threads
-from holdfast.stores.redlock.wire.threads_sockets import Lane
+from holdfast.stores.redlock.wire.threads_connection import SocketSet
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, redlock_nodes, url_of
 from worlds.threads import eventually
@@ -39,7 +39,7 @@ def test_who_gives_up_at_the_moment_of_the_grant_leaves_nothing(nodes: RedlockNo
         ticket = Ticket(Terms("x", TTL, Label("here", 1)), new_owner())
         deadline = backend.clock.now() + 20.0
         assert isinstance(backend.acquire(ticket, deadline), Queued)
-        keep = backend._rounds._keep
+        keep = backend._rounds._remember
 
         def overtaken(owner: str, hold: Any) -> None:
             leaving = threading.Thread(target=backend.release, args=("x", owner, deadline))
@@ -47,7 +47,7 @@ def test_who_gives_up_at_the_moment_of_the_grant_leaves_nothing(nodes: RedlockNo
             leaving.join(20.0)
             keep(owner, hold)
 
-        backend._rounds._keep = overtaken
+        backend._rounds._remember = overtaken
         assert held.release() is True
         (outcome,) = backend.renew([Claim("x", ticket.owner, TTL)], deadline)
         assert outcome is GONE
@@ -76,7 +76,7 @@ def test_connections_are_made_at_the_same_time() -> None:
 
 
 def test_a_connection_with_an_overdue_answer_is_not_used_again(nodes: RedlockNodes) -> None:
-    """Its node may be well, and needed: as when the way that it was on is gone."""
+    """Its node may be well, and needed: only the connection is gone."""
     proxy = Proxy(nodes.nodes[0].port)
     try:
         url = url_of([proxy.port, *[node.port for node in nodes.nodes[1:]]])
@@ -94,8 +94,7 @@ def test_a_connection_with_an_overdue_answer_is_not_used_again(nodes: RedlockNod
 
 
 def test_connections_that_are_not_needed_any_more_are_looked_at(nodes: RedlockNodes) -> None:
-    """As those of many threads of which one is left: who was told to free a lock on them, and was not
-    heard of since?"""
+    """One of many threads is left: a release that went out on another's socket may not have arrived."""
     proxy = Proxy(nodes.nodes[2].port)
     try:
         url = url_of([*[node.port for node in nodes.nodes[:2]], proxy.port])
@@ -105,7 +104,7 @@ def test_connections_that_are_not_needed_any_more_are_looked_at(nodes: RedlockNo
             proxy.deaf = True
             assert lease.release() is True
             backend: Any = locks._session().backend
-            backend._fan._idle.append(Lane(3))  # another's, from now on used first
+            backend._wire._idle.append(SocketSet(3))  # another thread's: they are used in turn
             proxy.hang_up()
             proxy.deaf = False
 
@@ -122,26 +121,28 @@ def test_connections_that_are_not_needed_any_more_are_looked_at(nodes: RedlockNo
 def test_connections_that_were_closed_for_being_idle_are_made_anew(
     nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch, told: bool
 ) -> None:
-    """By the servers, or by something between: it says nothing of the nodes, all of which are well."""
+    """Closed by the servers, or by something between: all nodes are well."""
     monkeypatch.setattr(threads, "IDLE", 0.0)
     with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
         lease = locks.lock("x", ttl=TTL).acquire()
         backend: Any = locks._session().backend
         eventually(lambda: [node("EXISTS", "holdfast:{x}") for node in nodes.nodes] == [1] * 3)
-        lane = backend._fan._idle[-1]
+        socket_set = backend._wire._idle[-1]
         for node in nodes.nodes:
             node("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         hung_up = select.poll()
-        for line in lane.lines:
-            hung_up.register(line.fd, select.POLLRDHUP)
+        for node_socket in socket_set.sockets:
+            hung_up.register(node_socket.fd, select.POLLRDHUP)
         eventually(lambda: len(hung_up.poll(0)) == 3)
         blamed: list[str] = []
-        monkeypatch.setattr(backend._board, "failed", lambda index, reason: blamed.append(reason))
+        monkeypatch.setattr(
+            backend._table, "report_failure", lambda index, reason: blamed.append(reason)
+        )
         if told:
             assert lease.release() is True
         else:
-            words, ids = backend._commands.plain("x"), range(3)
-            backend._rounds.give_back(words, lease.owner, ids, ids, ())
+            prefixes, ids = backend._commands.any_prefixes("x"), range(3)
+            backend._rounds.give_back(prefixes, lease.owner, ids, ids, ())
         eventually(lambda: [node("EXISTS", "holdfast:{x}") for node in nodes.nodes] == [0] * 3)
         assert blamed == []
 
@@ -149,11 +150,11 @@ def test_connections_that_were_closed_for_being_idle_are_made_anew(
 def test_a_node_that_stands_still_is_said_to_do_so(nodes: RedlockNodes) -> None:
     with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
         backend: Any = locks._session().backend
-        eventually(lambda: not backend._nodes._routines)  # nobody else is about to ask it
+        eventually(lambda: not backend._recovery._routines)  # nobody else is about to ask it
         nodes.nodes[2].pause()
         try:
             with pytest.raises(holdfast.BackendUnavailable, match="did not answer in time"):
-                backend._fan.reach(2, backend.clock.now() + 0.1)
+                backend._wire.reach(2, backend.clock.now() + 0.1)
         finally:
             nodes.nodes[2].resume()
 
@@ -171,27 +172,27 @@ def again_and_again(locks: holdfast.Locks) -> None:
 
 
 def test_an_interrupted_request_does_not_mix_up_the_answers_to_others(nodes: RedlockNodes) -> None:
-    """Ctrl-C, or what else a signal handler raises, between reading an answer and knowing it."""
+    """Ctrl-C, or another exception of a signal handler, between reading a reply and passing it on."""
     with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
         with locks.lock("x", ttl=TTL):
             pass
         backend: Any = locks._session().backend
-        line = backend._fan._idle[-1].lines[0]
-        feed = line._feed
+        node_socket = backend._wire._idle[-1].sockets[0]
+        feed = node_socket._feed
 
         def interrupted(data: bytes) -> None:
-            line._feed = feed
+            node_socket._feed = feed
             raise KeyboardInterrupt
 
-        line._feed = interrupted
+        node_socket._feed = interrupted
         with pytest.raises(KeyboardInterrupt):
             again_and_again(locks)  # until this node's answer is among those that are waited for
         for _ in range(3):
             lease = locks.lock("x", ttl=TTL).acquire()
-            begins = backend._holds[lease.owner].begins
+            begins = backend._held_rounds[lease.owner].begins
 
             def all_answered(begins: dict[int, int] = begins) -> bool:
-                backend._fan.catch_up()
+                backend._wire.read_late_replies()
                 return len(begins) == 3
 
             eventually(all_answered)

@@ -24,8 +24,8 @@ from holdfast.sim.world import World
 
 
 @pytest.fixture(autouse=True)
-def silenced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Does as `runs.silence_python`, for a while."""
+def hushed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Silences what `runs.hush` does, for one test."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     logging.disable()
     yield
@@ -53,7 +53,7 @@ class Failed(CalmRedlock):
 
 
 class TwoHaveRestarted(CalmRedlock):
-    """And are out for max_ttl, half a minute."""
+    """Three nodes, two of which have restarted and are out for max_ttl, half a minute."""
 
     sizes: Sequence[int] = (3,)
     clients: Sequence[int] = (1,)
@@ -84,7 +84,7 @@ class Scene(World):
 
 
 def test_a_node_that_is_out_for_long_is_not_asked_all_the_time() -> None:
-    """While no majority votes it used to be asked every 20 ms, by every client."""
+    """Without a majority, every client used to ask such a node every 20 ms."""
     scene = Scene(TwoHaveRestarted(), 1)
     assert scene.run().violations == []
     assert scene.seconds >= 9.0

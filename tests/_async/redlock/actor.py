@@ -80,7 +80,7 @@ async def turns(locks: holdfast.Locks, draw: Random) -> None:
 
 
 async def heedless(locks: holdfast.Locks) -> None:
-    """A plain lock: nobody looks whether it is still held."""
+    """Uses a plain lock: no holder checks that it still holds it."""
     asked = now()
     token = (await locks.lock("x", ttl=TTL, renew=False).acquire()).token
     say("granted", lock="x", token=token, asked=asked, at=now())

@@ -1,4 +1,4 @@
-"""Three nodes for whoever upsets them."""
+"""Three nodes for tests that stop or restart them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests on real nodes share."""
+"""Names and options that the tests on real nodes share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for a lock is known to one node, and to none any more once it has it or has left."""
+"""A waiter is known to one node, and to none any more once it has the lock or has left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from worlds.aio import Job, eventually
 
 
 async def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockNodes) -> None:
-    """It costs its time-out; then the next node is asked to wake, and has time to answer."""
+    """A node that hangs costs its time-out; then the next is asked to wake, and has time to reply."""
     timeout = 3.0
     async with (
         connect(nodes, node_timeout=timeout) as locks,
@@ -45,14 +45,14 @@ async def test_a_node_that_hangs_keeps_no_waiter_from_the_others(nodes: RedlockN
 
 
 async def queued(backend: Any, name: str) -> Any:
-    """Somebody who waits, as the backend knows it."""
+    """Returns a new waiter, as the backend knows it."""
     ticket = Ticket(Terms(name, MAX_TTL, Label("here", 1)), new_owner())
     assert isinstance(await backend.acquire(ticket, backend.clock.now() + 20.0), Queued)
     return backend._waiters[ticket.owner]
 
 
 async def test_a_heartbeat_that_set_out_before_the_grant_takes_nothing(nodes: RedlockNodes) -> None:
-    """The keeper's, for somebody who has been granted it since, and has given it back."""
+    """The keeper's heartbeat, for a waiter that was granted the lock since, and has released it."""
     async with connect(nodes, node_timeout=5.0) as locks:
         held = await locks.lock("x", ttl=MAX_TTL).acquire()
         backend: Any = (await locks._session()).backend
@@ -67,10 +67,10 @@ async def test_a_heartbeat_that_set_out_before_the_grant_takes_nothing(nodes: Re
 
         await eventually(granted)
         assert isinstance(
-            await backend._beat(waiter, deadline), Waiting
+            await backend._heartbeat(waiter, deadline), Waiting
         )  # held: not lost, not again
         assert await backend.release("x", owner, deadline) is True
-        assert isinstance(await backend._beat(waiter, deadline), Waiting)
+        assert isinstance(await backend._heartbeat(waiter, deadline), Waiting)
         keys = [f"{LOCK}:q", LOCK]
         await eventually(lambda: not any(node("EXISTS", *keys) for node in nodes.nodes))
 
@@ -79,7 +79,7 @@ TRYING: Any = vars(Waiter)["trying"]
 
 
 class Noted(Waiter):
-    """It says whether it was granted when another may try."""
+    """A waiter that notes whether it was granted when another heartbeat may try."""
 
     __slots__ = ()
     granted_then: ClassVar[list[bool]] = []
@@ -97,7 +97,7 @@ class Noted(Waiter):
 
 
 async def test_one_at_a_time_tries_for_a_waiter(nodes: RedlockNodes) -> None:
-    """The waiter itself, or the keeper; and before the other may, it is known what came of it."""
+    """Either the waiter itself or the keeper; and the result is known before the other may try."""
     async with connect(nodes, node_timeout=5.0) as locks:
         held = await locks.lock("x", ttl=MAX_TTL).acquire()
         backend: Any = (await locks._session()).backend
@@ -105,15 +105,15 @@ async def test_one_at_a_time_tries_for_a_waiter(nodes: RedlockNodes) -> None:
         assert await held.release() is True
         deadline = backend.clock.now() + 20.0
         waiter.trying = True
-        assert isinstance(await backend._beat(waiter, deadline), Waiting)
-        assert waiter.again
+        assert isinstance(await backend._heartbeat(waiter, deadline), Waiting)
+        assert waiter.retry_wanted
         assert not waiter.granted
         waiter.trying = False
         waiter.__class__ = Noted
         Noted.granted_then.clear()
 
         async def granted() -> bool:
-            return isinstance(await backend._beat(waiter, deadline), Renewed)
+            return isinstance(await backend._heartbeat(waiter, deadline), Renewed)
 
         await eventually(granted)
         assert Noted.granted_then[-1] is True
@@ -125,14 +125,13 @@ async def test_a_node_that_cannot_be_told_that_nobody_waits_is_told_later(
     async with connect(nodes, node_timeout=5.0) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = (await locks._session()).backend
         waiter = await queued(backend, "x")
-        post, deadline = backend._fan.post, backend.clock.now() + 20.0
-        waiter.strays = {1: True}
-        backend._fan.post = lambda *args: [1]
-        backend._take_off(waiter, deadline)
-        backend._fan.post = post
-        assert len(backend._owed._owed[1]) == 1
-        await eventually(lambda: not backend._owed._owed[1])
+        post, deadline = backend._wire.post, backend.clock.now() + 20.0
+        backend._wire.post = lambda *args: [0]
         await backend.release("x", waiter.ticket.owner, deadline)
+        backend._wire.post = post
+        assert len(backend._undelivered._commands[0]) == 1
+        await eventually(lambda: not backend._undelivered._commands[0])
+        assert not nodes.nodes[0]("EXISTS", f"{LOCK}:q")
 
 
 async def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
@@ -140,63 +139,62 @@ async def test_a_heartbeat_after_leaving_leaves_nothing(nodes: RedlockNodes) -> 
         backend: Any = (await locks._session()).backend
         waiter = await queued(backend, "x")
         deadline = backend.clock.now() + 20.0
-        attend = backend._bells.attend
+        register = backend._wakeups.register
 
         async def overtaken(one: Any, limit: float) -> Any:
-            backend._bells.attend = attend
+            backend._wakeups.register = register
             await backend.release("x", one.ticket.owner, limit)
-            one.left = False  # the look at it came before
+            one.given_up = False  # the look at it came before
             try:
-                return await attend(one, limit)
+                return await register(one, limit)
             finally:
-                one.left = True
+                one.given_up = True
 
-        backend._bells.attend = overtaken
-        assert await backend._beat(waiter, deadline) is GONE
+        backend._wakeups.register = overtaken
+        assert await backend._heartbeat(waiter, deadline) is GONE
         await eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
-        assert await backend._beat(waiter, deadline) is GONE
+        assert await backend._heartbeat(waiter, deadline) is GONE
         assert not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes)
 
 
 async def test_a_heartbeat_that_fails_after_leaving_leaves_nothing(nodes: RedlockNodes) -> None:
-    """It has just moved the waiter to another node when too few are there for a round."""
+    """The heartbeat has just moved the waiter to another node when too few are there for a round."""
     options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
     async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = (await locks._session()).backend
         waiter = await queued(backend, "x")
         deadline = backend.clock.now() + 20.0
-        backend._bells.forget(waiter)
-        backend._take_off(waiter, deadline)
-        waiter._beats = 2  # the next one tries a round
+        backend._wakeups.forget(waiter)
+        waiter._heartbeats = 2  # the next one tries a round
 
         async def failed(one: Any, limit: float) -> Any:
             await backend.release("x", one.ticket.owner, limit)
-            one.bell = moved.pop()  # the release came before it was known
+            one.waking_node = moved.pop()  # the release came before it was known
             raise holdfast.BackendUnavailable("too few nodes")
 
-        attend = backend._bells.attend
+        register = backend._wakeups.register
         moved: list[Any] = []
 
         async def attended(one: Any, limit: float) -> Any:
-            left = await attend(one, limit)
-            moved.append(one.bell)
-            one.bell = None
+            left = await register(one, limit)
+            moved.append(one.waking_node)
+            one.waking_node = None
             return left
 
-        backend._bells.attend, backend._rounds.tried = attended, failed
+        backend._wakeups.register, backend._rounds.try_rounds = attended, failed
         with pytest.raises(holdfast.BackendUnavailable):
-            await backend._beat(waiter, deadline)
+            await backend._heartbeat(waiter, deadline)
         await eventually(lambda: not any(node("EXISTS", f"{LOCK}:q") for node in nodes.nodes))
 
 
 async def test_a_request_to_wait_that_arrives_after_its_end_is_refused(nodes: RedlockNodes) -> None:
-    """What ends it travels on another connection, and may overtake it."""
+    """The command that ends the wait travels on another connection, and may overtake the request."""
     options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
     async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = (await locks._session()).backend
         ticket = Ticket(Terms("x", MAX_TTL, Label("here", 1)), new_owner())
         deadline = backend.clock.now() + 20.0
-        wire, first = backend._bells._wires[0], nodes.nodes[0]
+        wire, first = backend._wakeups._wires[0], nodes.nodes[0]
         enqueue = wire.enqueue
         late: list[Any] = []
 
@@ -221,8 +219,8 @@ async def test_who_waits_again_where_it_waited_before_stays_there(nodes: Redlock
     async with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
         backend: Any = (await locks._session()).backend
         waiter = await queued(backend, "x")
-        assert waiter.bell == 0
-        wire = backend._bells._wires[0]
+        assert waiter.waking_node == 0
+        wire = backend._wakeups._wires[0]
         call = wire.call
 
         async def broken(*args: Any) -> Any:
@@ -230,14 +228,14 @@ async def test_who_waits_again_where_it_waited_before_stays_there(nodes: Redlock
             raise holdfast.BackendUnavailable("the connection broke")
 
         wire.call = broken
-        await backend._beat(waiter, backend.clock.now() + 20.0)
-        assert waiter.bell == 0
+        await backend._heartbeat(waiter, backend.clock.now() + 20.0)
+        assert waiter.waking_node == 0
         assert len((await locks.inspect("x")).waiters) == 1  # behind whatever was sent to the node
         assert nodes.nodes[0]("LLEN", f"{LOCK}:q") == 1
 
 
 async def test_a_node_that_was_too_slow_does_not_keep_the_waiter(nodes: RedlockNodes) -> None:
-    """It may have carried out the request, and would wake somebody who listens elsewhere."""
+    """The node may have carried out the request, and would wake a waiter that listens elsewhere."""
     proxy = Proxy(nodes.nodes[0].port)
     try:
         url = url_of([proxy.port, *[node.port for node in nodes.nodes[1:]]])
@@ -245,17 +243,17 @@ async def test_a_node_that_was_too_slow_does_not_keep_the_waiter(nodes: RedlockN
         async with holdfast.connect(url, **options) as locks, locks.lock("x", ttl=MAX_TTL):
             backend: Any = (await locks._session()).backend
             waiter = await queued(backend, "x")
-            assert waiter.bell == 0
-            enqueue = backend._bells._wires[1].enqueue
+            assert waiter.waking_node == 0
+            enqueue = backend._wakeups._wires[1].enqueue
 
             async def meanwhile(*args: Any) -> Any:
                 proxy.swallow = False
                 return await enqueue(*args)
 
-            backend._bells._wires[1].enqueue = meanwhile
+            backend._wakeups._wires[1].enqueue = meanwhile
             proxy.swallow = True
-            await backend._beat(waiter, backend.clock.now() + 20.0)
-            assert waiter.bell == 1
+            await backend._heartbeat(waiter, backend.clock.now() + 20.0)
+            assert waiter.waking_node == 1
             await eventually(lambda: not nodes.nodes[0]("EXISTS", f"{LOCK}:q"))
             assert nodes.nodes[1]("LLEN", f"{LOCK}:q") == 1
     finally:
@@ -263,7 +261,7 @@ async def test_a_node_that_was_too_slow_does_not_keep_the_waiter(nodes: RedlockN
 
 
 async def test_who_has_hardly_any_time_left_puts_no_node_out(nodes: RedlockNodes) -> None:
-    """A heartbeat that is the last of many, say: its time is over, and nodes had none to answer."""
+    """The last of many heartbeats, say: its time is over, and the nodes had none to reply."""
     async with connect(nodes) as locks:
         async with locks.lock("x", ttl=MAX_TTL):
             pass
@@ -274,7 +272,7 @@ async def test_who_has_hardly_any_time_left_puts_no_node_out(nodes: RedlockNodes
             ticket = Ticket(Terms("x", MAX_TTL, Label("here", 1)), new_owner(), queue=False)
             with suppress(BackendUnavailable):
                 await backend.acquire(ticket, backend.clock.now() + 0.05)
-            assert backend._board.voting() == 3
+            assert backend._table.voting_count() == 3
         finally:
             for node in nodes.nodes:
                 node.resume()

@@ -6,17 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from holdfast.clock import system_clock
 from holdfast.stores.redis.wire.protocol import bulk
-from holdfast.stores.redlock._sync import rounds as redlock_rounds
+from holdfast.stores.redlock._sync import rounds as rounds_module
 from holdfast.stores.redlock._sync.rounds import ROUNDS, SHORTEST_PAUSE, Rounds
+from holdfast.stores.redlock.address import parse_settings
 from holdfast.stores.redlock.commands import MARKED, QUIET, UNMARKED, Commands
-from holdfast.stores.redlock.members import settings_of
-from holdfast.stores.redlock.membership import Board, Marker
+from holdfast.stores.redlock.membership import Marker, NodeTable
 from holdfast.stores.redlock.votes import Ballot
 from holdfast.stores.urls import Target
 
@@ -24,11 +25,11 @@ ATTEMPTS = 400
 
 
 class Waiting:
-    left = False
+    given_up = False
 
 
 class Still:
-    """A clock."""
+    """A clock that stands still."""
 
     def now(self) -> float:
         return 100.0
@@ -36,10 +37,10 @@ class Still:
 
 def test_pauses_between_rounds_are_random_and_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     clock: Any = Still()
-    settings = settings_of(Target("redlock", "a:1,b:2,c:3", {}), {})
-    board = Board(settings, clock)
-    for seat in board.seats:
-        seat.votes(Marker(b"run.1", 1, 1, 60_000, b"", b""))
+    settings = parse_settings(Target("redlock", "a:1,b:2,c:3", {}), {})
+    table = NodeTable(settings, clock)
+    for state in table.nodes:
+        state.let_vote(Marker(b"run.1", 1, 1, 60_000, b"", b""))
     pauses: list[list[float]] = []
 
     class Noted:
@@ -50,16 +51,17 @@ def test_pauses_between_rounds_are_random_and_grow(monkeypatch: pytest.MonkeyPat
             pauses[-1].append(until - 100.0)
 
     def split(self: Rounds, waiter: Any, deadline: float) -> Ballot:
-        return Ballot(board)
+        return Ballot(table)
 
-    monkeypatch.setattr(redlock_rounds, "Signal", Noted)
-    monkeypatch.setattr(Rounds, "_round", split)
+    monkeypatch.setattr(rounds_module, "Signal", Noted)
+    monkeypatch.setattr(Rounds, "_run_round", split)
     nothing: Any = None
-    rounds = Rounds(settings, board, nothing, nothing, nothing, nothing, clock)
+    wire: Any = SimpleNamespace(table=table, clock=clock)
+    rounds = Rounds(wire, nothing, nothing, nothing)
     waiter: Any = Waiting()
     for _ in range(ATTEMPTS):
         pauses.append([])
-        rounds.tried(waiter, 1000.0)
+        rounds.try_rounds(waiter, 1000.0)
     assert {len(each) for each in pauses} == {ROUNDS - 1}
     for number, found in enumerate(zip(*pauses, strict=True)):
         usual = SHORTEST_PAUSE * 2**number
@@ -70,68 +72,70 @@ def test_pauses_between_rounds_are_random_and_grow(monkeypatch: pytest.MonkeyPat
 
 
 def test_there_is_no_pause_beyond_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has no time left for another round is told at once."""
+    """A caller that has no time left for another round is told at once."""
     clock = system_clock()
-    settings = settings_of(Target("redlock", "a:1,b:2,c:3", {}), {})
-    board = Board(settings, clock)
-    for seat in board.seats:
-        seat.votes(Marker(b"run.1", 1, 1, 60_000, b"", b""))
+    settings = parse_settings(Target("redlock", "a:1,b:2,c:3", {}), {})
+    table = NodeTable(settings, clock)
+    for state in table.nodes:
+        state.let_vote(Marker(b"run.1", 1, 1, 60_000, b"", b""))
     tries = 0
 
     def split(self: Rounds, waiter: Any, deadline: float) -> Ballot:
         nonlocal tries
         tries += 1
-        return Ballot(board)
+        return Ballot(table)
 
-    monkeypatch.setattr(Rounds, "_round", split)
+    monkeypatch.setattr(Rounds, "_run_round", split)
     nothing: Any = None
-    rounds = Rounds(settings, board, nothing, nothing, nothing, nothing, clock)
+    wire: Any = SimpleNamespace(table=table, clock=clock)
+    rounds = Rounds(wire, nothing, nothing, nothing)
     waiter: Any = Waiting()
-    rounds.tried(waiter, clock.now())
+    rounds.try_rounds(waiter, clock.now())
     assert tries == 1
 
 
 class Told:
-    """A fan that keeps what it is to send, and what is owed to whom."""
+    """A wire that keeps the commands it is to send, and the memory of undelivered ones."""
 
     def __init__(self) -> None:
         self.posted: list[Any] = []
-        self.owed: list[tuple[int, bytes, float]] = []
+        self.undelivered: list[tuple[int, bytes, float]] = []
 
     def post(
         self,
         commands: Any,
         deadline: float,
-        heard: Callable[[int, Any], bool],
-        ways: Any,
-        instead: Any,
+        on_reply: Callable[[int, Any], bool],
+        earlier: Any,
+        fallbacks: Any,
     ) -> list[int]:
-        self.posted = [commands, ways, instead, heard]
+        self.posted = [commands, earlier, fallbacks, on_reply]
         return [2]
 
-    def owe(self, index: int, command: bytes, ttl: float) -> None:
-        self.owed.append((index, command, ttl))
+    def add(self, index: int, command: bytes, ttl: float) -> None:
+        self.undelivered.append((index, command, ttl))
 
 
 def test_what_is_given_back_leaves_a_tombstone_where_the_request_may_come_later() -> None:
     clock: Any = Still()
-    settings = settings_of(Target("redlock", "a:1,b:2,c:3", {}), {})
+    settings = parse_settings(Target("redlock", "a:1,b:2,c:3", {}), {})
     told: Any = Told()
     nothing: Any = None
-    rounds = Rounds(settings, Board(settings, clock), told, nothing, told, nothing, clock)
-    words = Commands("holdfast", 1.0).plain("x")
-    end = words.free + bulk(b"me")
+    told.table, told.clock = NodeTable(settings, clock), clock
+    rounds = Rounds(told, nothing, told, nothing)
+    prefixes = Commands("holdfast", 1.0).any_prefixes("x")
+    end = prefixes.free + bulk(b"me")
     plain, marked = end + UNMARKED + QUIET, end + MARKED + QUIET
-    rounds.give_back(words, "me", [0, 2], {0}, ())
+    rounds.give_back(prefixes, "me", [0, 2], {0}, ())
     assert told.posted[:3] == [[plain, None, marked], (), [plain, None, marked]]
-    assert told.owed == [(2, marked, words.ttl)]  # it could not be told
+    assert told.undelivered == [(2, marked, prefixes.ttl)]  # it could not be told
 
-    rounds.give_back(words, "me", [0, 2], {0}, ["way", "way", "way"])
-    commands, ways, instead, heard = told.posted
-    assert (commands, instead) == ([plain, None, plain], [plain, None, marked])
-    assert ways == ["way", "way", "way"]  # on these it comes behind the request
-    told.owed.clear()
-    assert heard(0, 1) is heard(0, 0) is False
-    assert told.owed == []
-    heard(0, ConnectionResetError())
-    assert told.owed == [(0, marked, words.ttl)]  # it may never have arrived
+    rounds.give_back(prefixes, "me", [0, 2], {0}, ["c1", "c2", "c3"])
+    commands, earlier, fallbacks, on_reply = told.posted
+    assert (commands, fallbacks) == ([plain, None, plain], [plain, None, marked])
+    assert earlier == ["c1", "c2", "c3"]  # on these it comes behind the request
+    told.undelivered.clear()
+    assert on_reply(0, 1) is on_reply(0, 0) is False
+    assert told.undelivered == []
+    on_reply(0, ConnectionResetError())
+    assert told.undelivered == [(0, marked, prefixes.ttl)]  # it may never have arrived

@@ -37,7 +37,7 @@ class RedlockPlan:
     sizes: Sequence[int] = (3, 3, 5)
     scales: Sequence[float] = (0.2, 1.0)
     fresh = 0.25
-    """How many runs begin with nodes that were never used; the others with such as are in use."""
+    """The share of runs that begin with nodes that were never used; others begin with nodes in use."""
     trouble = 4.0
     unsettled = 6
     clients: Sequence[int] = (2, 3)
@@ -74,7 +74,7 @@ class RedlockPlan:
         return RedisNode(process, self.scripts())
 
     def _used_before(self, nodes: Sequence[RedisNode]) -> None:
-        """As a first start leaves them. Faults begin after it in any case."""
+        """Sets the nodes up as a first start leaves them. Faults begin after it in any case."""
         members = members_text([f"{node.process.name}:6379" for node in nodes])
         base = b"%d" % (nodes[0].process.clock.wall() * 1_000_000)
         longest = b"%d" % round(self.options["max_ttl"] * 1000)
@@ -85,7 +85,7 @@ class RedlockPlan:
                 node.load(text_of(name))
 
     def unsettle(self, world: World) -> None:
-        """A node's counters rise alone, as by the failed round of somebody: they get out of step."""
+        """Raises the counters of one node alone, as a failed round does: they get out of step."""
         self.advance(world, world.loop.random.choice(world.servers))
 
     def advance(self, world: World, server: Any) -> None:
@@ -93,7 +93,7 @@ class RedlockPlan:
             server.ask(b"INCRBY", counter, b"%d" % world.loop.random.randrange(1, 4))
 
     def may_crash(self, servers: Sequence[RedisNode], server: RedisNode) -> bool:
-        """As long as a majority of others votes: without one nobody could come back. It is declared."""
+        """Returns whether a majority of the others votes: without one, no node could come back."""
         voting = 0
         for other in servers:
             text = other.ask(b"GET", MARKER)

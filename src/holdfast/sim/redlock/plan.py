@@ -1,4 +1,4 @@
-"""What a run on Redlock is like, by its seed; and what is known to be bad, which must be caught."""
+"""The plans of runs on Redlock, by seed; and the variants that break a rule and must be caught."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..._runtime.aio import Signal
 from ...stores.redlock import lua
-from ...stores.redlock._async import recovery as redlock_nodes_module
+from ...stores.redlock._async import rejoin as rejoin_module
 from ...stores.redlock._async.backend import RedlockBackend
-from ...stores.redlock._async.recovery import Nodes, Sealed
+from ...stores.redlock._async.rejoin import Rejoin, SealReply
 from ...stores.redlock._async.wakeups import Waiter
 from ...stores.redlock.lua import text_of
 from ...stores.redlock.membership import read_marker, run_id_of
@@ -49,7 +49,7 @@ def replaced(owner: object, name: str, member: object) -> Iterator[None]:
 
 
 class Heedless(RedlockPlan):
-    """A plain lock: nobody looks whether it is still held, and the resource has no fence."""
+    """A plain lock: no holder checks that it still holds the lock, and the resource has no fence."""
 
     turns = 4
     faults = (faults.PAUSE,)
@@ -57,7 +57,7 @@ class Heedless(RedlockPlan):
 
 
 class Unconditional(Hammer):
-    """Phase 2 raises the counter and counts the node, whoever holds the lock there by then."""
+    """A phase 2 that raises the counter and counts the node, whichever owner has the lock by then."""
 
     turns = 20
 
@@ -71,8 +71,8 @@ return 1"""
 
 
 class Echo(RedisNode):
-    """Each phase 1 request arrives once more before its phase 2: where its hold is over, it makes a new
-    one of the same owner."""
+    """A node at which each phase 1 request arrives again before its phase 2: if its hold is over, that
+    makes a new one of the same owner."""
 
     def __init__(self, process: Process, altered: dict[bytes, bytes]) -> None:
         super().__init__(process, altered)
@@ -91,7 +91,7 @@ class Echo(RedisNode):
 
 
 class OwnerOnly(Hammer):
-    """Phase 2 asks for the owner, and not for the hold that answered phase 1."""
+    """A phase 2 that asks for the owner, and not for the hold of phase 1."""
 
     turns = 20
     faults = (faults.PAUSE, faults.RACE)
@@ -113,7 +113,7 @@ class OwnerOnly(Hammer):
 
 
 class LateReply(Hammer):
-    """Answers that come after the token was chosen are counted."""
+    """A ballot that counts replies from after the token was chosen."""
 
     turns = 20
 
@@ -127,7 +127,7 @@ class LateReply(Hammer):
 
 
 class OwnerAgain(Hammer):
-    """All rounds of an attempt have the same owner id."""
+    """An attempt whose rounds all have one owner id."""
 
     faults = (faults.CUT, faults.PAUSE)
     turns = 20
@@ -138,7 +138,7 @@ class OwnerAgain(Hammer):
         return super().start(world)
 
     def altered(self) -> AbstractContextManager[object]:
-        return replaced(Waiter, "next_round", lambda waiter: waiter.ticket.owner)
+        return replaced(Waiter, "next_round_id", lambda waiter: waiter.ticket.owner)
 
 
 class Restarts(RedlockPlan):
@@ -157,47 +157,47 @@ class AtOnce(Restarts):
     scales = (1.0,)
 
     def altered(self) -> AbstractContextManager[object]:
-        async def rejoin(nodes: Nodes, seat: Any, run_id: bytes, marker: Any) -> None:
-            reply = await nodes._begin(seat, run_id, b"again")
+        async def at_once(rejoin: Rejoin, node: Any, run_id: bytes, marker: Any) -> None:
+            reply = await rejoin._begin(node, run_id, b"again")
             if reply[0] == 1:
-                await nodes._votes(seat, read_marker(reply[1]))
+                await rejoin._let_vote(node, read_marker(reply[1]))
             else:
-                await nodes._admit(seat, run_id, reply[1], 2, 1, b"")
+                await rejoin._admit(node, run_id, reply[1], 2, 1, b"")
 
-        return replaced(Nodes, "_rejoin", rejoin)
+        return replaced(Rejoin, "_rejoin", at_once)
 
 
 class WaitsOnly(Restarts):
-    """It waits, but does not ask the others for their counters."""
+    """A node that waits, but does not read the counters of the others."""
 
     def altered(self) -> AbstractContextManager[object]:
-        async def seal(nodes: Nodes, seat: Any, others: Any, life: int) -> list[Sealed]:
-            return [Sealed(seat.name, 1, 1, 0, b"")]
+        async def seal(rejoin: Rejoin, node: Any, others: Any, life: int) -> list[SealReply]:
+            return [SealReply(node.name, 1, 1, 0, b"")]
 
-        return replaced(Nodes, "_seal", seal)
+        return replaced(Rejoin, "_seal", seal)
 
 
 class FewerReads(Restarts):
-    """It asks one node less than a majority."""
+    """A node that reads one node less than a majority."""
 
     faults = (faults.CRASH, faults.CUT)
 
     def altered(self) -> AbstractContextManager[object]:
-        seal = Nodes._seal
+        seal = Rejoin._seal
 
-        async def sealed(nodes: Nodes, seat: Any, others: Any, life: int) -> list[Sealed]:
-            board = nodes._board
-            board.quorum -= 1
+        async def sealed(rejoin: Rejoin, node: Any, others: Any, life: int) -> list[SealReply]:
+            table = rejoin._table
+            table.quorum -= 1
             try:
-                return await seal(nodes, seat, others[-board.quorum :], life)
+                return await seal(rejoin, node, others[-table.quorum :], life)
             finally:
-                board.quorum += 1
+                table.quorum += 1
 
-        return replaced(Nodes, "_seal", sealed)
+        return replaced(Rejoin, "_seal", sealed)
 
 
 class NotTied(Restarts):
-    """Who brings a node back does not notice that it restarts again meanwhile."""
+    """A client that brings a node back, and does not notice that it restarts again meanwhile."""
 
     faults = (faults.CUT,)
     turns = 20
@@ -206,41 +206,41 @@ class NotTied(Restarts):
     unsettled = 60
 
     def unsettle(self, world: World) -> None:
-        """Always the same node, which is mostly ahead of the others: what it forgets matters."""
+        """Crashes or advances always the same node, which is mostly ahead: what it forgets matters."""
         if world.loop.random.random() < 0.2:
             world.crash(world.servers[0], "nothing", 0.001)
         else:
             self.advance(world, world.servers[0])
 
     def altered(self) -> AbstractContextManager[object]:
-        admit = Nodes._admit
+        admit = Rejoin._admit
 
         async def late(
-            nodes: Nodes, seat: Any, run_id: bytes, incarnation: bytes, life: int, *rest: Any
+            rejoin: Rejoin, node: Any, run_id: bytes, incarnation: bytes, life: int, *rest: Any
         ) -> None:
             pause = (0.0, 0.5)[os.urandom(1)[0] % 2]
-            await Signal(nodes._clock).wait(nodes._clock.now() + pause)
-            info, _, scripts = await nodes._fan.reach(seat.index, nodes._deadline())
+            await Signal(rejoin._clock).wait(rejoin._clock.now() + pause)
+            info, _, scripts = await rejoin._wire.reach(node.index, rejoin._deadline())
             if not all(scripts):
-                await nodes._fan.batch(seat.index, nodes._commands.loads, nodes._deadline())
+                await rejoin._wire.call_many(node.index, rejoin._commands.loads, rejoin._deadline())
             run_id = run_id_of(info)
-            reply = await nodes._begin(seat, run_id, b"again", life)
+            reply = await rejoin._begin(node, run_id, b"again", life)
             if reply[0] == 1:
-                await nodes._votes(seat, read_marker(reply[1]))
+                await rejoin._let_vote(node, read_marker(reply[1]))
             else:
-                await admit(nodes, seat, run_id, reply[1], reply[5], *rest)
+                await admit(rejoin, node, run_id, reply[1], reply[5], *rest)
 
-        return replaced(Nodes, "_admit", late)
+        return replaced(Rejoin, "_admit", late)
 
 
 class ReadsOnly(Restarts):
-    """It asks the others, but does not wait."""
+    """A node that reads the others, but does not wait."""
 
     faults = (faults.CRASH, faults.CUT)
     scales = (1.0,)
 
     def altered(self) -> AbstractContextManager[object]:
-        return replaced(redlock_nodes_module, "DRIFT", 0.0)
+        return replaced(rejoin_module, "DRIFT", 0.0)
 
 
 class SnapshotForNone(Restarts):
@@ -266,13 +266,13 @@ class BeatsOn(CalmRedlock):
     turns = 4
 
     def altered(self) -> AbstractContextManager[object]:
-        beat = RedlockBackend._beat
+        beat = RedlockBackend._heartbeat
 
         def on(backend: RedlockBackend, waiter: Waiter, deadline: float) -> Any:
             waiter.granted = False
             return beat(backend, waiter, deadline)
 
-        return replaced(RedlockBackend, "_beat", on)
+        return replaced(RedlockBackend, "_heartbeat", on)
 
 
 VARIANTS: dict[str, type[RedlockPlan]] = {

@@ -1,5 +1,6 @@
-"""Several independent Redis nodes as one store: who they are, how they stand, how votes are counted.
+"""Several independent Redis nodes as one store.
 
-What differs between asyncio and threads is in `aio` and `threads`; the rest knows neither. The
-algorithm and the argument for it are in docs/redlock.md.
+The package knows which nodes there are (`address`), which of them vote (`membership`), and how their
+votes are counted (`votes`). The connections of asyncio and of threads are in `wire`. The algorithm and
+the argument for its safety are in docs/redlock.md.
 """

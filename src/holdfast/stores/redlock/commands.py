@@ -1,4 +1,4 @@
-"""The commands to a node, packed. What differs from node to node is its incarnation, near the end."""
+"""The commands to a node, packed. They differ from node to node in the incarnation, near the end."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from ..redis.wire.protocol import bulk, pack
 from . import lua
 
 STRIPES = 16384
-"""Counters for all locks together: their memory is bounded, and two locks hardly ever share one."""
+"""Counters for all locks: so many that two locks hardly ever share one, in bounded memory."""
 CACHED = 4096
+"""Locks whose command prefixes are kept."""
 AUDIT_RECORDS = b"1000"
 MARKED, UNMARKED = bulk(b"60000"), bulk(b"0")
-"""Milliseconds for which a request that arrives after its owner has left is refused."""
+"""Milliseconds for which a tombstone refuses a request that arrives after its owner has left."""
 WAKING, QUIET = bulk(b"1"), bulk(b"0")
 SEPARATOR = "\x1f"
 
 
-class Asked(Protocol):
-    """The terms of a ticket, as far as they matter here."""
+class LockTerms(Protocol):
+    """The part of a ticket's terms that goes into commands."""
 
     name: str
     ttl: float
     label: Label
 
 
-class Together:
-    """How several requests of a kind go in one command: a third less work for the server."""
+class BatchCommand:
+    """A command that carries several requests of a kind."""
 
     __slots__ = ("_arguments", "_first", "_keys", "_keys_first", "_last", "_script")
 
@@ -44,79 +45,83 @@ class Together:
         self._keys_first = keys_first
         self._first = first
         self._keys = keys
-        """So many for each."""
+        """The number of keys for each request."""
         self._arguments = arguments
         self._last = last
 
     def pack(self, keys: Sequence[bytes], arguments: Sequence[bytes], last: bytes) -> bytes:
+        """Returns one command for all requests, of which each has one of `keys` and of `arguments`."""
         count = len(keys)
         names = self._keys_first + count * self._keys
         head = self._script.command(names, names + count * self._arguments + self._last)
         return b"".join([head, self._first, *keys, *arguments, last])
 
 
-class Part(NamedTuple):
-    """A request that may go together with others, as its parts."""
+class BatchItem(NamedTuple):
+    """A request that may go in one command with others."""
 
-    kind: Together
+    command: BatchCommand
     keys: bytes
     arguments: bytes
     last: Sequence[bytes]
-    """For each node: what comes behind all of them, and has to be the same."""
+    """For each node: the last argument of the command, which all requests have to share."""
 
 
-class Words(NamedTuple):
-    """The beginnings of the commands for one lock."""
+class CommandPrefixes(NamedTuple):
+    """The beginnings of the commands for one lock; the docstring of each says what has to follow."""
 
     ttl: float
     label: Label
     take: bytes
-    """The owner and the incarnation follow."""
+    """For `take.lua`; the round's id and the incarnation follow."""
     request: bytes
-    """The arguments of that, for one of several; the owner follows."""
+    """The arguments of a request in `take_batch.lua`; the round's id follows."""
     raise_: bytes
-    """The token, `before`, the incarnation and the owner follow."""
+    """For `raise.lua`; the token, `packed_before`, the incarnation and the round's id follow."""
     release: bytes
-    """The owner follows."""
+    """For `free.lua` of a lease; the round's id follows."""
     free: bytes
-    """The owner, the mark, and whether to wake somebody follow."""
+    """For `free.lua`; the round's id, the tombstone's ms, and whether to wake a waiter follow."""
     wait: bytes
-    """The channel and the owner follow."""
+    """For `wait.lua`; the channel and the owner follow."""
     leave: bytes
-    """The owner follows."""
+    """For `leave.lua`; the owner follows."""
     leave_late: bytes
-    """The same, refusing a request to wait that is late; the owner and `lateness` follow."""
+    """For `leave.lua`, with a tombstone that refuses a late request to wait; the owner and `lateness`
+    follow."""
     keys: bytes
-    """The lock, its queue and its counter."""
+    """The keys of the lock, its queue and its counter."""
     request_keys: bytes
-    """Of the arguments, for one of several: the counter and the lock."""
+    """The keys of a request in `take_batch.lua`: the counter and the lock."""
     lock: bytes
 
 
 class Commands:
+    """All commands of one namespace."""
+
     def __init__(self, namespace: str, heartbeat: float) -> None:
         self.naming = Naming(namespace, None)
         space = self.naming.audit.removesuffix(b":audit")
         self.marker_key = space + b":redlock:marker"
-        self.of_nodes = (space + b":redlock:*").decode()
-        """All keys that say how the nodes stand."""
+        self.node_keys = (space + b":redlock:*").decode()
+        """A pattern for all keys of the membership and the counters."""
         self.marker = bulk(self.marker_key)
         self.beginning = bulk(space + b":redlock:beginning")
         self.counters = bulk(space + b":redlock:counters")
-        """Those in use."""
+        """The list of the counters in use."""
         self._counter = space + b":redlock:counter:%d"
         self.patience = heartbeat * MISSED_HEARTBEATS
         """Seconds without a heartbeat after which a node forgets a waiter."""
         self.lateness = bulk(b"%d" % millis(self.patience))
         self._scripts = lua.scripts()
-        self._words: dict[str, Words] = {}
-        scripts = self._scripts
-        self.takes = Together(scripts["takes"], 2, self.counters + self.marker, 2, 3, 1)
-        self.releases = Together(scripts["frees"], 0, b"", 1, 1, 0)
+        self._prefixes: dict[str, CommandPrefixes] = {}
+        take, free = self._scripts["take_batch"], self._scripts["free_batch"]
+        self.take_batch = BatchCommand(take, 2, self.counters + self.marker, 2, 3, 1)
+        self.release_batch = BatchCommand(free, 0, b"", 1, 1, 0)
 
     @property
-    def questions(self) -> list[bytes]:
-        """What a node is asked first: in which life it is, in which it votes, and what it lacks."""
+    def first_commands(self) -> list[bytes]:
+        """The first commands on a connection: the run_id, the marker, and which scripts are missing."""
         digests = [script.digest for script in self._scripts.values()]
         return [
             pack(b"INFO", b"server"),
@@ -126,16 +131,17 @@ class Commands:
 
     @property
     def loads(self) -> list[bytes]:
-        """They bring every script to the server."""
+        """The commands that load every script into the server."""
         return [script.load for script in self._scripts.values()]
 
-    def of(self, ticket: Asked) -> Words:
-        kept = self._words.get(ticket.name)
-        if kept is None or kept.ttl != ticket.ttl or kept.label is not ticket.label:
-            kept = self._prepare(ticket.name, ticket.ttl, ticket.label)
+    def prefixes_for(self, terms: LockTerms) -> CommandPrefixes:
+        """Returns the prefixes for the lock and the TTL of `terms`."""
+        kept = self._prefixes.get(terms.name)
+        if kept is None or kept.ttl != terms.ttl or kept.label is not terms.label:
+            kept = self._prepare(terms.name, terms.ttl, terms.label)
         return kept
 
-    def _prepare(self, name: str, ttl: float, label: Label) -> Words:
+    def _prepare(self, name: str, ttl: float, label: Label) -> CommandPrefixes:
         keys = self.naming.of(name)
         lock, both = bulk(keys.lock), bulk(keys.lock) + bulk(keys.queue)
         counter = bulk(self._counter % (crc32(keys.lock) % STRIPES))
@@ -145,7 +151,7 @@ class Commands:
         )
         arguments = bulk(b"%d" % millis(ttl)) + request
         scripts = self._scripts
-        words = Words(
+        prefixes = CommandPrefixes(
             ttl,
             label,
             scripts["take"].command(4, 8)
@@ -165,56 +171,60 @@ class Commands:
             counter + lock,
             lock,
         )
-        if len(self._words) >= CACHED:
-            self._words.clear()
-        self._words[name] = words
-        return words
+        if len(self._prefixes) >= CACHED:
+            self._prefixes.clear()
+        self._prefixes[name] = prefixes
+        return prefixes
 
-    def plain(self, name: str) -> Words:
-        """For those who ask for nothing."""
-        return self._words.get(name) or self._prepare(name, 1.0, Label("", 0))
+    def any_prefixes(self, name: str) -> CommandPrefixes:
+        """Returns prefixes for the lock `name`, of whatever TTL: for commands that request nothing."""
+        return self._prefixes.get(name) or self._prepare(name, 1.0, Label("", 0))
 
-    def keep(self, vote: bytes, holds: Sequence[tuple[str, str, int, float]]) -> bytes:
-        """One command for many: name, owner, beginning, ttl of each."""
+    def renew(self, incarnation: bytes, holds: Sequence[tuple[str, str, int, float]]) -> bytes:
+        """Returns the command that renews `holds`: name, round id, beginning and TTL of each."""
         count = len(holds)
-        parts = [self._scripts["keep"].command(count + 1, 4 * count + 2), self.marker]
+        parts = [self._scripts["renew"].command(count + 1, 4 * count + 2), self.marker]
         parts += [bulk(self.naming.lock_key(name)) for name, _, _, _ in holds]
-        parts.append(vote)
+        parts.append(incarnation)
         for _, owner, begin, ttl in holds:
-            parts.append(bulk(owner.encode()) + before(begin) + bulk(b"%d" % millis(ttl)))
+            parts.append(bulk(owner.encode()) + packed_before(begin) + bulk(b"%d" % millis(ttl)))
         return b"".join(parts)
 
-    def look(self, names: Sequence[str]) -> bytes:
+    def inspect(self, names: Sequence[str]) -> bytes:
+        """Returns the command that reads the locks `names` on a node."""
         count = len(names)
-        words = [self.plain(name) for name in names]
-        return self._scripts["look"].command(3 * count, 3 * count) + b"".join(
-            [one.keys for one in words]
+        prefixes = [self.any_prefixes(name) for name in names]
+        return self._scripts["inspect"].command(3 * count, 3 * count) + b"".join(
+            [one.keys for one in prefixes]
         )
 
-    def force(self, name: str, vote: bytes, least: int, record: str) -> bytes:
-        words = self.plain(name)
-        keys = words.keys + self.marker + bulk(self.naming.audit) + self.counters
+    def force(self, name: str, incarnation: bytes, least: int, record: str) -> bytes:
+        """Returns the command that ends a hold by force, and leaves the counter at `least` or above."""
+        prefixes = self.any_prefixes(name)
+        keys = prefixes.keys + self.marker + bulk(self.naming.audit) + self.counters
         return (
             self._scripts["force"].command(6, 10)
             + keys
-            + vote
+            + incarnation
             + bulk(b"%d" % least)
             + bulk(record.encode())
             + bulk(AUDIT_RECORDS)
         )
 
-    # For a node that comes back.
+    # Recovery.
 
     def begin(
         self, run_id: bytes, incarnation: bytes, how: bytes, life: int, roster: bytes = b""
     ) -> bytes:
+        """Returns the command by which a node begins to come back; see begin.lua."""
         keys = self.marker + self.beginning
         arguments = [run_id, incarnation, how, b"%d" % life, roster]
         return self._scripts["begin"].command(2, 7) + keys + b"".join(map(bulk, arguments))
 
-    def seal(self, vote: bytes, name: str, life: int) -> bytes:
+    def seal(self, incarnation: bytes, name: str, life: int) -> bytes:
+        """Returns the command that tells a voting node of another's `life`; see seal.lua."""
         keys = self.marker + self.counters
-        arguments = vote + bulk(name.encode()) + bulk(b"%d" % life)
+        arguments = incarnation + bulk(name.encode()) + bulk(b"%d" % life)
         return self._scripts["seal"].command(2, 5) + keys + arguments
 
     def admit(
@@ -228,6 +238,7 @@ class Commands:
         known: bytes,
         roster: bytes = b"",
     ) -> bytes:
+        """Returns the command that lets a node vote; see admit.lua."""
         keys = self.marker + self.beginning + self.counters
         arguments: list[Any] = [
             run_id,
@@ -242,11 +253,11 @@ class Commands:
         return self._scripts["admit"].command(3, 11) + keys + b"".join(map(bulk, arguments))
 
 
-def before(begin: int) -> bytes:
-    """How a node knows the hold that began so: by what its counter was before."""
+def packed_before(begin: int) -> bytes:
+    """Returns the counter from before the hold that began at `begin`: so a node knows that hold."""
     return bulk(b"%d" % (begin - 1))
 
 
 def members_text(members: Sequence[str]) -> bytes:
-    """The same for all clients, in whatever order they name the nodes."""
+    """Returns `members` as the marker has them: in one order, whatever order a client names them in."""
     return ",".join(sorted(members)).encode()

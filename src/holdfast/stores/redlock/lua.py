@@ -9,14 +9,14 @@ from ..redis.lua import Script, script_text, scripts_in
 
 NAMES = (
     "take",
-    "takes",
+    "take_batch",
     "raise",
     "free",
-    "frees",
-    "keep",
+    "free_batch",
+    "renew",
     "wait",
     "leave",
-    "look",
+    "inspect",
     "force",
     "begin",
     "seal",

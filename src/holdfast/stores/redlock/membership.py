@@ -1,8 +1,9 @@
-"""How each node stands: whether it votes, in which life, or since when and why it does not.
+"""The membership: which nodes vote, in which incarnation; or why a node does not, and since when.
 
 A node's *marker* is a key on it that says in which incarnation it votes. The incarnation starts with
 the server's `run_id`, which is new whenever the server starts: a marker that came back with a snapshot
-is of an earlier life, and does not count.
+names an earlier incarnation, and does not count. The *life* of a node is the number of its incarnation:
+it orders them, and other nodes remember the latest.
 """
 
 from __future__ import annotations
@@ -13,31 +14,35 @@ from typing import NamedTuple
 
 from ...clock import Clock
 from ..redis.wire.protocol import bulk
-from .members import Settings
+from .address import Settings
 
 US = b"\x1f"
 
 
 class Marker(NamedTuple):
+    """The contents of the marker key."""
+
     incarnation: bytes
     life: int
-    """Counts the times that this node came back; other nodes know it."""
+    """The number of the incarnation: one more each time that the node comes back."""
     base: int
-    """Where the counters began in this life."""
+    """The number at which the counters began in this incarnation."""
     max_ttl: int
     members: bytes
     known: bytes
+    """The lives of other nodes, see `read_known`."""
     roster: bytes = b""
-    """Of the first start with which it began; empty if it has come back since."""
+    """The id of the first start with which the node began; empty if it has come back since."""
 
 
 def read_marker(text: bytes) -> Marker:
+    """Returns the marker in `text`; raises ValueError if that is not one."""
     incarnation, life, base, max_ttl, members, roster, known = text.split(US)
     return Marker(incarnation, int(life), int(base), int(max_ttl), members, known, roster)
 
 
 def read_known(text: bytes) -> dict[str, int]:
-    """The number of the life of other nodes, by their names."""
+    """Returns the lives of nodes that a node knows of, by their names."""
     known: dict[str, int] = {}
     for part in filter(None, text.split(b",")):
         name, _, number = part.rpartition(b"=")
@@ -46,6 +51,7 @@ def read_known(text: bytes) -> dict[str, int]:
 
 
 def merge_known(texts: list[bytes]) -> bytes:
+    """Returns the latest life of each node that is known in any of `texts`."""
     merged: dict[str, int] = {}
     for text in texts:
         for name, life in read_known(text).items():
@@ -53,71 +59,70 @@ def merge_known(texts: list[bytes]) -> bytes:
     return ",".join(f"{name}={life}" for name, life in sorted(merged.items())).encode()
 
 
-class Seat:
-    """One node, as this client knows it."""
+class NodeState:
+    """The state of one node, as this client knows it."""
 
     __slots__ = (
         "base",
-        "board",
+        "incarnation",
         "index",
         "life",
         "name",
-        "out",
-        "ready",
+        "out_reason",
+        "out_since",
+        "out_until",
         "roster",
-        "since",
-        "until",
-        "vote",
+        "table",
     )
 
-    def __init__(self, board: Board, index: int, name: str, since: float) -> None:
-        self.board = board
+    def __init__(self, table: NodeTable, index: int, name: str, since: float) -> None:
+        self.table = table
         self.index = index
         self.name = name
-        self.vote = b""
-        """The incarnation in which it votes, as a part of a command; empty: it does not vote. It may
-        change at any moment: a command is made from one look at it."""
+        self.incarnation = b""
+        """The incarnation in which the node votes, as an argument of a command; empty while it does not
+        vote. It may change at any moment, so a command is made from one read of it."""
         self.life = 0
         self.roster = b""
-        """Of a first start that has begun, as this node has shown; it may be out by now."""
+        """The id of the first start with which this node once began to vote; it may be out by now."""
         self.base = 0
-        self.ready = False
-        """It has answered, and is on its way to vote."""
-        self.out = "not reached yet"
-        self.since = since
-        self.until: float | None = None
-        """When it may vote again, where that can be said."""
+        self.out_reason = "not reached yet"
+        self.out_since = since
+        self.out_until: float | None = None
+        """The moment at which the node may vote again, where that is known."""
 
-    def votes(self, marker: Marker) -> None:
+    def let_vote(self, marker: Marker) -> None:
+        """Notes that the node votes, as `marker` says."""
         self.life = marker.life
         if marker.roster:
             self.roster, self.base = marker.roster, marker.base
-        self.vote = bulk(marker.incarnation)
-        self.out = ""
-        self.until = None
-        self.board.changed()
+        self.incarnation = bulk(marker.incarnation)
+        self.out_reason = ""
+        self.out_until = None
+        self.table.refresh()
 
-    def is_out(self, reason: str, until: float | None = None) -> None:
-        if self.vote or not self.out:
-            self.since = self.board.clock.now()
-        self.out = reason
-        self.until = until
-        if self.vote:
-            self.vote = b""
-            self.board.changed()
+    def put_out(self, reason: str, until: float | None = None) -> None:
+        """Notes that the node does not vote, why, and `until` when, where that is known."""
+        if self.incarnation or not self.out_reason:
+            self.out_since = self.table.clock.now()
+        self.out_reason = reason
+        self.out_until = until
+        if self.incarnation:
+            self.incarnation = b""
+            self.table.refresh()
 
     def __str__(self) -> str:
-        if not self.out:
+        if not self.out_reason:
             return f"{self.name} votes"
-        now = self.board.clock.now()
-        text = f"{self.name} is out since {now - self.since:.1f} s: {self.out}"
-        if self.until is not None:
-            text += f"; for {max(0.0, self.until - now):.1f} s more"
+        now = self.table.clock.now()
+        text = f"{self.name} has been out for {now - self.out_since:.1f} s: {self.out_reason}"
+        if self.out_until is not None:
+            text += f"; it may vote again in {max(0.0, self.out_until - now):.1f} s"
         return text
 
 
-class Board:
-    """All nodes."""
+class NodeTable:
+    """The states of all nodes."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.clock = clock
@@ -125,73 +130,79 @@ class Board:
         self.node_timeout = settings.node_timeout
         self.durable = settings.durable
         now = clock.now()
-        self.seats = [Seat(self, index, name, now) for index, name in enumerate(settings.members)]
+        self.nodes = [
+            NodeState(self, index, name, now) for index, name in enumerate(settings.members)
+        ]
         self.on_out: Callable[[], None] = lambda: None
-        """Called when a node has gone out, so that somebody looks after it."""
-        self.votes: tuple[bytes, ...] = ()
-        """What each seat says, put together anew whenever one changes: a round takes one look at it."""
+        """The function to call when a node has gone out, so that it is looked after."""
+        self.incarnations: tuple[bytes, ...] = ()
+        """The incarnation of each node: a new tuple whenever one changes, for a round to read once."""
         self.lives: tuple[int, ...] = ()
+        """The life of each node, likewise."""
         self._mutex = Lock()
-        self.changed()
+        self.refresh()
         self._compared: dict[bytes, list[tuple[int, int]]] = {}
 
-    def changed(self) -> None:
-        """Nodes may change at the same time, each by a thread of its own."""
+    def refresh(self) -> None:
+        """Makes `incarnations` and `lives` anew. Several threads may each have changed a node."""
         with self._mutex:
-            # The lives last, since a round looks at them first: it may then take a vote for an older
-            # one than it is, and drop it, but not for a newer one.
-            self.votes = tuple([seat.vote for seat in self.seats])
-            self.lives = tuple([seat.life for seat in self.seats])
+            # The lives last, since a round reads them first: it may then take a vote for older than it
+            # is, and drop it, but never for newer.
+            self.incarnations = tuple([node.incarnation for node in self.nodes])
+            self.lives = tuple([node.life for node in self.nodes])
 
-    def voting(self) -> int:
-        return len(self.votes) - self.votes.count(b"")
+    def voting_count(self) -> int:
+        """Returns how many nodes vote."""
+        return len(self.incarnations) - self.incarnations.count(b"")
 
-    def had_time(self, seconds: float) -> bool:
-        """Whether a node that has not answered in that time is to blame, and not who had so little."""
+    def is_enough_time(self, seconds: float) -> bool:
+        """Returns whether a node that has not replied within `seconds` is at fault."""
         return seconds >= self.node_timeout / 2
 
-    def failed(self, index: int, reason: str) -> None:
-        """A node did not answer, or not as one that votes."""
-        seat = self.seats[index]
-        if seat.vote and reason:
-            seat.is_out(reason)
+    def report_failure(self, index: int, reason: str) -> None:
+        """Puts a node out that did not reply as a voting node does, unless `reason` is empty."""
+        node = self.nodes[index]
+        if node.incarnation and reason:
+            node.put_out(reason)
             self.on_out()
 
-    def superseded(self, known: bytes, counted: list[int], life_of: Sequence[int]) -> list[int]:
-        """Those of the counted nodes of which `known` tells a later life than the one they voted in."""
+    def find_superseded(
+        self, known: bytes, counted: list[int], life_of: Sequence[int]
+    ) -> list[int]:
+        """Returns the `counted` nodes of which `known` has a later life than `life_of`."""
         lives = self._compared.get(known)
         if lives is None:
-            index_of = {seat.name: seat.index for seat in self.seats}
+            index_of = {node.name: node.index for node in self.nodes}
             lives = [(index_of[n], life) for n, life in read_known(known).items() if n in index_of]
             if len(self._compared) > 64:
                 self._compared.clear()
             self._compared[known] = lives
         return [i for i, life in lives if i in counted and life > life_of[i]]
 
-    def out(self) -> tuple[str, ...]:
-        """The nodes that do not vote, in words."""
-        return tuple(str(seat) for seat in self.seats if not seat.vote)
+    def describe_out(self) -> tuple[str, ...]:
+        """Returns a line of text for each node that does not vote."""
+        return tuple(str(node) for node in self.nodes if not node.incarnation)
 
 
-def why(error: Exception) -> str:
-    """Why a node is out that answered so; empty: it is not out, only the request was refused."""
+def failure_reason(error: Exception) -> str:
+    """Returns why a node that replies with `error` is out; empty if only the request was refused."""
     text = str(error)
     if text.startswith("HFLEFT"):
         return ""
     if text.startswith("NOSCRIPT"):
-        return "it has forgotten our scripts"
+        return "it has lost our scripts"
     if text.startswith("HFOUT"):
-        return "it does not vote any more, or in another life"
+        return "it does not vote any more, or in another incarnation"
     return text[:200]
 
 
-def run_id_in(vote: bytes) -> bytes:
-    """Of the server that votes so."""
-    return vote.split(b"\r\n")[1].partition(b".")[0]
+def run_id_in(incarnation: bytes) -> bytes:
+    """Returns the run_id of the server that votes in `incarnation`, an argument of a command."""
+    return incarnation.split(b"\r\n")[1].partition(b".")[0]
 
 
 def run_id_of(info: object) -> bytes:
-    """From the answer to INFO; empty if it does not say."""
+    """Returns the run_id in the reply to INFO; empty if there is none."""
     if isinstance(info, str):
         info = info.encode()
     if isinstance(info, bytes):

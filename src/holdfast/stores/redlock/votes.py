@@ -1,9 +1,9 @@
-"""Counting the votes of one attempt: a majority, and the token that it can stand for.
+"""The votes of one round: whether they are a majority, and the token that it agrees upon.
 
-*Phase 1.* Each node that grants answers the value at which the hold began there. Once a majority has,
-the token T is the highest of these values; an answer that comes after that is never counted.
-*Phase 2.* On those counted whose value is below T, the counter is raised to T, if the hold is still the
-same one. The grant stands when a majority answered T in phase 1 or confirmed it in phase 2.
+*Phase 1.* Each node that grants the lock returns the value at which the hold began there. Once a
+majority has, the token T is the highest of these values; a reply that comes later is never counted.
+*Phase 2.* On each counted node whose value is below T, the counter is raised to T, if its hold is still
+the same one. The grant stands when a majority returned T in phase 1 or confirmed it in phase 2.
 """
 
 from __future__ import annotations
@@ -11,40 +11,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .membership import Board
+from .membership import NodeTable
 
 
 class Ballot:
-    """The answers of all nodes to one round, in the order in which they come."""
+    """The replies of all nodes to one round, in the order in which they come."""
 
-    # Of most rounds there is nothing but this to say.
+    # Most rounds never set these.
     lives: Mapping[int, bytes] = {}
-    """What counted nodes know of the lives of others."""
+    """By counted node: the lives of other nodes that it knows of."""
     busy: Sequence[int] = ()
-    """For how many ms another has it, on each node that said so."""
+    """Milliseconds for which another owner holds the lock, on each node that refused."""
     refused: Sequence[int] = ()
-    """Those nodes: nothing of this round is on its way to them any more."""
+    """The nodes that refused: no request of this round is on its way to them any more."""
     holders: Mapping[bytes, int] = {}
+    """By other owner: on how many nodes it holds the lock."""
     confirmed: Sequence[int] = ()
+    """The nodes that phase 2 has raised to the token."""
     token = 0
     in_step = False
-    """All that were counted began at the token: there is nothing to raise."""
+    """True if every counted hold began at the token: there is no counter to raise."""
     raising = True
-    refusal: Exception | None = None
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
-        self._quorum = board.quorum
-        self._life_of = board.lives
-        """As they voted: a node that comes back meanwhile does not make an older vote of it newer."""
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._quorum = table.quorum
+        self._life_of = table.lives
+        """The lives in which the nodes vote: if one comes back meanwhile, its older vote stays old."""
         self.begins: dict[int, int] = {}
-        """By node: the value at which our hold began there; also of answers that came too late."""
+        """By node: the value at which our hold began there, also if its reply was too late to count."""
         self.counted: list[int] = []
-        self.asked = 0
+        self.outstanding = 0
         self.open = True
 
-    def heard(self, index: int, reply: Any) -> bool:
-        """An answer to phase 1; True once there is nothing more to wait for."""
+    def count_take(self, index: int, reply: Any) -> bool:
+        """Counts a reply to phase 1. Returns True once there is nothing more to wait for."""
         kind = type(reply)
         if kind is int:
             self.begins[index] = reply
@@ -52,8 +53,8 @@ class Ballot:
                 return True
             counted = self.counted
             counted.append(index)
-            self.asked -= 1
-            return len(counted) >= self._quorum or len(counted) + self.asked < self._quorum
+            self.outstanding -= 1
+            return len(counted) >= self._quorum or len(counted) + self.outstanding < self._quorum
         if kind is list and reply[0] >= 0:
             self.begins[index] = reply[0]
         if not self.open:
@@ -66,14 +67,12 @@ class Ballot:
             else:
                 self.lives = {**self.lives, index: reply[1]}
                 self.counted.append(index)  # last: another thread may be closing it
-        elif self.refusal is None and isinstance(reply, Exception):
-            self.refusal = reply
-        self.asked -= 1
+        self.outstanding -= 1
         granted, quorum = len(self.counted), self._quorum
-        return granted >= quorum or granted + self.asked < quorum
+        return granted >= quorum or granted + self.outstanding < quorum
 
     def close(self) -> bool:
-        """No answer counts from now on. True if a majority granted; then `token` is chosen."""
+        """Ends phase 1: no later reply counts. Returns whether a majority granted, and sets `token`."""
         self.open = False
         if self.lives:
             self._drop_superseded()
@@ -85,24 +84,24 @@ class Ballot:
         return True
 
     def below(self) -> list[int]:
-        """The counted nodes that have to be raised to the token."""
+        """Returns the counted nodes that have to be raised to the token."""
         return [index for index in self.counted if self.begins[index] < self.token]
 
-    def raised(self, index: int, reply: Any) -> bool:
-        """An answer to phase 2; True once there is nothing more to wait for."""
+    def count_raise(self, index: int, reply: Any) -> bool:
+        """Counts a reply to phase 2. Returns True once there is nothing more to wait for."""
         if not self.raising:
             return True
-        self.asked -= 1
+        self.outstanding -= 1
         if type(reply) is list:
             self.lives = {**self.lives, index: reply[1]}
             reply = reply[0]
         if reply == 1:
             self.confirmed = [*self.confirmed, index]
         sure = sum(1 for i in self.counted if self.begins[i] == self.token) + len(self.confirmed)
-        return sure >= self._quorum or self.asked == 0
+        return sure >= self._quorum or self.outstanding == 0
 
     def stands(self) -> bool:
-        """Whether a majority is counted, after phase 2. No answer counts from now on."""
+        """Ends phase 2: no later reply counts. Returns whether a majority stands for the token."""
         self.raising = False
         if self.in_step and not self.lives:
             return True
@@ -114,13 +113,13 @@ class Ballot:
 
     def _drop_superseded(self) -> None:
         for known in self.lives.values():
-            for index in self._board.superseded(known, self.counted, self._life_of):
-                # Its vote was cast in an earlier life, which it has forgotten.
+            for index in self._table.find_superseded(known, self.counted, self._life_of):
+                # Its vote was cast in an earlier incarnation, which it has forgotten.
                 self.counted.remove(index)
-                self._board.failed(index, "it has restarted")
+                self._table.report_failure(index, "it has restarted")
 
     def remaining(self) -> float:
-        """Seconds after which so many nodes could be free that there is a majority."""
+        """Returns the seconds after which enough nodes could be free for a majority."""
         missing = self._quorum - len(self.counted)
         times = sorted(self.busy)
         if not times:
@@ -128,12 +127,12 @@ class Ballot:
         return max(0, times[min(missing, len(times)) - 1 if missing > 0 else 0]) / 1000
 
     def held_by_one(self) -> bool:
-        """Whether another has a majority: then it makes no sense to try again at once."""
+        """Returns whether another owner has a majority: then it is useless to try again at once."""
         return any(count >= self._quorum for count in self.holders.values())
 
 
 class Tally:
-    """Answers to a question that is asked of all nodes, for many locks at once: renewals."""
+    """The replies of all nodes to one renewal, for many leases at once."""
 
     def __init__(self, count: int, quorum: int, nodes: int) -> None:
         self.yes = [0] * count
@@ -142,17 +141,20 @@ class Tally:
         self._nodes = nodes
         self._undecided = count
 
-    def add(self, which: int, answer: bool) -> None:
-        decided = self.decided(which)
-        if answer:
+    def add(self, which: int, renewed: bool) -> None:
+        """Counts one node's reply for the lease `which`."""
+        decided = self.is_decided(which)
+        if renewed:
             self.yes[which] += 1
         else:
             self.no[which] += 1
-        if not decided and self.decided(which):
+        if not decided and self.is_decided(which):
             self._undecided -= 1
 
-    def decided(self, which: int) -> bool:
+    def is_decided(self, which: int) -> bool:
+        """Returns whether a majority has renewed the lease `which`, or can no longer do so."""
         return self.yes[which] >= self._quorum or self.no[which] > self._nodes - self._quorum
 
-    def done(self) -> bool:
+    def is_done(self) -> bool:
+        """Returns whether all leases are decided."""
         return self._undecided == 0

@@ -1,4 +1,4 @@
-"""What all nodes together say of locks; and a lock released by force on all of them."""
+"""The inspection of locks on all nodes, and their release by force."""
 
 from __future__ import annotations
 
@@ -6,103 +6,97 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....model import LockState
 from ...redis._async.scan import lock_names
-from ..answers import lock_state
 from ..commands import Commands
-from ..members import Settings
-from ..membership import Board
-from ..wire.aio import Fan
-from .recovery import Nodes
+from ..lock_state import lock_state
+from ..wire.aio import RedlockWire
+from .recovery import Recovery
 
 SHOWN_AT_ONCE = 100
+"""Locks that are read in one command."""
 
 
-class Looking:
-    def __init__(
-        self,
-        settings: Settings,
-        board: Board,
-        fan: Fan,
-        nodes: Nodes,
-        commands: Commands,
-        clock: Clock,
-    ) -> None:
-        self._timeout = settings.node_timeout
-        self._quorum = settings.quorum
-        self._board = board
-        self._fan = fan
-        self._nodes = nodes
+class Inspection:
+    """Reads the state of locks from a majority of the nodes."""
+
+    def __init__(self, wire: RedlockWire, recovery: Recovery, commands: Commands) -> None:
+        self._wire = wire
+        self._table, self._clock = wire.table, wire.clock
+        self._timeout = self._table.node_timeout
+        self._quorum = self._table.quorum
+        self._recovery = recovery
         self._commands = commands
-        self._clock = clock
 
     async def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
+        """Returns the states of all locks in use whose names start with `prefix`."""
         naming = self._commands.naming
-        await self._nodes.majority(deadline)
+        await self._recovery.wait_for_majority(deadline)
         names: set[str] = set()
-        for seat in self._board.seats:
-            if not seat.vote:
+        for node in self._table.nodes:
+            if not node.incarnation:
                 continue
             try:
-                call = partial(self._call, seat.index, deadline)
+                call = partial(self._call, node.index, deadline)
                 names |= await lock_names(naming, prefix, call)
             except BackendUnavailable as error:
-                self._board.failed(seat.index, str(error))
+                self._table.report_failure(node.index, str(error))
         found = sorted(name for name in names if name.startswith(prefix))
         states: list[LockState] = []
         for start in range(0, len(found), SHOWN_AT_ONCE):
-            states += await self.look(found[start : start + SHOWN_AT_ONCE], deadline)
+            states += await self.inspect(found[start : start + SHOWN_AT_ONCE], deadline)
         return [state for state in states if state.holders or state.waiters]
 
     async def _call(self, index: int, deadline: float, command: bytes) -> Any:
-        return await self._nodes.call(index, command, deadline)
+        return await self._wire.call(index, command, deadline)
 
-    async def look(self, names: Sequence[str], deadline: float) -> Sequence[LockState]:
-        await self._nodes.majority(deadline)
-        seats = self._board.seats
-        answers: list[Any] = []
+    async def inspect(self, names: Sequence[str], deadline: float) -> Sequence[LockState]:
+        """Returns the states of the locks `names`."""
+        await self._recovery.wait_for_majority(deadline)
+        nodes = self._table.nodes
+        replies: list[Any] = []
 
-        def heard(index: int, reply: Any) -> bool:
+        def on_reply(index: int, reply: Any) -> bool:
             if type(reply) is list:
-                answers.append(reply)
+                replies.append(reply)
             return False
 
-        command = self._commands.look(names)
-        commands = [command if seat.vote else None for seat in seats]
+        command = self._commands.inspect(names)
+        commands = [command if node.incarnation else None for node in nodes]
         limit = min(deadline, self._clock.now() + self._timeout)
-        await self._fan.ask(commands, heard, limit)
-        if len(answers) < self._quorum:
-            raise self._nodes.unavailable("too few nodes answered", names[0])
-        out = self._board.out()
+        await self._wire.fan_out(commands, on_reply, limit)
+        if len(replies) < self._quorum:
+            raise self._recovery.unavailable_error("too few nodes answered", names[0])
+        out = self._table.describe_out()
         return [
-            lock_state(name, [answer[i] for answer in answers], self._quorum, len(seats), out)
+            lock_state(name, [reply[i] for reply in replies], self._quorum, len(nodes), out)
             for i, name in enumerate(names)
         ]
 
     async def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        await self._nodes.majority(deadline)
+        """Ends whatever hold the nodes have, and raises all their counters above its token."""
+        await self._recovery.wait_for_majority(deadline)
         highest = held = 0
         for record in (f"{actor} released {name}", ""):
-            heard_of: list[Any] = []
+            replies: list[Any] = []
 
-            def heard(index: int, reply: Any, heard_of: list[Any] = heard_of) -> bool:
+            def on_reply(index: int, reply: Any, replies: list[Any] = replies) -> bool:
                 if type(reply) is list:
-                    heard_of.append(reply)
+                    replies.append(reply)
                 return False
 
-            votes = [seat.vote for seat in self._board.seats]
+            incarnations = [node.incarnation for node in self._table.nodes]
             commands = [
-                self._commands.force(name, vote, highest, record) if vote else None
-                for vote in votes
+                self._commands.force(name, incarnation, highest, record) if incarnation else None
+                for incarnation in incarnations
             ]
             limit = min(deadline, self._clock.now() + self._timeout)
-            await self._fan.ask(commands, heard, limit)
-            if len(heard_of) < self._quorum:
-                raise self._nodes.unavailable(
+            await self._wire.fan_out(commands, on_reply, limit)
+            if len(replies) < self._quorum:
+                raise self._recovery.unavailable_error(
                     f"{name!r} was released by force on too few nodes", name
                 )
-            held = held or sum(reply[0] for reply in heard_of)
-            highest = max(reply[1] for reply in heard_of)
+            held = held or sum(reply[0] for reply in replies)
+            highest = max(reply[1] for reply in replies)
         return held >= self._quorum

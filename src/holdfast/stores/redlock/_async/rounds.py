@@ -1,7 +1,7 @@
-"""A round: all nodes are asked at once, the majority decides, and the token is agreed upon.
+"""A round: a request to all nodes at once, of which a majority decides and agrees upon the token.
 
-Each has an owner id of its own. One that does not stand is given back on all nodes, whatever they
-answered; where they did not, a tombstone refuses the request if it arrives after all.
+Each round has an owner id of its own. A round that does not stand is given back on all nodes, whatever
+they replied; on a node that did not reply, a tombstone refuses the request if it arrives after all.
 """
 
 from __future__ import annotations
@@ -12,91 +12,109 @@ from threading import Lock
 from typing import Any
 
 from ...._runtime.aio import Signal
-from ....clock import Clock
 from ...redis.wire.protocol import bulk
-from ..commands import MARKED, QUIET, UNMARKED, Part, Together, Words, before
-from ..members import Settings
-from ..membership import Board
+from ..commands import (
+    MARKED,
+    QUIET,
+    UNMARKED,
+    BatchCommand,
+    BatchItem,
+    CommandPrefixes,
+    packed_before,
+)
 from ..votes import Ballot
-from ..wire.aio import Fan
-from .recovery import Nodes
-from .undelivered import Owed
+from ..wire.aio import RedlockWire
+from .recovery import Recovery
+from .undelivered import Undelivered
 from .wakeups import Waiter
 
 ROUNDS = 4
-"""How often a split vote is tried again at once."""
+"""The number of rounds at once where votes were split."""
 MANY = 1000
-"""Holds after which those that ended unreleased are looked for."""
+"""Held rounds after which those that ended unreleased are looked for."""
 SHORTEST_PAUSE = 0.002
-"""Seconds before that, doubled each time, and never in step with others."""
+"""Seconds before the second round, doubled each time, and never in step with other clients."""
 
 
-class Hold:
-    """What one of our leases consists of: a hold on each of several nodes."""
+class HeldRound:
+    """A round that was granted: a hold on each of several nodes, which make up one of our leases."""
 
-    __slots__ = ("begins", "end", "name", "round", "token", "ttl", "until", "votes", "ways")
+    __slots__ = (
+        "begins",
+        "connections",
+        "incarnations",
+        "name",
+        "packed_id",
+        "round_id",
+        "token",
+        "ttl",
+        "until",
+    )
 
     def __init__(
         self,
         name: str,
         round_id: str,
-        end: bytes,
+        packed_id: bytes,
         ballot: Ballot,
         ttl: float,
         until: float,
-        votes: Sequence[bytes],
-        ways: Sequence[object],
+        incarnations: Sequence[bytes],
+        connections: Sequence[object],
     ) -> None:
         self.name = name
-        self.round = round_id
-        self.end = end
-        """The round's id, as a part of a command."""
-        self.votes = votes
-        """Of the nodes that it was asked of; empty: it was not."""
-        self.ways = ways
-        """On which it was asked for."""
+        self.round_id = round_id
+        self.packed_id = packed_id
+        """The round's id, as an argument of a command."""
+        self.incarnations = incarnations
+        """By node: the incarnation that was asked; empty if the node was not."""
+        self.connections = connections
+        """By node: the connection on which the request went."""
         self.begins = ballot.begins
-        """Answers that came too late to be counted join here: they, too, hold others off."""
+        """By node: the value at which the hold began. Replies too late to be counted are added: those
+        holds keep others off, too."""
         self.token = ballot.token
         self.ttl = ttl
         self.until = until
+        """The moment at which the holds end, unless they are renewed."""
 
 
 class Rounds:
+    """The rounds of all attempts, and those that were granted."""
+
     def __init__(
         self,
-        settings: Settings,
-        board: Board,
-        fan: Fan,
-        nodes: Nodes,
-        owed: Owed,
-        takes: Together,
-        clock: Clock,
+        wire: RedlockWire,
+        recovery: Recovery,
+        undelivered: Undelivered,
+        take_batch: BatchCommand,
     ) -> None:
-        self._takes = takes
-        self._timeout = settings.node_timeout
-        self._quorum = settings.quorum
-        self._board = board
-        self._fan = fan
-        self._nodes = nodes
-        self._owed = owed
-        self._clock = clock
-        self.holds: dict[str, Hold] = {}
-        """By owner: what our leases consist of."""
+        self._take_batch = take_batch
+        self._wire = wire
+        self._table, self._clock = wire.table, wire.clock
+        self._timeout = self._table.node_timeout
+        self._quorum = self._table.quorum
+        self._recovery = recovery
+        self._undelivered = undelivered
+        self.held_rounds: dict[str, HeldRound] = {}
+        """By owner: the round that its lease consists of."""
         self._mutex = Lock()
 
-    async def tried(self, waiter: Waiter, deadline: float) -> Hold | float:
-        """Try, and again where votes were split; without the lock, how long it may take."""
+    async def try_rounds(self, waiter: Waiter, deadline: float) -> HeldRound | float:
+        """Tries a round, and more where votes were split.
+
+        Returns the round that was granted, or the seconds for which the lock may still be held.
+        """
         clock, pause = self._clock, SHORTEST_PAUSE
         left = 0.0
         for number in range(ROUNDS):
-            if self._board.voting() < self._quorum:
-                await self._nodes.majority(deadline)
-            answer = await self._round(waiter, deadline)
-            if isinstance(answer, Hold):
-                return answer
-            left = answer.remaining()
-            if waiter.left or answer.held_by_one() or number == ROUNDS - 1:
+            if self._table.voting_count() < self._quorum:
+                await self._recovery.wait_for_majority(deadline)
+            outcome = await self._run_round(waiter, deadline)
+            if isinstance(outcome, HeldRound):
+                return outcome
+            left = outcome.remaining()
+            if waiter.given_up or outcome.held_by_one() or number == ROUNDS - 1:
                 break
             moment = clock.now() + pause * (0.5 + os.urandom(1)[0] / 128)
             if moment >= deadline:
@@ -105,107 +123,131 @@ class Rounds:
             pause *= 2
         return left
 
-    async def _round(self, waiter: Waiter, deadline: float) -> Hold | Ballot:
-        """One round. If it does not stand, nothing of it is left."""
-        ticket, words = waiter.ticket, waiter.words
-        round_id = waiter.next_round()
-        end = bulk(round_id.encode())
+    async def _run_round(self, waiter: Waiter, deadline: float) -> HeldRound | Ballot:
+        """Runs one round. Returns its ballot if it does not stand; then nothing of it is left."""
+        ticket, prefixes = waiter.ticket, waiter.prefixes
+        round_id = waiter.next_round_id()
+        packed_id = bulk(round_id.encode())
         clock, timeout = self._clock, self._timeout
-        ballot = Ballot(self._board)
-        take = words.take
-        votes = self._board.votes
-        commands = [take + end + vote if vote else None for vote in votes]
-        part = Part(self._takes, words.request_keys, words.request + end, votes)
-        ballot.asked = len(commands) - commands.count(None)
+        ballot = Ballot(self._table)
+        take = prefixes.take
+        incarnations = self._table.incarnations
+        commands = [
+            take + packed_id + incarnation if incarnation else None for incarnation in incarnations
+        ]
+        item = BatchItem(
+            self._take_batch, prefixes.request_keys, prefixes.request + packed_id, incarnations
+        )
+        ballot.outstanding = len(commands) - commands.count(None)
         sent = clock.now()
-        hold: Hold | None = None
-        ways: Sequence[object] = ()
+        held_round: HeldRound | None = None
+        connections: Sequence[object] = ()
         try:
-            ways = await self._fan.ask(
-                commands, ballot.heard, min(deadline, sent + timeout), part=part
+            connections = await self._wire.fan_out(
+                commands, ballot.count_take, min(deadline, sent + timeout), item=item
             )
             if ballot.close():
                 if not ballot.in_step:
                     until = min(deadline, clock.now() + timeout)
-                    await self._raise(ballot, ballot.below(), votes, ways, words, end, until)
-                if ballot.stands() and not waiter.left:
+                    await self._raise(
+                        ballot,
+                        ballot.below(),
+                        incarnations,
+                        connections,
+                        prefixes,
+                        packed_id,
+                        until,
+                    )
+                if ballot.stands() and not waiter.given_up:
                     ttl = ticket.ttl
-                    hold = Hold(ticket.name, round_id, end, ballot, ttl, sent + ttl, votes, ways)
+                    held_round = HeldRound(
+                        ticket.name,
+                        round_id,
+                        packed_id,
+                        ballot,
+                        ttl,
+                        sent + ttl,
+                        incarnations,
+                        connections,
+                    )
         finally:
-            if hold is not None:
-                self._keep(ticket.owner, hold)
-                if waiter.left:
-                    # Another thread has given it up in between. Either it found the hold, or we do.
-                    found = self.holds.pop(ticket.owner, None)
-                    hold = None
+            if held_round is not None:
+                self._remember(ticket.owner, held_round)
+                if waiter.given_up:
+                    # Another thread has given the attempt up meanwhile. One of us finds the round.
+                    found = self.held_rounds.pop(ticket.owner, None)
+                    held_round = None
                     if found is not None:
-                        self.give_back(words, round_id, range(len(votes)), ballot.begins, ways)
+                        self.give_back(
+                            prefixes, round_id, range(len(incarnations)), ballot.begins, connections
+                        )
             else:
                 asked = [index for index, command in enumerate(commands) if command is not None]
-                answered = {*ballot.begins, *ballot.refused}
-                self.give_back(words, round_id, asked, answered, ways)
-        return ballot if hold is None else hold
+                replied = {*ballot.begins, *ballot.refused}
+                self.give_back(prefixes, round_id, asked, replied, connections)
+        return ballot if held_round is None else held_round
 
     async def _raise(
         self,
         ballot: Ballot,
         below: Sequence[int],
-        votes: Sequence[bytes],
-        ways: Sequence[object],
-        words: Words,
-        end: bytes,
+        incarnations: Sequence[bytes],
+        connections: Sequence[object],
+        prefixes: CommandPrefixes,
+        packed_id: bytes,
         deadline: float,
     ) -> None:
-        """Phase 2, in the incarnations that were asked in phase 1, and the same runs of the servers.
+        """Runs phase 2 on the nodes `below` the token, in the incarnations and runs of phase 1.
 
-        One that has restarted since must not confirm a hold of ours that a snapshot brought back: not
-        when it votes again, and not before, while its marker still names the old incarnation.
+        A node that has restarted since must not confirm a hold that a snapshot brought back: not when
+        it votes again, and not before, while its marker still names the old incarnation.
         """
         token = bulk(b"%d" % ballot.token)
-        commands: list[bytes | None] = [None] * len(votes)
-        ballot.asked = 0
+        commands: list[bytes | None] = [None] * len(incarnations)
+        ballot.outstanding = 0
         for index in below:
-            if self._fan.same_run(ways, index):
-                begun = before(ballot.begins[index])
-                commands[index] = words.raise_ + token + begun + votes[index] + end
-                ballot.asked += 1
-        if ballot.asked:
-            await self._fan.ask(commands, ballot.raised, deadline)
+            if self._wire.same_run(connections, index):
+                begun = packed_before(ballot.begins[index])
+                commands[index] = prefixes.raise_ + token + begun + incarnations[index] + packed_id
+                ballot.outstanding += 1
+        if ballot.outstanding:
+            await self._wire.fan_out(commands, ballot.count_raise, deadline)
 
     def give_back(
         self,
-        words: Words,
+        prefixes: CommandPrefixes,
         round_id: str,
-        nodes: Sequence[int],
-        answered: Collection[int],
-        ways: Sequence[object],
+        indexes: Sequence[int],
+        replied: Collection[int],
+        connections: Sequence[object],
     ) -> None:
-        """To all of them, whatever they answered; with a tombstone where the request may come later."""
-        end = bulk(round_id.encode())
-        plain, marked = [words.free + end + mark + QUIET for mark in (UNMARKED, MARKED)]
-        behind: list[bytes | None] = [None] * len(self._board.seats)
+        """Gives a round back on the nodes `indexes`, with a tombstone where its request may be late."""
+        packed_id = bulk(round_id.encode())
+        plain, marked = [prefixes.free + packed_id + mark + QUIET for mark in (UNMARKED, MARKED)]
+        behind: list[bytes | None] = [None] * len(self._table.nodes)
         otherwise = behind[:]
-        for index in nodes:
+        for index in indexes:
             behind[index] = plain
-            otherwise[index] = plain if index in answered else marked
+            otherwise[index] = plain if index in replied else marked
 
-        def heard(index: int, reply: Any) -> bool:
+        def on_reply(index: int, reply: Any) -> bool:
             if type(reply) is not int:
-                self._owed.owe(index, marked, words.ttl)  # it may never have arrived
+                self._undelivered.add(index, marked, prefixes.ttl)  # it may never have arrived
             return False
 
         deadline = self._clock.now() + self._timeout
-        for index in self._fan.post(
-            behind if ways else otherwise, deadline, heard, ways, otherwise
+        for index in self._wire.post(
+            behind if connections else otherwise, deadline, on_reply, connections, otherwise
         ):
-            heard(index, None)
+            on_reply(index, None)
 
-    def _keep(self, owner: str, hold: Hold) -> None:
-        self.holds[owner] = hold
-        if len(self.holds) % MANY == 0:
-            # Those that ran out were never released, and nobody will ask for them again.
+    def _remember(self, owner: str, held_round: HeldRound) -> None:
+        """Keeps a granted round, and now and then forgets those that have ended."""
+        self.held_rounds[owner] = held_round
+        if len(self.held_rounds) % MANY == 0:
+            # Their leases were lost and never released.
             now = self._clock.now()
             with self._mutex:
-                for old, one in list(self.holds.items()):
+                for old, one in list(self.held_rounds.items()):
                     if one.until < now:
-                        self.holds.pop(old, None)
+                        self.held_rounds.pop(old, None)

@@ -1,6 +1,8 @@
-"""What a node could not be told while it was out: that a lock was given back, or is waited for no more.
+"""Commands that a node has missed: that a lock was given back, or that a waiter has left.
 
-It is told as soon as it votes again, so that nobody waits there for the end of a hold that is over.
+A node gets them as soon as it votes again, so that nobody waits there for the end of a hold that is
+over. This is the one memory of them in this store, whoever first tried to send them; the engine's
+pending releases are another matter: releases that no majority has confirmed.
 """
 
 from __future__ import annotations
@@ -8,85 +10,85 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any
 
-from ....clock import Clock
 from ....errors import LockError
-from ..members import Settings
-from ..membership import Board, Seat
-from ..wire.aio import Fan
+from ..address import Settings
+from ..membership import NodeState
+from ..wire.aio import RedlockWire
 
 MOST = 1000
-"""Commands for one node. After that, what it has ends with its TTL."""
+"""Commands kept for one node. What it misses beyond that ends with its TTL."""
 AT_ONCE = 100
+"""Commands that are sent together."""
 
 
-class Owed:
-    def __init__(self, settings: Settings, board: Board, fan: Fan, clock: Clock) -> None:
+class Undelivered:
+    """The commands that each node still has to get."""
+
+    def __init__(self, settings: Settings, wire: RedlockWire) -> None:
         self._patience = settings.patience
-        self._board = board
-        self._fan = fan
-        self._clock = clock
+        self._wire = wire
+        self._table, self._clock = wire.table, wire.clock
         self._mutex = Lock()
-        self._owed: list[dict[bytes, float]] = [{} for _ in board.seats]
-        """Until when each still matters."""
+        self._commands: list[dict[bytes, float]] = [{} for _ in wire.table.nodes]
+        """By node: its commands, and the moment after which each does not matter any more."""
 
-    def owe(self, index: int, command: bytes, ttl: float) -> None:
-        """Tell a node this as soon as it is back. After `ttl` it does not matter any more."""
-        self._owe(index, command, self._clock.now() + ttl)
-        seat = self._board.seats[index]
-        if seat.vote:  # it came back a moment ago, and was told the rest then
-            self.pay(seat)
+    def add(self, index: int, command: bytes, ttl: float) -> None:
+        """Sends `command` now if the node votes, otherwise once it does; not later than in `ttl`."""
+        self._remember(index, command, self._clock.now() + ttl)
+        node = self._table.nodes[index]
+        if node.incarnation:
+            self._send_now(node)
 
-    async def settle(self, seat: Seat) -> None:
-        """Tell a node that votes again what it is owed. What it has answered is owed no more."""
+    async def deliver(self, node: NodeState) -> None:
+        """Sends a node that votes again its commands. Each is forgotten when the node has replied."""
         now = self._clock.now()
         with self._mutex:
-            left = {one: until for one, until in self._owed[seat.index].items() if until > now}
-            self._owed[seat.index] = left
-            owed = list(left)
-        for start in range(0, len(owed), AT_ONCE):
-            some = owed[start : start + AT_ONCE]
+            kept = self._commands[node.index]
+            live = {command: until for command, until in kept.items() if until > now}
+            self._commands[node.index] = live
+            commands = list(live)
+        for start in range(0, len(commands), AT_ONCE):
+            some = commands[start : start + AT_ONCE]
             try:
-                replies = await self._fan.batch(
-                    seat.index, some, self._clock.now() + self._patience
-                )
+                deadline = self._clock.now() + self._patience
+                replies = await self._wire.call_many(node.index, some, deadline)
             except LockError as error:
-                self._board.failed(seat.index, f"it cannot be told what was given up: {error}")
+                self._report_failure(node.index, error)
                 return
             for command, reply in zip(some, replies, strict=True):
                 if type(reply) is int:
                     with self._mutex:
-                        self._owed[seat.index].pop(command, None)
+                        self._commands[node.index].pop(command, None)
                 else:
-                    self._board.failed(seat.index, f"it cannot be told what was given up: {reply}")
+                    self._report_failure(node.index, reply)
 
-    def pay(self, seat: Seat) -> None:
-        """Tell it without waiting; what it does not answer is owed again."""
-        for command, until in self._taken(seat).items():
-            if not self._told(seat.index, command, until):
-                self._owe(seat.index, command, until)
-                self._board.failed(seat.index, "it cannot be told what was given up meanwhile")
-
-    def _taken(self, seat: Seat) -> dict[bytes, float]:
-        """What still matters; it is not owed any more."""
+    def _send_now(self, node: NodeState) -> None:
+        """Sends a node its commands without waiting; those without a reply are remembered again."""
         with self._mutex:
-            owed, self._owed[seat.index] = self._owed[seat.index], {}
+            kept, self._commands[node.index] = self._commands[node.index], {}
         now = self._clock.now()
-        return {command: until for command, until in owed.items() if until > now}
+        for command, until in kept.items():
+            if until > now and not self._post(node.index, command, until):
+                self._remember(node.index, command, until)
+                self._report_failure(node.index, "it is not connected")
 
-    def _owe(self, index: int, command: bytes, until: float) -> None:
+    def _remember(self, index: int, command: bytes, until: float) -> None:
         with self._mutex:
-            owed = self._owed[index]
-            if len(owed) < MOST:
-                owed[command] = until
+            commands = self._commands[index]
+            if len(commands) < MOST:
+                commands[command] = until
 
-    def _told(self, index: int, command: bytes, until: float) -> bool:
-        """Whether it could be sent. If it is not answered it is owed again: it may not have arrived."""
+    def _post(self, index: int, command: bytes, until: float) -> bool:
+        """Returns whether `command` could be sent. Without a reply it may not have arrived."""
 
-        def heard(index: int, reply: Any) -> bool:
+        def on_reply(index: int, reply: Any) -> bool:
             if type(reply) is not int:
-                self.owe(index, command, until - self._clock.now())
+                self.add(index, command, until - self._clock.now())
             return False
 
-        commands: list[bytes | None] = [None] * len(self._board.seats)
+        commands: list[bytes | None] = [None] * len(self._table.nodes)
         commands[index] = command
-        return not self._fan.post(commands, self._clock.now() + self._patience, heard)
+        return not self._wire.post(commands, self._clock.now() + self._patience, on_reply)
+
+    def _report_failure(self, index: int, reason: object) -> None:
+        self._table.report_failure(index, f"it cannot be told what was given up: {reason}")

@@ -1,140 +1,177 @@
-"""Who waits for a lock, and the node that wakes it.
+"""The waiters, and the node that wakes each of them.
 
 All clients prefer the same node, the first that votes: its list of waiters is then in the order of
-their arrival, and one of them is woken at a time. If that node goes out, they move on to the next. A
+their arrival, and it wakes one of them at a time. If that node goes out, they move on to the next. A
 wake-up is a hint; the heartbeat finds a lock that is free without one.
 """
 
 from __future__ import annotations
 
 from ...._runtime.aio import Signal
-from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....model import Granted
 from ..._async.contract import Ticket
 from ...redis.wire.aio import Wire
 from ...redis.wire.protocol import bulk
-from ..commands import Commands, Words
-from ..members import Settings
-from ..membership import Board
+from ..address import Settings
+from ..commands import CommandPrefixes, Commands
+from ..membership import NodeTable
+from .undelivered import Undelivered
 
 NO_CHANNEL = bulk(b"")
 TRY_ANYWAY = 3
-"""After so many heartbeats a round is tried, though the node that wakes us says that the lock is held:
-what it has may be the rest of a round that failed."""
-ALONE = 0.1
-"""Seconds until it is tried again where no node can wake us."""
+"""Heartbeats after which a waiter tries a round, though the node that wakes it says that the lock is
+held: that may be the rest of a round that failed."""
+UNWOKEN_PAUSE = 0.1
+"""Seconds between two tries where no node can wake the waiter."""
 
 
 class Waiter:
     """One attempt, and its rounds."""
 
     __slots__ = (
-        "_beats",
+        "_heartbeats",
         "_rounds",
-        "again",
-        "bell",
+        "given_up",
         "granted",
-        "left",
-        "strays",
+        "packed_owner",
+        "prefixes",
+        "retry_wanted",
         "ticket",
         "trying",
-        "words",
+        "waking_node",
     )
 
-    def __init__(self, ticket: Ticket, words: Words) -> None:
+    def __init__(self, ticket: Ticket, prefixes: CommandPrefixes) -> None:
         self.ticket = ticket
-        self.words = words
-        self.bell: int | None = None
-        """The node that wakes it."""
-        self.strays: dict[int, bool] = {}
-        """Nodes that may know of it, and are to forget it; and whether they said that they do."""
+        self.prefixes = prefixes
+        self.packed_owner = bulk(ticket.owner.encode())
+        self.waking_node: int | None = None
+        """The index of the node that wakes the waiter."""
         self.trying = False
-        self.again = False
-        """It was told something while it was trying."""
+        """True while a heartbeat of the waiter is under way."""
+        self.retry_wanted = False
+        """True if another heartbeat came while the waiter was trying."""
         self.granted = False
-        """It has the lock. A heartbeat that set out before must not take it for itself again."""
-        self.left = False
-        """It was given up, perhaps while a round was under way."""
+        """True once the waiter has the lock. An earlier heartbeat must not take it again."""
+        self.given_up = False
+        """True once the attempt was given up, perhaps while a round was under way."""
         self._rounds = 0
-        self._beats = 0
+        self._heartbeats = 0
 
-    def next_round(self) -> str:
-        """An owner id that was never used before."""
+    def next_round_id(self) -> str:
+        """Returns an owner id that was never used before."""
         number = self._rounds
         self._rounds += 1
         return f"{self.ticket.owner}~{number}" if number else self.ticket.owner
 
-    def is_time(self) -> bool:
-        self._beats += 1
-        return self._beats % TRY_ANYWAY == 0
+    def is_round_due(self) -> bool:
+        """Counts a heartbeat, and returns whether to try a round whatever the node says."""
+        self._heartbeats += 1
+        return self._heartbeats % TRY_ANYWAY == 0
 
 
-class Bells:
-    def __init__(self, settings: Settings, board: Board, commands: Commands, clock: Clock) -> None:
-        self._board = board
-        self._clock = clock
+class Wakeups:
+    """The connections on which nodes wake waiters."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        table: NodeTable,
+        undelivered: Undelivered,
+        commands: Commands,
+    ) -> None:
+        self._table = table
+        self._undelivered = undelivered
+        self._commands = commands
+        self._clock = table.clock
         self._timeout = settings.node_timeout
         self._wires = [
-            Wire(address, clock, commands.naming.channels) for address in settings.addresses
+            Wire(address, table.clock, commands.naming.channels) for address in settings.addresses
         ]
 
-    async def attend(self, waiter: Waiter, deadline: float) -> float:
-        """Be known to a node; answers for how many seconds the lock is held there, 0 if it is free."""
-        owner = waiter.ticket.owner
-        end = bulk(owner.encode())
-        bell = waiter.bell
-        if bell is not None:
-            if self._board.seats[bell].vote:
+    async def register(self, waiter: Waiter, deadline: float) -> float:
+        """Makes the waiter known to a node that can wake it.
+
+        Returns for how many seconds the lock is held on that node, 0 if it is free.
+        """
+        stale: dict[int, bytes] = {}
+        index = waiter.waking_node
+        if index is not None:
+            if self._table.nodes[index].incarnation:
                 try:
-                    command = waiter.words.wait + NO_CHANNEL + end
-                    reply = await self._wires[bell].call(command, self._limit(deadline))
+                    command = waiter.prefixes.wait + NO_CHANNEL + waiter.packed_owner
+                    reply = await self._wires[index].call(command, self._limit(deadline))
                     if type(reply) is int and reply >= 0:
                         return reply / 1000
                 except BackendUnavailable:
                     pass
-            self.forget(waiter)
-        for seat in self._board.seats:
-            if not seat.vote or waiter.left:
+            if self._stop_listening(waiter) is not None:
+                stale[index] = waiter.prefixes.leave + waiter.packed_owner
+        try:
+            return await self._enqueue(waiter, stale, deadline)
+        finally:
+            # Not before: one of these nodes may have been the first to take the waiter again.
+            for index, command in stale.items():
+                self._undelivered.add(index, command, self._commands.patience)
+
+    async def _enqueue(self, waiter: Waiter, stale: dict[int, bytes], deadline: float) -> float:
+        """Registers with the first node that will have the waiter.
+
+        On return, `stale` has the nodes that may know the waiter and shall forget it, each with the
+        command for that.
+        """
+        prefixes, owner = waiter.prefixes, waiter.packed_owner
+        for node in self._table.nodes:
+            if not node.incarnation or waiter.given_up:
                 continue
-            wire = self._wires[seat.index]
+            wire = self._wires[node.index]
             try:
                 reply = await wire.enqueue(
-                    waiter.ticket, waiter.words.wait, end, self._limit(deadline)
+                    waiter.ticket, prefixes.wait, owner, self._limit(deadline)
                 )
             except BaseException as error:
-                wire.forget(owner)
-                waiter.strays[seat.index] = False
+                wire.forget(waiter.ticket.owner)
+                # The command travels on another connection than the request, which may arrive later.
+                stale[node.index] = prefixes.leave_late + owner + self._commands.lateness
                 if isinstance(error, BackendUnavailable):
                     continue
                 raise
             if type(reply) is int and reply >= 0:
-                waiter.bell = seat.index  # not before: it is listened to from now on
-                waiter.strays.pop(seat.index, None)
+                waiter.waking_node = node.index  # not before: it is listened to from now on
+                stale.pop(node.index, None)
                 return reply / 1000
-            wire.forget(owner)
-        return ALONE if not waiter.is_time() else 0.0
+            wire.forget(waiter.ticket.owner)
+        return UNWOKEN_PAUSE if not waiter.is_round_due() else 0.0
 
     def _limit(self, deadline: float) -> float:
-        """Each node has its own: one that hangs does not use up the time of the others."""
+        """Returns the deadline for one node: one that hangs does not use up the time of the others."""
         return min(deadline, self._clock.now() + self._timeout)
 
     async def listen(self, waiter: Waiter, until: float | None) -> Granted | None:
-        bell = waiter.bell
-        if bell is None:
-            # Not for long: a heartbeat may find a node meanwhile, and then that is to be listened to.
-            moment = self._clock.now() + ALONE
+        """Waits for a wake-up of the waiter."""
+        index = waiter.waking_node
+        if index is None:
+            # Not for long: a heartbeat may register with a node meanwhile, to be listened to.
+            moment = self._clock.now() + UNWOKEN_PAUSE
             await Signal(self._clock).wait(moment if until is None else min(until, moment))
             return None
-        return await self._wires[bell].listen(waiter.ticket, until)
+        return await self._wires[index].listen(waiter.ticket, until)
 
     def forget(self, waiter: Waiter) -> None:
-        """It waits there no more; the node still has to be told."""
-        bell, waiter.bell = waiter.bell, None
-        if bell is not None:
-            self._wires[bell].forget(waiter.ticket.owner)
-            waiter.strays.setdefault(bell, True)
+        """Ends the waiting, and tells the node: others may wait there, whose turn it is."""
+        index = self._stop_listening(waiter)
+        if index is not None:
+            command = waiter.prefixes.leave + waiter.packed_owner
+            self._undelivered.add(index, command, self._commands.patience)
+
+    def _stop_listening(self, waiter: Waiter) -> int | None:
+        index, waiter.waking_node = waiter.waking_node, None
+        if index is not None:
+            self._wires[index].forget(waiter.ticket.owner)
+        return index
 
     async def close(self) -> None:
+        """Closes all connections."""
         for wire in self._wires:
             await wire.close()

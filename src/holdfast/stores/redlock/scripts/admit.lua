@@ -1,10 +1,10 @@
--- The node votes from now on, if it is still in the life that began to come back.
+-- Lets the node vote from now on, if it is still in the incarnation that began to come back.
 --
 -- KEYS: 1 the marker · 2 the beginning · 3 the counters in use
--- ARGV: 1 the server's run_id · 2 the incarnation · 3 the number of its life · 4 where its counters begin;
---       0: at the clock, in µs · 5 the longest ttl in ms · 6 the members · 7 what it knows of other nodes
---       8 the roster of the first start that this is a part of; empty: it comes back
--- Answers {1, marker}: it votes; or {0}: another life has begun since, or it has another number or roster.
+-- ARGV: 1 the server's run_id · 2 the incarnation · 3 its life · 4 where its counters begin;
+--       0: at the clock, in µs · 5 the longest ttl in ms · 6 the members · 7 the lives of other nodes that it knows of
+--       8 the roster of the first start that this is a part of; empty: the node comes back
+-- Returns {1, marker}: the node votes; or {0}: another incarnation, life or roster has been noted since.
 
 local id, inc = ARGV[1], ARGV[2]
 local m = redis.call('GET', KEYS[1])

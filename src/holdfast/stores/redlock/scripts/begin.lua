@@ -1,11 +1,11 @@
--- A node that has no marker of this life of it begins to come back: from now on it is timed here. All who
--- help it to do so use the same incarnation and the same number of its life: the first that was proposed.
+-- Notes that a node without a marker of its present run begins to come back: from now on it is timed here. All
+-- clients that help it use one incarnation and one life: the first that was proposed.
 --
 -- KEYS: 1 the marker · 2 the beginning
 -- ARGV: 1 the server's run_id · 2 a new incarnation, which starts with that · 3 "first" or "again"
---       4 the number that its life should have; 0: none yet · 5 the roster of a first start; empty: none
--- Answers {1, marker}: it votes already; or {0, incarnation, ms since this began, "first" or "again", µs of
--- its clock, the number of its life or 0, the roster or nothing: the first that was proposed}.
+--       4 the life that it should have; 0: none yet · 5 the roster of a first start; empty: none
+-- Returns {1, marker}: the node votes already; or {0, incarnation, ms since this began, "first" or "again", µs of
+-- its clock, its life or 0, the roster or nothing}, of each the first that was proposed.
 
 local id = ARGV[1]
 local m = redis.call('GET', KEYS[1])

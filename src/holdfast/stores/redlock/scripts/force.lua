@@ -1,16 +1,16 @@
--- End the holder's lease on one node by force, raise the counter, and leave an audit record.
+-- Ends the holder's lease on one node by force, raises the counter, and leaves an audit record.
 --
 -- KEYS: 1 the lock · 2 its queue · 3 its counter · 4 the marker · 5 the list of audit records
 --       6 the counters in use
 -- ARGV: 1 the incarnation · 2 the counter is at least this much afterwards
 --       3 who did it, and to which lock; empty: only raise · 4 how many records are kept
--- Answers {1 if somebody held it, the counter}; or the error HFOUT.
+-- Returns {1 if the lock was held, the counter}; or the error HFOUT.
 
 local K, Q = KEYS[1], KEYS[2]
 --@include wake.lua
 
 local m = redis.call('GET', KEYS[4])
-if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT it does not vote in this life') end
+if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT it does not vote in this incarnation') end
 local counter = redis.call('GET', KEYS[3])
 if not counter then
   counter = string.match(m, '^[^\031]*\031%d+\031(%d+)')

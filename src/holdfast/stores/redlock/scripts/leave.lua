@@ -1,8 +1,8 @@
--- Wait no more on this node. If the lock is free here, the one who was told of it may have been this one.
+-- Takes a waiter off this node. If the lock is free here, that waiter may have been the one that was told of it.
 --
 -- KEYS: 1 the lock · 2 its queue
 -- ARGV: 1 the owner id · 2 ms for which a request to wait that arrives later is refused; nothing: not at all
--- Answers 1 if it waited, otherwise 0.
+-- Returns 1 if the owner waited here, otherwise 0.
 
 local K, Q = KEYS[1], KEYS[2]
 --@include wake.lua

@@ -1,12 +1,12 @@
--- On a node that votes: learn that another one has come back to life, and answer the highest counter.
--- After this, whoever counts both this node and an earlier life of the other is told so.
+-- Tells a node that votes of another node's new life, and returns the highest counter. After this, a client that
+-- counts both this node and an earlier life of the other learns of it.
 --
 -- KEYS: 1 the marker · 2 the counters in use
--- ARGV: 1 the incarnation of this node · 2 the name of the other · 3 the number of its life; 0: only look
--- Answers {the highest counter, the number known before, what is known of all}; or the error HFOUT.
+-- ARGV: 1 the incarnation of this node · 2 the name of the other · 3 its life; 0: only read
+-- Returns {the highest counter, the life known before, the lives known of all nodes}; or the error HFOUT.
 
 local m = redis.call('GET', KEYS[1])
-if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT it does not vote in this life') end
+if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT it does not vote in this incarnation') end
 local rest, known = string.match(m, '^(.*\031)([^\031]*)$')
 local life, before, parts = tonumber(ARGV[3]), 0, {}
 for name, number in string.gmatch(known, '([^,=]+)=(%d+)') do

@@ -1,8 +1,8 @@
--- Included by the scripts that look at a hold, or make it last longer: since when it has been held. To ask
--- for the time costs a grant a tenth of its script, so a hold is only dated when it is first renewed. Until
--- then it began its ttl, less what is left of it, ago.
+-- Included by the scripts that read a hold, or renew it: since when it has been held. Reading the clock costs a
+-- grant a tenth of its script, so a hold is only dated when it is first renewed. Until then it began its ttl,
+-- less what is left of it, ago.
 
--- Answers what a lock key says, dated; and whether it was not dated yet.
+-- Returns what a lock key says, dated; and whether it was not dated yet.
 local function dated(v, left)
   local head, ttl, tail = string.match(v, '^(rl1\031[^\031]*\031%d+\031%d*\031)\031(%d+)(.*)$')
   if not head then return v, false end

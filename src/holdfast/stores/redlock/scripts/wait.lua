@@ -1,10 +1,10 @@
--- Be woken by this node when the lock is given back here; a heartbeat of the same.
+-- Registers a waiter, which this node wakes when the lock is given back here; or takes its heartbeat.
 --
 -- KEYS: 1 the lock · 2 its queue
--- ARGV: 1 ms without a heartbeat after which it is forgotten · 2 the request
---       3 the channel; empty: a heartbeat of one that is known already · 4 the owner id
--- Answers ms: it will be told, the lock is held here for that long (0: it is free); or -1 - ms: it is not
--- known here, or has left.
+-- ARGV: 1 ms without a heartbeat after which the waiter is forgotten · 2 the request
+--       3 the channel; empty: the heartbeat of a waiter that is known already · 4 the owner id
+-- Returns ms: the waiter will be woken, the lock is held here for that long (0: it is free); or -1 - ms: the
+-- waiter is not known here, or has left.
 
 local K, Q = KEYS[1], KEYS[2]
 local left = math.max(0, redis.call('PTTL', K))
@@ -24,5 +24,5 @@ if not since then
 end
 redis.call('SET', mine, since .. '\031' .. ARGV[3] .. '\031' .. ARGV[2], 'PX', ARGV[1])
 redis.call('PEXPIRE', Q, 3600000)
-redis.call('SET', K .. ':b', '', 'PX', 3600000) -- see redlock_wake.lua
+redis.call('SET', K .. ':b', '', 'PX', 3600000) -- see wake.lua
 return left

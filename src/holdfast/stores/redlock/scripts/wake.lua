@@ -1,8 +1,8 @@
--- Included by the scripts that may leave a lock free: tell the first who waits here, and only it. It is a
--- hint; nothing is handed over, because the majority decides. Those whose connection is gone are dropped.
+-- Included by the scripts that may leave a lock free: wakes the first waiter here, and only that one. It is a
+-- hint; nothing is handed over, because the majority decides. Waiters whose connection is gone are dropped.
 --
--- The bell hangs there while somebody may wait. A release takes it down as it deletes the lock, in one call,
--- and so knows whether to look at the queue.
+-- The key :b is there while a waiter may be. A release deletes it together with the lock, in one call, and so
+-- knows whether to look at the queue.
 --
 -- Needs the locals K (the lock) and Q (the queue).
 
@@ -16,7 +16,7 @@ local function wake()
     local text = redis.call('GET', K .. ':w:' .. first)
     local channel = text and string.match(text, '^%d+\031([^\031]*)')
     if channel and redis.call('PUBLISH', channel, first .. ' 0') > 0 then
-      redis.call('SET', K .. ':b', '', 'PX', 3600000) -- it, or others, may wait again
+      redis.call('SET', K .. ':b', '', 'PX', 3600000) -- that waiter, or others, may wait again
       return
     end
     redis.call('LPOP', Q)

@@ -1,4 +1,4 @@
-"""Asking all nodes at once, in asyncio: one connection for each, on which all tasks' commands travel.
+"""Requests to all nodes at once, in asyncio: one connection to each, which all tasks share.
 
 The twin is `threads`: the same names and meanings.
 """
@@ -7,169 +7,159 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Container, Sequence
-from math import inf
 from typing import Any
 
 from ....clock import Clock
 from ....errors import BackendUnavailable
 from ...redis.address import Address
-from ..commands import Part
-from ..membership import Board
-from .aio_connections import Asking, Heard, Link, NodeConnection, all_of
+from ..commands import BatchItem
+from ..membership import NodeTable
+from .aio_connection import NodeConnection, NodeConnector, all_of
+from .aio_fan_out import FanOut, OnReply
 
 
-class Fan:
+class RedlockWire:
+    """The connections to all nodes."""
+
     def __init__(
-        self, addresses: Sequence[Address], board: Board, clock: Clock, first: list[bytes]
+        self,
+        addresses: Sequence[Address],
+        table: NodeTable,
+        clock: Clock,
+        first_commands: list[bytes],
     ) -> None:
-        self.board = board
+        self.table = table
         self.clock = clock
-        self.first = first
+        self.first_commands = first_commands
+        """Commands that every new connection begins with."""
         self.closed = False
         self._loop = asyncio.get_running_loop()
-        self._links = [Link(self, index, address) for index, address in enumerate(addresses)]
-        self._ways: list[NodeConnection | None] = [None] * len(addresses)
-        """The links' connections: another list whenever one of them changes."""
-        self._waiting: dict[NodeConnection, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = inf
+        self._connectors = [
+            NodeConnector(self, index, address) for index, address in enumerate(addresses)
+        ]
+        self._connections: list[NodeConnection | None] = [None] * len(addresses)
+        """The connection to each node: another list whenever one of them changes."""
 
-    async def ask(
+    async def fan_out(
         self,
         commands: Sequence[bytes | None],
-        heard: Heard,
+        on_reply: OnReply,
         deadline: float,
-        ways: Sequence[object] = (),
-        answered: Container[int] = (),
-        instead: bytes = b"",
-        part: Part | None = None,
+        earlier: Sequence[object] = (),
+        replied: Container[int] = (),
+        fallback: bytes = b"",
+        item: BatchItem | None = None,
     ) -> Sequence[object]:
-        """Each node its command, all at once; until `heard` has enough, or all have answered.
+        """Sends each node its command, all at once; waits until `on_reply` has enough, or all replied.
 
-        Answers that come later are told to `heard` as well, while their connection lasts. Answers the
-        ways on which they went. With those of an earlier question, which some nodes have answered,
-        another that is not reached on the same way any more is sent `instead`: what was asked then may
-        arrive after it. With `part`, the command may go together with others'.
+        Later replies go to `on_reply` as well, while their connection lasts. Returns the connections
+        that were used. A command that follows an earlier one passes the connections of that as
+        `earlier`, and the nodes that have `replied` to it: a node that has not, and whose connection
+        is another by now, is sent `fallback`, since the earlier command may arrive after it. With an
+        `item`, a command may go in one with those of other tasks.
         """
-        self.check()
-        asking = Asking(self.board, self._loop, heard, deadline - self.clock.now())
-        question = (asking, deadline)
-        used = self._ways
+        self.check_open()
+        fan_out = FanOut(self.table, self._loop, on_reply, deadline - self.clock.now())
+        used = self._connections
         for index, usual in enumerate(commands):
             if usual is None:
                 continue
             connection = used[index]
             if connection is None:
-                self.board.failed(index, "it is not connected")
-                heard(index, BackendUnavailable("not connected"))
+                self.table.report_failure(index, "it is not connected")
+                on_reply(index, BackendUnavailable("not connected"))
                 continue
-            late = ways and connection is not ways[index] and index not in answered
-            asking.left += 1
+            late = earlier and connection is not earlier[index] and index not in replied
             if late:
-                connection.put(instead, question, None)
+                connection.send_for(fan_out, fallback, deadline)
             else:
-                connection.put(usual, question, part)
-        if asking.left:
-            await asking
+                connection.send_for(fan_out, usual, deadline, item)
+        if fan_out.missing:
+            await fan_out
         return used
 
-    def same_run(self, ways: Sequence[object], index: int) -> bool:
-        """Whether what is sent to a node now reaches the run of its server that those led to."""
-        connection = self._ways[index]
-        return connection is not None and connection is ways[index]
+    def same_run(self, connections: Sequence[object], index: int) -> bool:
+        """Returns whether a command to the node reaches the server's run that `connections` led to."""
+        connection = self._connections[index]
+        return connection is not None and connection is connections[index]
 
-    def catch_up(self) -> None:
-        """Take in the answers that came too late to be waited for: here the loop does so."""
+    def read_late_replies(self) -> None:
+        """Does nothing: the event loop reads replies that came too late to be waited for."""
 
     def post(
         self,
         commands: Sequence[bytes | None],
         deadline: float,
-        heard: Heard,
-        ways: Sequence[object] = (),
-        instead: Sequence[bytes | None] = (),
+        on_reply: OnReply,
+        earlier: Sequence[object] = (),
+        fallbacks: Sequence[bytes | None] = (),
     ) -> list[int]:
-        """Send, and do not wait: behind whatever was sent before. Answers who could not be told.
+        """Sends each node its command behind whatever was sent before, and does not wait.
 
-        The rest as in `ask`.
+        Returns the nodes to which that was not possible. `earlier` is as in `fan_out`; a node whose
+        connection is another by now is sent its fallback.
         """
-        asking = Asking(self.board, self._loop, heard, deadline - self.clock.now())
-        untold: list[int] = []
+        fan_out = FanOut(self.table, self._loop, on_reply, deadline - self.clock.now())
+        unsent: list[int] = []
         for index, command in enumerate(commands):
             if command is not None:
-                connection = self._links[index].connection
+                connection = self._connections[index]
                 if connection is None:
-                    untold.append(index)
+                    unsent.append(index)
                 else:
-                    behind = not ways or connection is ways[index]
-                    asking.left += 1
-                    connection.send(
-                        command if behind else instead[index] or command, deadline, asking
-                    )
-        return untold
+                    behind = not earlier or connection is earlier[index]
+                    chosen = command if behind else fallbacks[index] or command
+                    connection.send_for(fan_out, chosen, deadline)
+        return unsent
 
     def reach(self, index: int, deadline: float) -> Awaitable[list[Any]]:
-        """The answers of one node to the first commands, on a connection that lasts."""
-        self.check()
-        return self._links[index].reach(deadline)
+        """Returns one node's replies to the first commands, on a connection that lasts."""
+        self.check_open()
+        return self._connectors[index].reach(deadline)
 
     async def call(self, index: int, command: bytes, deadline: float, run_id: bytes = b"") -> Any:
-        """One node's answer, on the connection on which it was last reached; or raises.
+        """Returns one node's reply, on the connection on which it was last reached; or raises.
 
-        With a `run_id`, only if it is in that life.
+        With a `run_id`, only if that connection leads to this run of the server.
         """
-        link = self._links[index]
-        connection = link.connection
-        if connection is None or (run_id and link.run_id != run_id):
-            raise link.broken()
+        connector = self._connectors[index]
+        connection = connector.connection
+        if connection is None or (run_id and connector.run_id != run_id):
+            raise connector.broken()
         reply = await connection.send(command, deadline)
         if isinstance(reply, Exception):
             raise BackendUnavailable(str(reply))
         return reply
 
-    def batch(self, index: int, commands: Sequence[bytes], deadline: float) -> Awaitable[list[Any]]:
-        """One node's answers to many, errors that it answered among them."""
-        connection = self._links[index].connection
+    def call_many(
+        self, index: int, commands: Sequence[bytes], deadline: float
+    ) -> Awaitable[list[Any]]:
+        """Returns one node's replies to many commands, with an error where the node refused one."""
+        connection = self._connectors[index].connection
         if connection is None:
-            raise self._links[index].broken()
+            raise self._connectors[index].broken()
         return all_of(connection.send_all(commands, deadline))
 
     def run_id(self, index: int) -> bytes:
-        return self._links[index].run_id
+        """Returns the run_id of the server on which the node was last reached."""
+        return self._connectors[index].run_id
 
-    def changed(self) -> None:
-        """Called by a link."""
-        self._ways = [link.connection for link in self._links]
-
-    # One timer for all connections: what is asked is mostly asked of all of them.
-
-    def look_at(self, connection: NodeConnection, due: float) -> None:
-        """Called by it: what it waits for is due then."""
-        self._waiting[connection] = None
-        if due < self._timer_due:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_due = due
-            self._timer = self._loop.call_later(max(0.0, due - self.clock.now()), self._look)
-
-    def _look(self) -> None:
-        self._timer, self._timer_due = None, inf
-        waiting, self._waiting = self._waiting, {}
-        for connection in waiting:
-            connection.look()
+    def refresh(self) -> None:
+        """Makes the list of connections anew. Called by a connector."""
+        self._connections = [connector.connection for connector in self._connectors]
 
     def shut(self) -> None:
-        """Nothing is asked any more, and nobody waits for an answer."""
+        """Refuses new requests, and fails those under way."""
         self.closed = True
-        for link in self._links:
-            link.shut()
+        for connector in self._connectors:
+            connector.shut()
 
     async def close(self) -> None:
+        """Closes all connections."""
         self.shut()
-        if self._timer is not None:
-            self._timer.cancel()
         await asyncio.sleep(0)  # the transports close their sockets in the loop's next turn
 
-    def check(self) -> None:
+    def check_open(self) -> None:
+        """Raises if the wire is shut."""
         if self.closed:
             raise BackendUnavailable("this connection to the nodes is closed")

@@ -1,7 +1,7 @@
-"""Asking all nodes at once, in blocking code: a lane of connections for each thread that is asking.
+"""Requests to all nodes at once, in blocking code: each thread that makes one has a set of sockets.
 
-A command is written to all of them, then whatever comes first is read. What was not waited for is read
-when the lane is next used: each connection knows who asked.
+A command is written to all of them, then whatever comes first is read. Replies that were not waited for
+are read when the set is next used: each socket knows to which request its replies belong.
 The twin is `aio`: the same names and meanings.
 """
 
@@ -9,387 +9,276 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Sequence
-from threading import Lock, Thread
 from typing import Any
 
 from ....clock import Clock
-from ....errors import BackendUnavailable, ConfigError
+from ....errors import BackendUnavailable
 from ...redis.address import Address
-from ...redis.wire.protocol import Late, Lost, check_greeting, greeting
-from ..commands import Part
-from ..membership import Board, read_marker, run_id_of
-from .threads_sockets import FULL, Asking, Heard, Lane, Line
+from ...redis.wire.protocol import Late
+from ..commands import BatchItem
+from ..membership import NodeTable
+from .threads_calls import NodeCalls
+from .threads_connection import FanOut, NodeSocket, OnReply, SocketSet
+from .threads_opening import SocketOpener
 
 KEPT_IDLE = 32
-"""Lanes kept for the next caller."""
-SELDOM = 16
-"""Once in so many times it is the lane that nobody has used for longest: what has come on it, or that
-it broke, is not noticed before."""
+"""Sets of sockets kept for the next caller."""
 IDLE = 0.5
-"""Seconds after which it may have been hung up on for that, by a server or by something between."""
+"""Seconds without use after which a server, or something in between, may have closed a socket."""
 LONGEST_POLL = 1.0
-FOR_CONNECTING = 0.75
-"""Of the time for a request, where a connection is missing: that takes two or more round trips."""
-LINGER = 0.05
+"""Seconds after which a wait looks at the clock."""
 
 
-class Fan:
+class RedlockWire:
+    """The connections to all nodes."""
+
     def __init__(
-        self, addresses: Sequence[Address], board: Board, clock: Clock, first: list[bytes]
+        self,
+        addresses: Sequence[Address],
+        table: NodeTable,
+        clock: Clock,
+        first_commands: list[bytes],
     ) -> None:
-        self.board = board
+        self.table = table
         self.clock = clock
-        self.first = first
         self.closed = False
         self._addresses = addresses
-        self._idle: deque[Lane] = deque()
-        """Those that were used last are at the end."""
-        self._taken = 0
-        # For `reach`, `batch` and `call`: those who look after the nodes, one thread for each.
-        self._own: list[Line | None] = [None] * len(addresses)
-        self._own_mutexes = [Lock() for _ in addresses]
+        self._idle: deque[SocketSet] = deque()
+        """The sets that no thread uses. They are used in turn: only then is it noticed what has come on
+        a set's sockets, or that they broke."""
+        self._opener = SocketOpener(addresses, table, clock, first_commands, self._is_shut)
+        self._calls = NodeCalls(self._opener, clock)
 
-    def ask(
+    def fan_out(
         self,
         commands: Sequence[bytes | None],
-        heard: Heard,
+        on_reply: OnReply,
         deadline: float,
-        ways: Sequence[object] = (),
-        answered: Container[int] = (),
-        instead: bytes = b"",
-        part: Part | None = None,
+        earlier: Sequence[object] = (),
+        replied: Container[int] = (),
+        fallback: bytes = b"",
+        item: BatchItem | None = None,
     ) -> Sequence[object]:
-        """Each node its command, all at once; until `heard` has enough, or all have answered.
+        """Sends each node its command, all at once; waits until `on_reply` has enough, or all replied.
 
-        Answers that come later are told to `heard` as well, when the connection is next used. Answers
-        the ways on which they went. With those of an earlier question, which some nodes have answered,
-        another that is not reached on the same way any more is sent `instead`: what was asked then may
-        arrive after it. `part` is of no use here: what others ask goes on connections of their own.
+        Later replies go to `on_reply` as well, when the socket is next used. Returns the sockets that
+        were used. A command that follows an earlier one passes the sockets of that as `earlier`, and
+        the nodes that have `replied` to it: a node that has not, and whose socket is another by now,
+        is sent `fallback`, since the earlier command may arrive after it. `item` is not used: other
+        threads' commands go on sockets of their own.
         """
-        if self.closed:
-            self.check()
-        lane = self._take()
+        self.check_open()
+        socket_set = self._take()
         try:
-            asking = Asking(heard)
-            question = (asking, deadline)
-            lines, now = lane.lines, self.clock.now
-            moment = now()
-            if moment - lane.used > IDLE:
-                self._look_over(lane, commands)
-            lane.used = moment
-            if None in lines:
-                self._connect_missing(lane, commands, deadline)
-                moment = now()
+            fan_out = FanOut(on_reply)
+            sockets, now = socket_set.sockets, self.clock.now
+            began = now()
+            if began - socket_set.used_at > IDLE:
+                self._drop_broken(socket_set, commands)
+            socket_set.used_at = began
+            if None in sockets:
+                self._opener.fill(socket_set, commands, deadline)
+                began = now()
             for index, usual in enumerate(commands):
                 if usual is None:
                     continue
-                line = lines[index]
-                if line is None or (line.asked and line.asked[0][1] < moment):
-                    line = self._usable(lane, index, moment)
-                    if line is None:
-                        heard(index, BackendUnavailable("not connected"))
-                        continue
-                late = ways and line is not ways[index] and index not in answered
-                command = instead if late else usual
+                node_socket = sockets[index]
+                if node_socket is not None and node_socket.is_overdue(began):
+                    node_socket = self._catch_up(socket_set, index, began)
+                if node_socket is None:
+                    on_reply(index, BackendUnavailable("not connected"))
+                    continue
+                late = earlier and node_socket is not earlier[index] and index not in replied
                 try:
-                    if line.write(command) == len(command):  # `send`, in short
-                        line.asked.append(question)
-                        asking.left += 1
-                        continue
-                    error: OSError = ConnectionResetError(FULL)
-                except OSError as raised:
-                    error = raised
-                self._broke(lane, index, error)
-                heard(index, error)
-            used = lines[:]
-            poll, by_fd, board = lane.poll.poll, lane.by_fd, self.board
-            while asking.left and not asking.enough:
-                wait = deadline - now()
-                if wait <= 0:
-                    self._give_up_on(lane, asking, deadline - moment)
+                    node_socket.send(fallback if late else usual, fan_out, deadline)
+                except OSError as error:
+                    self._break(socket_set, index, error)
+                    on_reply(index, error)
+            used = sockets[:]
+            while fan_out.missing and not fan_out.enough:
+                left = deadline - now()
+                if left <= 0:
+                    self._give_up(socket_set, fan_out, deadline - began)
                     break
-                for fd, _ in poll((wait if wait < LONGEST_POLL else LONGEST_POLL) * 1000 + 1):
-                    line = lines[by_fd[fd]]
-                    if line is not None:  # otherwise it broke a moment ago
-                        try:
-                            line.take_in(board)
-                        except OSError as error:
-                            self._broke(lane, line.index, error)
+                for fd, _ in socket_set.poll.poll(min(left, LONGEST_POLL) * 1000 + 1):
+                    node_socket = sockets[socket_set.by_fd[fd]]
+                    if node_socket is not None:  # otherwise it broke a moment ago
+                        self._read_replies(socket_set, node_socket)
         except BaseException:
-            # Interrupted, perhaps between a command and the note of who asked: an answer would be
-            # taken for another's.
-            lane.close()
+            # Interrupted, perhaps between a command and the note of its fan-out: a reply would be taken
+            # for that to another command.
+            socket_set.close()
             raise
-        self._give(lane)
+        self._give(socket_set)
         return used
 
-    def same_run(self, ways: Sequence[object], index: int) -> bool:
-        """Always, or it is not sent: see `_line`."""
+    def same_run(self, connections: Sequence[object], index: int) -> bool:
+        """Returns True: a socket to another run of the server is never used, see `SocketOpener`."""
         return True
 
-    def catch_up(self) -> None:
-        """Take in answers that came too late to be waited for, on all connections that nobody uses."""
-        lanes: list[Lane] = []
+    def read_late_replies(self) -> None:
+        """Reads replies that came too late to be waited for, on all sockets that no thread uses."""
+        socket_sets: list[SocketSet] = []
         try:
             while self._idle:
-                lanes.append(self._take())
-            for lane in lanes:
-                for index, line in enumerate(lane.lines):
-                    if line is not None and line.asked:
-                        self._take_in(lane, index, line)
+                socket_sets.append(self._take())
+            for socket_set in socket_sets:
+                for node_socket in socket_set.sockets:
+                    if node_socket is not None and node_socket.pending:
+                        self._read_replies(socket_set, node_socket)
         except BaseException:
-            for lane in lanes:
-                lane.close()
+            for socket_set in socket_sets:
+                socket_set.close()
             raise
-        for lane in reversed(lanes):
-            self._give(lane)
+        for socket_set in socket_sets:
+            self._give(socket_set)
 
     def post(
         self,
         commands: Sequence[bytes | None],
         deadline: float,
-        heard: Heard,
-        ways: Sequence[object] = (),
-        instead: Sequence[bytes | None] = (),
+        on_reply: OnReply,
+        earlier: Sequence[object] = (),
+        fallbacks: Sequence[bytes | None] = (),
     ) -> list[int]:
-        """Send, and do not wait. Answers who could not be told. The rest as in `ask`."""
-        asking = Asking(heard)
-        lane = self._take()
-        untold: list[int] = []
+        """Sends each node its command, and does not wait.
+
+        Returns the nodes to which that was not possible. `earlier` is as in `fan_out`; a node whose
+        socket is another by now is sent its fallback.
+        """
+        fan_out = FanOut(on_reply)
+        socket_set = self._take()
+        unsent: list[int] = []
         try:
-            self._look_over(lane, commands)  # always: nobody waits for an answer
-            self._connect_missing(lane, commands, deadline)
+            self._drop_broken(socket_set, commands)  # always: no reply would show it
+            self._opener.fill(socket_set, commands, deadline)
             for index, command in enumerate(commands):
-                line = lane.lines[index]
+                node_socket = socket_set.sockets[index]
                 if command is None:
                     continue
-                if line is None:
-                    untold.append(index)
+                if node_socket is None:
+                    unsent.append(index)
                     continue
-                behind = not ways or line is ways[index]
+                behind = not earlier or node_socket is earlier[index]
+                chosen = command if behind else fallbacks[index] or command
                 try:
-                    line.send(command if behind else instead[index] or command, asking, deadline)
+                    node_socket.send(chosen, fan_out, deadline)
                 except OSError as error:
-                    untold.append(index)
-                    self._broke(lane, index, error)
+                    unsent.append(index)
+                    self._break(socket_set, index, error)
         except BaseException:
-            lane.close()
+            socket_set.close()
             raise
-        self._give(lane)
-        return untold
+        self._give(socket_set)
+        return unsent
 
     def reach(self, index: int, deadline: float) -> list[Any]:
-        """The answers of one node to the first questions, on a connection that lasts."""
-        self.check()
-        with self._own_mutexes[index]:
-            line = self._own[index]
-            if line is not None:
-                try:
-                    return line.ask(self.first, self.clock, deadline, self._is_shut)
-                except Lost:
-                    self._own[index] = None
-                    line.close()
-                    if self.clock.now() >= deadline:
-                        raise  # why, and not that no time is left for another
-            line, answers = self._connect(index, deadline)
-            self._own[index] = line
-            return answers
-
-    def batch(self, index: int, commands: Sequence[bytes], deadline: float) -> list[Any]:
-        """One node's answers to many, errors that it answered among them."""
-        with self._own_mutexes[index]:
-            return self._ask_own(index, commands, deadline, b"")
+        """Returns one node's replies to the first commands, on a connection that lasts."""
+        self.check_open()
+        return self._calls.reach(index, deadline)
 
     def call(self, index: int, command: bytes, deadline: float, run_id: bytes = b"") -> Any:
-        """One node's answer, on the connection on which it was last reached; or raises.
+        """Returns one node's reply, on the connection on which it was last reached; or raises.
 
-        With a `run_id`, only if it is in that life.
+        With a `run_id`, only if that connection leads to this run of the server.
         """
-        with self._own_mutexes[index]:
-            (reply,) = self._ask_own(index, [command], deadline, run_id)
+        (reply,) = self._calls.call(index, [command], deadline, run_id)
         if isinstance(reply, Exception):
             raise BackendUnavailable(str(reply))
         return reply
 
+    def call_many(self, index: int, commands: Sequence[bytes], deadline: float) -> list[Any]:
+        """Returns one node's replies to many commands, with an error where the node refused one."""
+        return self._calls.call(index, commands, deadline, b"")
+
     def run_id(self, index: int) -> bytes:
-        line = self._own[index]
-        return b"" if line is None else line.run_id
+        """Returns the run_id of the server on which the node was last reached."""
+        return self._calls.run_id(index)
 
     def shut(self) -> None:
-        """Nothing is asked any more, and nobody waits for an answer."""
+        """Refuses new requests, and fails the calls under way."""
         self.closed = True
 
     def _is_shut(self) -> bool:
         return self.closed
 
     def close(self) -> None:
+        """Closes all connections."""
         self.closed = True
         idle, self._idle = self._idle, deque()
-        for lane in idle:
-            lane.close()
-        for index, mutex in enumerate(self._own_mutexes):
-            with mutex:
-                line, self._own[index] = self._own[index], None
-                if line is not None:
-                    line.close()
+        for socket_set in idle:
+            socket_set.close()
+        self._calls.close()
 
-    def check(self) -> None:
+    def check_open(self) -> None:
+        """Raises if the wire is shut."""
         if self.closed:
             raise BackendUnavailable("this connection to the nodes is closed")
 
-    # Their parts.
+    # The sets of sockets.
 
-    def _take(self) -> Lane:
-        self._taken += 1  # or not, if two threads do so at the same time
+    def _take(self) -> SocketSet:
+        """Returns a set for this thread alone: the one that was not used for longest."""
         try:
-            return self._idle.popleft() if self._taken % SELDOM == 0 else self._idle.pop()
+            return self._idle.popleft()
         except IndexError:
-            return Lane(len(self._addresses))
+            return SocketSet(len(self._addresses))
 
-    def _give(self, lane: Lane) -> None:
+    def _give(self, socket_set: SocketSet) -> None:
+        """Takes back a set that a thread has used."""
         if self.closed or len(self._idle) >= KEPT_IDLE:
-            lane.close()
+            socket_set.close()
             return
-        self._idle.append(lane)
+        self._idle.append(socket_set)
         if self.closed:  # meanwhile
-            lane.close()
+            socket_set.close()
 
-    def _usable(self, lane: Lane, index: int, now: float) -> Line | None:
-        """A connection that is missing, or on which an answer is overdue, put right if it can be."""
-        line = lane.lines[index]
-        if line is not None:
-            # An earlier answer may have come meanwhile, unread.
-            self._take_in(lane, index, line)
-            line = lane.lines[index]
-            if line is not None and line.asked and line.asked[0][1] < now:
-                self._broke(lane, index, Late("it did not answer in time"))
-        return lane.lines[index]
+    def _catch_up(self, socket_set: SocketSet, index: int, now: float) -> NodeSocket | None:
+        """Returns the socket to a node, unless a reply on it is overdue and has not come unread."""
+        node_socket = socket_set.sockets[index]
+        if node_socket is not None:
+            self._read_replies(socket_set, node_socket)
+            if node_socket.is_overdue(now):
+                self._break(socket_set, index, Late("it did not answer in time"))
+        return socket_set.sockets[index]
 
-    def _look_over(self, lane: Lane, commands: Sequence[bytes | None]) -> None:
-        """Its connections may have been closed long ago, unnoticed. Where nobody waits for an answer
-        that says nothing of the node: another connection is made, and nobody loses anything by it."""
-        for index, line in enumerate(lane.lines):
-            if line is None or commands[index] is None:
+    def _drop_broken(self, socket_set: SocketSet, commands: Sequence[bytes | None]) -> None:
+        """Drops sockets that were closed unnoticed. Where no reply is missing that says nothing of the
+        node: a new socket is opened, and nothing is lost."""
+        for index, node_socket in enumerate(socket_set.sockets):
+            if node_socket is None or commands[index] is None:
                 continue
             try:
-                if line.asked:
-                    line.take_in(self.board)  # that it was closed stands behind the answers
-                line.take_in(self.board)
+                if node_socket.pending:
+                    node_socket.read_replies(self.table)  # the end comes behind the replies
+                node_socket.read_replies(self.table)
             except OSError as error:
-                if line.asked:
-                    self._broke(lane, index, error)
+                if node_socket.pending:
+                    self._break(socket_set, index, error)
                 else:
-                    lane.drop(index)
+                    socket_set.drop(index)
 
-    def _connect_missing(
-        self, lane: Lane, commands: Sequence[bytes | None], deadline: float
-    ) -> None:
-        """The lane's connections to nodes that vote, all at once: one that hangs keeps up no other."""
-        lines, seats = lane.lines, self.board.seats
-        missing = [
-            index
-            for index, command in enumerate(commands)
-            if command is not None and lines[index] is None and seats[index].vote
-        ]
-        if not missing:
-            return
-        now = self.clock.now()
-        deadline = now + (deadline - now) * FOR_CONNECTING
-        made: list[Line | None] = [None] * len(lines)
-        over = False
-        mutex = Lock()
-
-        def make(index: int) -> None:
-            line = self._line(index, deadline)
-            with mutex:
-                if not over:
-                    made[index] = line
-                    return
-            if line is not None:
-                line.close()
-
-        threads = [Thread(target=make, args=(index,), daemon=True) for index in missing[1:]]
+    def _read_replies(self, socket_set: SocketSet, node_socket: NodeSocket) -> None:
         try:
-            for thread in threads:
-                thread.start()
-            make(missing[0])
-            for thread in threads:
-                # To find its name may take longer.
-                thread.join(max(0.0, deadline - self.clock.now()) + LINGER)
-        finally:
-            with mutex:
-                over = True
-            for index, line in enumerate(made):
-                if line is not None:
-                    lane.put(index, line)
-
-    def _line(self, index: int, deadline: float) -> Line | None:
-        """A connection to a node that votes. It may only be used for the life in which it does."""
-        vote = self.board.seats[index].vote
-        try:
-            line, answers = self._connect(index, deadline)
-        except (BackendUnavailable, ConfigError) as error:
-            self.board.failed(index, str(error))
-            return None
-        try:
-            marker = read_marker(answers[1]) if isinstance(answers[1], bytes) else None
-        except ValueError:
-            marker = None  # somebody wrote over it
-        if marker is None or marker.incarnation not in vote or not self._same_life(line, marker):
-            line.close()
-            self.board.failed(index, "it has restarted")
-            return None
-        return line
-
-    def _same_life(self, line: Line, marker: Any) -> bool:
-        return self.board.durable or bool(marker.incarnation.startswith(line.run_id))
-
-    def _connect(self, index: int, deadline: float) -> tuple[Line, list[Any]]:
-        address = self._addresses[index]
-        line = Line(address, deadline - self.clock.now(), index)
-        try:
-            hello = greeting(address)
-            replies = line.ask([*hello, *self.first], self.clock, deadline, self._is_shut)
-            check_greeting(replies[: len(hello)], address)
-        except BaseException:
-            line.close()
-            raise
-        answers = replies[len(hello) :]
-        line.run_id = run_id_of(answers[0])
-        return line, answers
-
-    def _take_in(self, lane: Lane, index: int, line: Line) -> None:
-        try:
-            line.take_in(self.board)
+            node_socket.read_replies(self.table)
         except OSError as error:
-            self._broke(lane, index, error)
+            self._break(socket_set, node_socket.index, error)
 
-    def _give_up_on(self, lane: Lane, asking: Asking, allowed: float) -> None:
-        """Those that have not answered this in time; their connections are kept for a while."""
-        for index, line in enumerate(lane.lines):
-            if line is not None and any(who is asking for who, _ in line.asked):
-                if self.board.had_time(allowed):
-                    self.board.failed(index, f"{self._addresses[index]} did not answer in time")
-                asking.heard(index, Late("it did not answer in time"))
+    def _give_up(self, socket_set: SocketSet, fan_out: FanOut, allowed: float) -> None:
+        """Tells the fan-out which nodes have not replied in time. Their sockets stay for a while."""
+        for index, node_socket in enumerate(socket_set.sockets):
+            if node_socket is not None and any(one is fan_out for one, _ in node_socket.pending):
+                if self.table.is_enough_time(allowed):
+                    reason = f"{self._addresses[index]} did not answer in time"
+                    self.table.report_failure(index, reason)
+                fan_out.on_reply(index, Late("it did not answer in time"))
 
-    def _broke(self, lane: Lane, index: int, error: Exception) -> None:
-        """No answer will come on it any more: all who wait for one are told so."""
-        line = lane.lines[index]
-        lane.drop(index)
-        self.board.failed(index, f"its connection broke: {error}")
-        if line is not None:
-            while line.asked:
-                line.asked.popleft()[0].answered(index, error)
-
-    def _ask_own(
-        self, index: int, commands: Sequence[bytes], deadline: float, run_id: bytes
-    ) -> list[Any]:
-        line = self._own[index]
-        if line is None or (run_id and line.run_id != run_id):
-            raise Lost(f"the connection to {self._addresses[index]} broke")
-        try:
-            return line.ask(commands, self.clock, deadline, self._is_shut)
-        except BaseException:
-            self._own[index] = None
-            line.close()
-            raise
+    def _break(self, socket_set: SocketSet, index: int, error: Exception) -> None:
+        """Drops a socket on which no reply will come, and tells all fan-outs that wait for one."""
+        node_socket = socket_set.sockets[index]
+        socket_set.drop(index)
+        self.table.report_failure(index, f"its connection broke: {error}")
+        if node_socket is not None:
+            while node_socket.pending:
+                fan_out, _ = node_socket.pending.popleft()
+                fan_out.receive(index, error)

@@ -8,9 +8,9 @@ import pytest
 
 from _async.redlock.scenes import MAX_TTL, connect
 from holdfast import aio as holdfast
-from holdfast.stores.redlock._async import recovery as redlock_nodes
+from holdfast.stores.redlock._async import rejoin as rejoin_module
 from holdfast.stores.redlock._async.backend import RedlockBackend
-from holdfast.stores.redlock.members import settings_of
+from holdfast.stores.redlock.address import parse_settings
 from holdfast.stores.redlock.membership import Marker, read_known, read_marker, run_id_of
 from holdfast.stores.urls import parse
 from servers.redis import RedisServer
@@ -23,8 +23,8 @@ BEGINNING = "holdfast:redlock:beginning"
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for what a node may have forgotten: that has tests of its own."""
-    monkeypatch.setattr(redlock_nodes, "DRIFT", 0.0)
+    """Leaves out the wait for holds that a node may have forgotten: that has tests of its own."""
+    monkeypatch.setattr(rejoin_module, "DRIFT", 0.0)
 
 
 def marker_of(node: RedisServer) -> Marker:
@@ -32,16 +32,16 @@ def marker_of(node: RedisServer) -> Marker:
 
 
 async def restarts(locks: holdfast.Locks, node: RedisServer) -> None:
-    """It comes back empty; and votes, before this returns."""
+    """Restarts a node empty, and returns when it votes again."""
     backend: Any = (await locks._session()).backend
     node.kill()
     node.start()
-    backend._board.failed(0, "for a test")
-    await eventually(lambda: node("EXISTS", MARKER) and backend._board.voting() == 3)
+    backend._table.report_failure(0, "for a test")
+    await eventually(lambda: node("EXISTS", MARKER) and backend._table.voting_count() == 3)
 
 
 def note(node: RedisServer, how: bytes, life: int, roster: bytes) -> None:
-    """As one that has begun to come back, or to start, in this run of its server."""
+    """Notes on the node that it has begun to come back, or to start, in this run of its server."""
     run_id = run_id_of(node("INFO", "server"))
     started = node("TIME")[0] + b"000"
     node("SET", BEGINNING, b"\x1f".join((run_id + b".1", started, how, b"%d" % life, roster)))
@@ -53,25 +53,25 @@ async def used(nodes: RedlockNodes) -> None:
 
 
 async def test_a_marker_that_was_read_before_a_restart_does_not_count(nodes: RedlockNodes) -> None:
-    """One who sees to all nodes reads it, and another finds meanwhile that the node has restarted."""
+    """One routine reads the marker, and another finds meanwhile that the node has restarted."""
     async with connect(nodes) as locks:
         async with locks.lock("x", ttl=MAX_TTL):
             pass
         backend: Any = (await locks._session()).backend
-        seat = backend._board.seats[0]
+        state = backend._table.nodes[0]
         marker = read_marker(nodes.nodes[0]("GET", MARKER))
         nodes.nodes[0].kill()
         nodes.nodes[0].start()
-        backend._board.failed(0, "for a test")
-        await eventually(lambda: "it has restarted" in seat.out)
+        backend._table.report_failure(0, "for a test")
+        await eventually(lambda: "it has restarted" in state.out_reason)
         with pytest.raises(holdfast.BackendUnavailable, match="restarted meanwhile"):
-            await backend._nodes._votes(seat, marker)
-        assert not seat.vote
+            await backend._recovery._rejoin._let_vote(state, marker)
+        assert not state.incarnation
 
 
 @pytest.mark.usefixtures("at_once")
 async def test_every_life_has_a_higher_number(nodes: RedlockNodes) -> None:
-    """Though it has forgotten the last one: the others know."""
+    """The node has forgotten its last life, but the others know it."""
     node = nodes.nodes[0]
     async with connect(nodes) as locks:
         async with locks.lock("x", ttl=MAX_TTL):
@@ -117,16 +117,19 @@ async def test_one_that_has_gone_out_is_not_read(nodes: RedlockNodes) -> None:
         async with locks.lock("x", ttl=MAX_TTL):
             pass
         backend: Any = (await locks._session()).backend
-        seats = backend._board.seats
-        was, seats[1].vote = seats[1].vote, b""  # since somebody has looked who votes
+        states = backend._table.nodes
+        was, states[1].incarnation = (
+            states[1].incarnation,
+            b"",
+        )  # since somebody has looked who votes
         with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
-            await backend._nodes._seal(seats[0], seats[1:], 0)
-        seats[1].vote = was
+            await backend._recovery._rejoin._seal(states[0], states[1:], 0)
+        states[1].incarnation = was
 
 
 @pytest.mark.usefixtures("at_once")
 async def test_one_whose_number_is_known_already_comes_back_with_it(nodes: RedlockNodes) -> None:
-    """It was noted for a first start, too; that is over, since others know of a later life."""
+    """The node was noted for a first start, too; that is over, since others know of a later life."""
     node = nodes.nodes[2]
     await used(nodes)
     roster = marker_of(nodes.nodes[0]).roster
@@ -144,13 +147,13 @@ async def test_one_whose_number_is_known_already_comes_back_with_it(nodes: Redlo
 async def test_a_first_start_for_which_one_was_noted_otherwise_does_not_begin(
     nodes: RedlockNodes,
 ) -> None:
-    """It may vote with those others: whoever votes proves that all have noted the same."""
+    """The node may vote with the others: a vote proves that all nodes have noted the same roster."""
     note(nodes.nodes[2], b"first", 0, b"ff")
-    backend = RedlockBackend(settings_of(parse(nodes.url), {"max_ttl": MAX_TTL}), "holdfast")
+    backend = RedlockBackend(parse_settings(parse(nodes.url), {"max_ttl": MAX_TTL}), "holdfast")
     try:
-        backend._nodes.look_after()
-        seat = backend._board.seats[0]
-        await eventually(lambda: "to start anew" in seat.out)
+        backend._recovery.look_after()
+        state = backend._table.nodes[0]
+        await eventually(lambda: "to start anew" in state.out_reason)
         assert [node("EXISTS", MARKER) for node in nodes.nodes] == [0, 0, 0]
     finally:
         await backend.close()
@@ -159,17 +162,17 @@ async def test_a_first_start_for_which_one_was_noted_otherwise_does_not_begin(
 async def test_all_counters_start_at_the_clock_that_is_furthest_ahead(
     nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin = redlock_nodes.Nodes._begin
+    begin = rejoin_module.Rejoin._begin
     ahead: list[int] = []
 
-    async def noted(self: Any, seat: Any, *rest: Any) -> Any:
-        reply = await begin(self, seat, *rest)
+    async def noted(self: Any, state: Any, *rest: Any) -> Any:
+        reply = await begin(self, state, *rest)
         if reply[0] == 0:
-            reply[4] += 3_600_000_000 * (seat.index == 1)
+            reply[4] += 3_600_000_000 * (state.index == 1)
             ahead.append(reply[4])
         return reply
 
-    monkeypatch.setattr(redlock_nodes.Nodes, "_begin", noted)
+    monkeypatch.setattr(rejoin_module.Rejoin, "_begin", noted)
     await used(nodes)
     bases = {marker_of(node).base for node in nodes.nodes}
     assert len(bases) == 1

@@ -1,4 +1,4 @@
--- Included by redlock_take.lua and redlock_takes.lua: what becomes of one request.
+-- Included by take.lua and take_batch.lua: decides one request.
 --
 -- Needs the locals call, sub, m (the marker), N (the counter), K (the lock), ttl, request, owner, v (what the
 -- lock says), left (whether this owner has left) and before (what the counter says). Makes the local answer.
@@ -12,7 +12,7 @@ if not v and not left then
   end
   begin = call('INCR', N)
   -- The text from before, because to write out a number in Lua takes longer than the whole rest. There is no
-  -- token yet (see redlock_raise.lua), and no date (see redlock_since.lua).
+  -- token yet (see raise.lua), and no date (see since.lua).
   call('SET', K, 'rl1\031' .. owner .. '\031' .. before .. '\031\031\031' .. request, 'PX', ttl)
 elseif not v then
   answer = redis.error_reply('HFLEFT this owner has left')

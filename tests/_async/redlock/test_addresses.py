@@ -1,4 +1,4 @@
-"""Nodes that speak TLS and let in those with a password only; nodes that sync every write."""
+"""Nodes that speak TLS and require a password; nodes that sync every write."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from worlds.aio import Job, eventually
 
 GROUPS = ("connection", "read", "write", "scripting", "pubsub")
 NEEDED = (*[f"+@{group}" for group in GROUPS], "+time", "+info")
-"""What docs/redlock.md says that a user needs."""
+"""The access list of a user, as in docs/redlock.md."""
 
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """Three nodes behind TLS, each with a user of its own; the URL, and who vouches for them."""
+    """Three nodes behind TLS, each with a user of its own; their URL, and the certificate authority."""
     cert, key = certificate(tmp_path)
     servers: list[RedisServer] = []
     places: list[str] = []

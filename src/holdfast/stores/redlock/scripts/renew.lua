@@ -1,11 +1,11 @@
--- Renew holds on one node, many at once. Never shortens, creates nothing, and knows only the very hold.
+-- Renews holds on one node, many at once. Never shortens one, creates nothing, and knows only the very hold.
 --
 -- KEYS: 1 the marker · 2 … the locks
 -- ARGV: 1 the incarnation · for each lock its owner id, what its counter was before the hold began, its ttl in ms
--- Answers for each 1 (renewed) or 0 (not that hold); or the error HFOUT.
+-- Returns for each 1 (renewed) or 0 (not that hold); or the error HFOUT.
 
 local m = redis.call('GET', KEYS[1])
-if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT it does not vote in this life') end
+if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT it does not vote in this incarnation') end
 --@include since.lua
 
 local answers = {}

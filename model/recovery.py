@@ -1,4 +1,4 @@
-"""How nodes start for the first time and come back, by several clients at once, call by call.
+"""The first start and the rejoin of nodes, by several clients at once, call by call.
 
 The other two worlds take for granted that the last step of a rejoin happens once, and that a later
 incarnation can be told from an earlier one. Here every client that is connected brings nodes back,
@@ -24,7 +24,7 @@ UNSEEN, BLANK, VOTES, OUT = range(4)
 
 
 class Known(NamedTuple):
-    """What one node was told of another: the number of a life, and of which run that was."""
+    """The life of another node that a node was told of: its number, and its run."""
 
     life: int = 0
     run: int = 0
@@ -38,16 +38,16 @@ class Node(NamedTuple):
     noted: int
     """The run for which it was noted that it is to start or to come back."""
     first: bool
-    """It was noted for a first start."""
+    """True if the node was noted for a first start."""
     number: int
     """The number of the new life, noted here before others are told: the first one proposed."""
     knows: tuple[Known, ...]
     before: int
     """The largest number of a life in which an earlier run had its part in grants."""
     roster: tuple[int, ...] = ()
-    """Noted here for a first start: the runs of all nodes that take part in it. The first one stays."""
+    """The runs of all nodes that take part in a first start, as noted here. The first note stays."""
     began: tuple[int, ...] = ()
-    """The roster with which it began to vote. All nodes had noted it by then."""
+    """The roster with which the node began to vote. All nodes had noted it by then."""
 
 
 class View(NamedTuple):
@@ -60,7 +60,7 @@ class View(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What a client is at, one call after the other."""
+    """The work of a client, one call after the other."""
 
     kind: str
     node: int = 0
@@ -68,9 +68,9 @@ class Task(NamedTuple):
     done: tuple[int, ...] = ()
     """The other nodes that this call has been made to."""
     saw: tuple[Known, ...] = ()
-    """What each node was seen to know of this one."""
+    """The life of this node that each other was seen to know."""
     learned: tuple[Known, ...] = ()
-    """What those that were asked know of all nodes, and how they stand themselves."""
+    """The lives of all nodes that the asked nodes know, and their own."""
 
 
 class Client(NamedTuple):
@@ -88,14 +88,14 @@ NOTHING = Task("")
 
 
 def beginning(size: int, clients: int, restarts: int, *, fresh: bool) -> State:
-    """Nodes that were never used; or that vote in their first life."""
+    """Returns nodes that were never used, or that vote in their first life."""
     nobody = (Known(),) * size
     node = Node(1, 0, 0, 0, False, 0, nobody, 0) if fresh else Node(1, 1, 1, 0, False, 0, nobody, 0)
     client = Client((View(UNSEEN, 0, 0),) * size, NOTHING)
     return State((node,) * size, (client,) * clients, restarts)
 
 
-class ComingBack:
+class RecoveryWorld:
     def __init__(self, rules: Rules, size: int) -> None:
         self.rules = rules
         self.size = size
@@ -127,7 +127,7 @@ class ComingBack:
             yield Step(Event("restart", node=n, note=note), down, "")
 
     def reach(self, state: State, c: int, n: int) -> Iterator[Step[State]]:
-        """A client connects to a node, and sees its run id and its marker."""
+        """Connects a client to a node: it sees the run id and the marker."""
         node = state.nodes[n]
         kind = VOTES if node.marker == node.run else OUT if node.marker else BLANK
         view = View(kind, node.run, node.life, node.began if kind == VOTES else ())
@@ -137,7 +137,7 @@ class ComingBack:
             )
 
     def begin(self, state: State, c: int, n: int) -> Iterator[Step[State]]:
-        """A client that sees node `n` not vote sets out to change that."""
+        """Has a client that sees node `n` not vote set out to change that."""
         views = state.clients[c].views
         if views[n].kind not in (BLANK, OUT):
             return
@@ -150,7 +150,7 @@ class ComingBack:
     # --- a first start
 
     def note_first(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
-        """On each node in turn: it is to start for the first time."""
+        """Notes on each node in turn that it is to start for the first time."""
         n = len(task.done)
         node = state.nodes[n]
         if node.run != client.views[n].run:
@@ -170,7 +170,7 @@ class ComingBack:
         yield after
 
     def enrol(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
-        """On each node in turn: who takes part. One that has noted others already ends it."""
+        """Notes on each node in turn which runs take part. A node that has noted others ends it."""
         n = len(task.done)
         node = state.nodes[n]
         ours = tuple([view.run for view in client.views])
@@ -190,7 +190,7 @@ class ComingBack:
         yield self.did(noted, c, Event("enrol", c, n), following)
 
     def start(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
-        """Each node in turn starts."""
+        """Starts each node in turn."""
         n = len(task.done)
         node = state.nodes[n]
         if node.run != client.views[n].run:
@@ -206,7 +206,7 @@ class ComingBack:
     # --- a rejoin
 
     def note_again(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
-        """Node `n` is to come back: from here it is timed. It may say that it votes already."""
+        """Notes that node `n` is to come back: from here it is timed. It may vote already."""
         n = task.node
         node = state.nodes[n]
         if node.run != client.views[n].run:
@@ -234,7 +234,7 @@ class ComingBack:
         )
 
     def look(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
-        """Ask the others that vote which life of node `n` they know."""
+        """Asks the others that vote which life of node `n` they know."""
         n = task.node
         for k in self.others(state, client, task):
             known = state.nodes[k].knows[n]
@@ -249,7 +249,7 @@ class ComingBack:
             yield self.did(state, c, Event("look", c, n, k, value=known.life), following)
 
     def propose(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
-        """Note the number of the new life on the node, unless one is there. Only in the same run."""
+        """Notes the number of the new life on the node, unless one is there. Only in the same run."""
         n = task.node
         node = state.nodes[n]
         if node.run == client.views[n].run == node.noted:
@@ -259,7 +259,7 @@ class ComingBack:
             yield self.did(with_node(state, n, noted), c, event, following)
 
     def seal(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
-        """Read the counters of the others that vote; each learns of the new life."""
+        """Reads the counters of the others that vote; each learns of the new life."""
         n = task.node
         for k in self.others(state, client, task):
             known = state.nodes[k].knows[n]
@@ -289,7 +289,7 @@ class ComingBack:
         how: str,
         learned: tuple[Known, ...] = (),
     ) -> Step[State]:
-        """The marker, unless it is there already. Checks what comes back."""
+        """Writes the marker, unless it is there already. Checks the node that comes back."""
         node = state.nodes[n]
         wrong = ""
         if node.marker != node.run:
@@ -314,7 +314,7 @@ class ComingBack:
         return tuple(knows)
 
     def others(self, state: State, client: Client, task: Task) -> Iterator[int]:
-        """Nodes that vote, and that this client is right to take for voting."""
+        """Returns nodes that vote, and that this client is right to take for voting."""
         for k, node in enumerate(state.nodes):
             view = client.views[k]
             votes = view.kind == VOTES and node.run == view.run == node.marker
@@ -322,7 +322,7 @@ class ComingBack:
                 yield k
 
     def stranded(self, state: State) -> str:
-        """A node that votes, and whose votes all would be dropped."""
+        """Returns a node that votes, and whose votes all would be dropped."""
         for n, node in enumerate(state.nodes):
             if node.marker != node.run:
                 continue

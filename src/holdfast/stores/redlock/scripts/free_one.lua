@@ -1,6 +1,6 @@
--- Included by redlock_free.lua and redlock_frees.lua: give back one hold, whatever was answered before.
+-- Included by free.lua and free_batch.lua: gives back one hold, whatever was replied before.
 --
--- Needs the locals call, K (the lock), owner, and quiet (whether nobody is to be woken). Makes the local freed.
+-- Needs the locals call, K (the lock), owner, and quiet (true: wake no waiter). Makes the local freed.
 
 local freed = 0
 local start = 'rl1\031' .. owner .. '\031'

@@ -17,9 +17,11 @@ PATIENCE = 4
 
 
 class Settings(NamedTuple):
+    """The nodes, and the options of `connect()` for all of them."""
+
     addresses: tuple[Address, ...]
     members: tuple[str, ...]
-    """What the nodes are called among each other: the same for every client."""
+    """Names by which the nodes know each other: the same for every client."""
     max_ttl: float
     node_timeout: float
     heartbeat: float
@@ -28,21 +30,23 @@ class Settings(NamedTuple):
 
     @property
     def quorum(self) -> int:
+        """The number of nodes in the smallest majority."""
         return len(self.addresses) // 2 + 1
 
     @property
     def patience(self) -> float:
-        """Seconds that a node which comes back is given to answer: more, since nobody waits for it."""
+        """Seconds that a node which comes back has for a reply: more than the others, since no caller
+        waits for it."""
         return PATIENCE * self.node_timeout
 
 
-def settings_of(target: Target, options: dict[str, Any]) -> Settings:
-    """`redlock://[user:password@]host:port,host:port,host:port[/db]`."""
+def parse_settings(target: Target, options: dict[str, Any]) -> Settings:
+    """Returns the settings in `redlock://[user:password@]host:port,host:port,…[/db]`."""
     known = {
         "max_ttl": MAX_TTL,
         "node_timeout": NODE_TIMEOUT,
         "heartbeat": HEARTBEAT,
-        "claim_window": 1.0,  # nothing is handed over here; accepted so that a URL may be exchanged
+        "claim_window": 1.0,  # not used here; accepted so that stores can be exchanged
         "fresh": "start",
         "appendfsync": "",
         "db": 0,
@@ -54,11 +58,11 @@ def settings_of(target: Target, options: dict[str, Any]) -> Settings:
     addresses = _addresses(target, given, tls)
     if given["fresh"] not in ("start", "wait"):
         raise ConfigError(
-            "fresh must be 'start' or 'wait': what nodes do that were never used before"
+            "fresh must be 'start' or 'wait': what nodes do that have never been used"
         )
     if given["appendfsync"] not in ("", "always"):
         raise ConfigError(
-            "appendfsync can only be declared as 'always', where every node has it so"
+            "appendfsync can only be 'always', and only where every node is configured so"
         )
     return Settings(
         addresses,
@@ -73,18 +77,18 @@ def settings_of(target: Target, options: dict[str, Any]) -> Settings:
 
 def _addresses(target: Target, given: dict[str, Any], tls: bool) -> tuple[Address, ...]:
     authority, slash, db = target.rest.partition("/")
-    places = authority.split(",")
-    if len(places) < FEWEST or len(places) % 2 == 0:
+    hosts = authority.split(",")
+    if len(hosts) < FEWEST or len(hosts) % 2 == 0:
         raise ConfigError(
-            f"a redlock:// URL names an odd number of nodes, three or more, not {len(places)}: "
+            f"a redlock:// URL names an odd number of nodes, at least three, not {len(hosts)}: "
             "redlock://host1:6379,host2:6379,host3:6379"
         )
-    # Credentials before the first alone are everybody's.
-    shared, at, _ = places[0].rpartition("@")
-    if at and not any("@" in place for place in places[1:]):
-        places = [places[0], *(f"{shared}@{place}" for place in places[1:])]
+    # Credentials that only the first host has are meant for all hosts.
+    shared, at, _ = hosts[0].rpartition("@")
+    if at and not any("@" in host for host in hosts[1:]):
+        hosts = [hosts[0], *(f"{shared}@{host}" for host in hosts[1:])]
     scheme = "rediss" if tls else "redis"
-    addresses = tuple(address_of(Target(scheme, place + slash + db, {}), given) for place in places)
+    addresses = tuple(address_of(Target(scheme, host + slash + db, {}), given) for host in hosts)
     if len({str(address) for address in addresses}) < len(addresses):
         raise ConfigError("a redlock:// URL names each node once: a node has one vote")
     return addresses

@@ -1,4 +1,4 @@
-"""What the nodes say of a lock, put together: the majority is the truth."""
+"""The state of a lock, from the replies of its nodes: the majority is the truth."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ _OURS = b"rl1"
 
 
 def lock_state(
-    name: str, answers: Sequence[Any], quorum: int, nodes: int, out: tuple[str, ...]
+    name: str, replies: Sequence[Any], quorum: int, nodes: int, out: tuple[str, ...]
 ) -> LockState:
-    """From the answers of redlock_look.lua, for one lock, of as many nodes as answered."""
+    """Returns the state of the lock `name`, from the replies of nodes to inspect.lua."""
     held: dict[bytes, list[tuple[int, int, bytes]]] = {}
     waiting: dict[bytes, Participant] = {}
     counters: list[int] = []
-    for value, left, counter, waiters in answers:
+    for value, left, counter, waiters in replies:
         counters.append(int(counter))
         if value is not None:
             _holder(value, left, held)
         for owner, text, _ in zip(waiters[::3], waiters[1::3], waiters[2::3], strict=True):
-            with suppress(ValueError):  # otherwise somebody has written over it
+            with suppress(ValueError):  # otherwise another program has written over the key
                 since, _, rest = text.split(b"\x1f", 2)
                 waiting[owner] = _participant(owner, 0, since, rest, 0.0)
     holders: list[Participant] = []
     for owner, found in held.items():
         if len(found) >= quorum:
-            # A majority has the grant's own token; a node that answered it too late may have another.
+            # A majority has the grant's own token; a node that replied too late may have another.
             tokens = [one[0] for one in found]
             token = max(tokens, key=lambda value: (tokens.count(value), value))
             left = sorted(one[1] for one in found)[-quorum]
             _, _, text = found[0]
             if text:
                 since, _, rest = text.partition(b"\x1f")
-                # People know the owner; its rounds have ids of their own, "owner~2".
-                person = owner.partition(b"~")[0]
-                holders.append(_participant(person, token, since, rest, left / 1000))
+                # Users know the owner; its rounds have ids of their own, "owner~2".
+                shown = owner.partition(b"~")[0]
+                holders.append(_participant(shown, token, since, rest, left / 1000))
             else:
                 holders.append(Participant("", FOREIGN, 0, 0.0, left / 1000))
-    # A past grant raised a majority to its token; so many of those who answered have it at least.
+    # A past grant raised a majority to its token; so at least `rank` of the nodes that replied have it.
     rank = max(1, quorum - (nodes - len(counters)))
     highest = sorted(counters)[-rank] if len(counters) >= rank else 0
     token = max((holder.token for holder in holders), default=0) or highest
@@ -51,16 +51,17 @@ def lock_state(
 
 
 def _holder(value: bytes, left: int, held: dict[bytes, list[tuple[int, int, bytes]]]) -> None:
+    """Adds to `held` the hold that a node has noted in `value`."""
     try:
         ours, owner, before, token, rest = value.split(b"\x1f", 4)
         if ours != _OURS:
             raise ValueError
         since, _, request = rest.partition(b"\x1f")
         _participant(owner, 0, since, request, 0.0)
-        # Where no token was agreed upon, it is the value at which the hold began.
+        # Where no token was agreed upon, the token is the value at which the hold began.
         known = int(token) if token else int(before) + 1
     except ValueError:
-        owner, known, rest = b"", 0, b""  # a stranger's
+        owner, known, rest = b"", 0, b""  # the key of another program
     held.setdefault(owner, []).append((known, max(0, left), rest))
 
 

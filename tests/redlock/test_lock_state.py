@@ -1,9 +1,9 @@
-"""What the nodes say of a lock, put together."""
+"""The state of a lock, from the replies of its nodes."""
 
 from __future__ import annotations
 
 from holdfast.stores.redis.answers import FOREIGN
-from holdfast.stores.redlock.answers import lock_state
+from holdfast.stores.redlock.lock_state import lock_state
 
 
 def held(owner: bytes, token: int, left: int = 5000) -> list[object]:

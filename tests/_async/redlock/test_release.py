@@ -1,4 +1,4 @@
-"""A lock is given back to all nodes: what is said of it, and what those are owed that were not told."""
+"""A release on all nodes: what the caller is told, and what nodes are told later that missed it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from servers.redlock import RedlockNodes, url_of
 from worlds.aio import eventually
 
 TTL = 600.0
-"""So long that nothing here ends by itself."""
+"""A TTL so long that nothing here ends by itself."""
 
 
 def connect(url: str) -> holdfast.Locks:
@@ -47,23 +47,23 @@ async def test_what_is_not_sure_is_said_and_can_be_tried_again(nodes: RedlockNod
                 await lease.release()
         finally:
             nodes.nodes[2].resume()
-        assert lease.owner in backend._holds  # it is still known on which nodes that was
+        assert lease.owner in backend._held_rounds  # it is still known on which nodes that was
         await eventually(lambda: not any(node("EXISTS", LOCK) for node in nodes.nodes))
 
 
 async def test_a_node_that_was_not_told_is_told_when_it_is_back(nodes: RedlockNodes) -> None:
-    """Not heard at all; or known to be out. Nobody has to wait there until the TTL is over."""
+    """The node misses the release, or is known to be out. No waiter has to wait there for the TTL."""
     proxy = Proxy(nodes.nodes[2].port)
     try:
         url = url_of([*[node.port for node in nodes.nodes[:2]], proxy.port])
         async with connect(url) as locks:
             backend: Any = (await locks._session()).backend
-            board = backend._board
+            table = backend._table
             for known in (False, True):
                 lease = await held_by_all(locks, nodes)
                 proxy.deaf = True
                 if known:
-                    board.failed(2, "for a test")
+                    table.report_failure(2, "for a test")
                 assert await lease.release() is True
                 assert nodes.nodes[2]("EXISTS", LOCK) == 1
                 proxy.hang_up()  # and so what was sent is gone
@@ -72,7 +72,7 @@ async def test_a_node_that_was_not_told_is_told_when_it_is_back(nodes: RedlockNo
                 async def freed() -> bool:
                     async with locks.lock("y", ttl=TTL):  # in blocking code the next one notices
                         pass
-                    return not nodes.nodes[2]("EXISTS", LOCK) and board.voting() == 3
+                    return not nodes.nodes[2]("EXISTS", LOCK) and table.voting_count() == 3
 
                 await eventually(freed)
     finally:
@@ -82,7 +82,7 @@ async def test_a_node_that_was_not_told_is_told_when_it_is_back(nodes: RedlockNo
 async def test_what_a_node_is_owed_is_not_forgotten_before_it_has_answered(
     nodes: RedlockNodes,
 ) -> None:
-    """It votes again and is told; but on a connection that breaks, or has broken unnoticed."""
+    """The node votes again and is told; but on a connection that breaks, or has broken unnoticed."""
     proxy = Proxy(nodes.nodes[2].port)
     try:
         url = url_of([*[node.port for node in nodes.nodes[:2]], proxy.port])
@@ -91,7 +91,7 @@ async def test_what_a_node_is_owed_is_not_forgotten_before_it_has_answered(
             lease = await held_by_all(locks, nodes)
             proxy.refuse = True
             proxy.hang_up()
-            backend._board.failed(2, "for a test")
+            backend._table.report_failure(2, "for a test")
             assert await lease.release() is True
             proxy.about, proxy.keep_once = LOCK.encode(), True
             proxy.refuse = False
@@ -108,7 +108,7 @@ async def test_what_a_node_is_owed_is_not_forgotten_before_it_has_answered(
 
 
 async def test_a_node_that_was_out_all_the_time_is_owed_nothing(nodes: RedlockNodes) -> None:
-    """It would not be told what it has missed, after a thousand others."""
+    """Otherwise a node would not be told what it has missed, after a thousand other commands."""
     async with connect(nodes.url) as locks:
         backend: Any = (await locks._session()).backend
         lease = await held_by_all(locks, nodes)
@@ -117,22 +117,22 @@ async def test_a_node_that_was_out_all_the_time_is_owed_nothing(nodes: RedlockNo
         async def noticed() -> bool:
             async with locks.lock("z", ttl=TTL):
                 pass
-            return bool(backend._board.voting() == 2)
+            return bool(backend._table.voting_count() == 2)
 
         await eventually(noticed)
         for _ in range(3):
             async with locks.lock("y", ttl=TTL):
                 pass
         assert await lease.release() is True
-        owed = b"".join(backend._owed._owed[2])
-        assert b"{x}" in owed
-        assert b"{y}" not in owed
+        undelivered = b"".join(backend._undelivered._commands[2])
+        assert b"{x}" in undelivered
+        assert b"{y}" not in undelivered
 
 
 async def test_one_of_which_nothing_is_known_here_is_given_back_all_the_same(
     nodes: RedlockNodes,
 ) -> None:
-    """As by a manager that has forgotten it: by its owner's id, on every node."""
+    """The release of a manager that has forgotten the lease: by the owner's id, on every node."""
     async with connect(nodes.url) as others, connect(nodes.url) as locks:
         lease = await held_by_all(others, nodes)
         backend: Any = (await locks._session()).backend
@@ -145,4 +145,4 @@ async def test_who_gave_up_is_forgotten(nodes: RedlockNodes) -> None:
         await others.lock("x", ttl=TTL).acquire()
         assert await locks.lock("x", ttl=TTL).try_acquire(timeout=0.5) is None
         backend: Any = (await locks._session()).backend
-        await eventually(lambda: not backend._waiters and not backend._holds)
+        await eventually(lambda: not backend._waiters and not backend._held_rounds)

@@ -1,4 +1,4 @@
-"""Real nodes that are upset in the middle of something, and clients that are."""
+"""Faults of real nodes and of clients, in the middle of something."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast import aio as holdfast
 from holdfast.entries import Claim
 from holdfast.model import UNKNOWN, Gone, Renewed
 from holdfast.stores.redis.wire.protocol import pack
-from holdfast.stores.redlock._async.recovery import Nodes
+from holdfast.stores.redlock._async.rejoin import Rejoin
 from holdfast.stores.redlock.membership import read_known, read_marker, run_id_of
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, url_of
@@ -30,7 +30,7 @@ BEGINNING = "holdfast:redlock:beginning"
 
 
 def out_of_step(nodes: RedlockNodes) -> None:
-    """Whichever nodes are counted, the next grant needs phase 2."""
+    """Raises counters so that the next grant needs phase 2, whichever nodes are counted."""
     counter = nodes.nodes[0]("LINDEX", COUNTERS, 0)
     value = nodes.nodes[0]("GET", counter)
     for number, node in enumerate(nodes.nodes):
@@ -56,8 +56,10 @@ async def test_phase_2_does_not_reach_a_later_run_of_the_server(nodes: RedlockNo
                     assert nodes.nodes[index]("EXISTS", "holdfast:{x}") == 1
                 # unasync: aio-only
                 # Blocking code does not notice, and makes its next connections when it needs them.
-                seats = [backend._board.seats[index] for index in below]
-                await eventually(lambda: all("it has restarted" in seat.out for seat in seats))
+                states = [backend._table.nodes[index] for index in below]
+                await eventually(
+                    lambda: all("it has restarted" in state.out_reason for state in states)
+                )
                 # unasync: end
             await ask(ballot, below, *rest)
             stood.append(ballot.stands())
@@ -69,10 +71,10 @@ async def test_phase_2_does_not_reach_a_later_run_of_the_server(nodes: RedlockNo
 
 
 async def test_one_server_under_two_names_is_refused(nodes: RedlockNodes) -> None:
-    """It would have two votes: a majority that no other has to know of."""
+    """The server would have two votes: a majority that no other node has to know of."""
     first, second = nodes.nodes[0].port, nodes.nodes[1].port
     url = f"redlock://127.0.0.1:{first},localhost:{first},127.0.0.1:{second}"
-    with pytest.raises(holdfast.ConfigError, match="one and the same server") as raised:
+    with pytest.raises(holdfast.ConfigError, match="are the same server") as raised:
         async with holdfast.connect(url, max_ttl=MAX_TTL) as locks:
             await locks.lock("x", ttl=MAX_TTL).acquire()
     assert f"localhost:{first}" in str(raised.value)
@@ -80,7 +82,7 @@ async def test_one_server_under_two_names_is_refused(nodes: RedlockNodes) -> Non
 
 
 async def test_tries_that_found_it_busy_leave_nothing_behind(nodes: RedlockNodes) -> None:
-    """Who asks often would fill the nodes with tombstones: a node that has answered needs none."""
+    """A client that tries often would fill the nodes with tombstones: not one that has replied."""
     async with connect(nodes, node_timeout=5.0) as locks, connect(nodes) as others:
         async with locks.lock("x", ttl=MAX_TTL):
             for _ in range(10):
@@ -97,17 +99,17 @@ async def test_a_first_start_that_was_interrupted_is_completed(
     nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When one node votes already: too few to bring the others back by reading."""
-    admit = Nodes._admit
+    admit = Rejoin._admit
     marked: list[list[int]] = []
 
-    async def interrupted(self: Any, seat: Any, *rest: Any) -> None:
+    async def interrupted(self: Any, state: Any, *rest: Any) -> None:
         if len(marked) == 1:
             marked.append([node("EXISTS", MARKER) for node in nodes.nodes])
             raise holdfast.BackendUnavailable("for a test")
         marked.append([])
-        await admit(self, seat, *rest)
+        await admit(self, state, *rest)
 
-    monkeypatch.setattr(Nodes, "_admit", interrupted)
+    monkeypatch.setattr(Rejoin, "_admit", interrupted)
     async with connect(nodes) as locks:
         lease = await locks.lock("x", ttl=MAX_TTL).acquire(timeout=15.0)
         assert await lease.release() is True
@@ -116,22 +118,22 @@ async def test_a_first_start_that_was_interrupted_is_completed(
 
 
 async def test_a_node_that_has_restarted_is_not_read_for_another(nodes: RedlockNodes) -> None:
-    """Its snapshot's marker is of the life in which it was last known to vote, its counters are old."""
+    """Its snapshot's marker names the incarnation in which it last voted, and its counters are old."""
     async with connect(nodes) as locks:
         async with locks.lock("x", ttl=MAX_TTL):
             pass
         backend: Any = (await locks._session()).backend
-        board, looking_after = backend._board, backend._nodes
+        table, recovery = backend._table, backend._recovery
         node = nodes.nodes[1]
-        was = board.seats[1].vote
+        was = table.nodes[1].incarnation
         node("SAVE")
         node.kill()
         node.start()
-        board.failed(1, "for a test")  # it is looked after, and so reached, and waits
-        await eventually(lambda: "it has restarted" in board.seats[1].out)
-        board.seats[1].vote = was  # somebody has looked before this was known
+        table.report_failure(1, "for a test")  # it is looked after, and so reached, and waits
+        await eventually(lambda: "it has restarted" in table.nodes[1].out_reason)
+        table.nodes[1].incarnation = was  # somebody has looked before this was known
         with pytest.raises(holdfast.BackendUnavailable, match="1 do"):
-            await looking_after._seal(board.seats[0], board.seats[1:], 0)
+            await recovery._rejoin._seal(table.nodes[0], table.nodes[1:], 0)
 
 
 async def test_a_node_that_hangs_does_not_keep_us_from_closing(nodes: RedlockNodes) -> None:
@@ -139,11 +141,11 @@ async def test_a_node_that_hangs_does_not_keep_us_from_closing(nodes: RedlockNod
     async with locks.lock("x", ttl=MAX_TTL):
         pass
     backend: Any = (await locks._session()).backend
-    seat = backend._board.seats[2]
+    state = backend._table.nodes[2]
     nodes.nodes[2].pause()
-    seat.is_out("for a test")
-    backend._nodes.look_after()  # somebody asks it now, and has four times the time-out for that
-    await eventually(lambda: 2 in backend._nodes._routines)
+    state.put_out("for a test")
+    backend._recovery.look_after()  # somebody asks it now, and has four times the time-out for that
+    await eventually(lambda: 2 in backend._recovery._routines)
     began = time.monotonic()
     await locks.close()
     took = time.monotonic() - began
@@ -179,10 +181,10 @@ async def test_a_node_that_was_not_there_counts_as_one_without_a_hold(nodes: Red
             pass
         backend: Any = (await locks._session()).backend
         nodes.nodes[2].pause()
-        backend._board.failed(2, "for a test")
+        backend._table.report_failure(2, "for a test")
         lease = await locks.lock("x", ttl=MAX_TTL).acquire()
         nodes.nodes[2].resume()
-        await eventually(lambda: backend._board.voting() == 3)
+        await eventually(lambda: backend._table.voting_count() == 3)
         assert nodes.nodes[2]("EXISTS", "holdfast:{x}") == 0
         await lease.renew()
         nodes.nodes[1]("DEL", "holdfast:{x}")
@@ -208,7 +210,7 @@ async def test_an_answer_that_was_not_waited_for_counts_when_it_is_renewed(
                 one("PING")  # so what it answered before is on its way
             # unasync: aio-only
             backend: Any = (await locks._session()).backend
-            begins = backend._holds[lease.owner].begins
+            begins = backend._held_rounds[lease.owner].begins
             await eventually(partial(all_in, begins, nodes))
             # unasync: end
             node("DEL", LOCK)
@@ -217,23 +219,23 @@ async def test_an_answer_that_was_not_waited_for_counts_when_it_is_renewed(
 
 
 async def test_what_too_few_nodes_can_say_is_not_known(nodes: RedlockNodes) -> None:
-    """It is not lost for that: its own deadline says when it is."""
+    """The lease is not lost for that: its own deadline says when it is."""
     async with connect(nodes) as locks:
         lease = await locks.lock("x", ttl=MAX_TTL).acquire()
         backend: Any = (await locks._session()).backend
-        backend._fan.catch_up()
-        board = backend._board
-        votes = [seat.vote for seat in board.seats]
+        backend._wire.read_late_replies()
+        table = backend._table
+        incarnations = [state.incarnation for state in table.nodes]
         claim = Claim("x", lease.owner, MAX_TTL)
-        for seat in board.seats[1:]:
-            seat.vote = b""
-        board.changed()
+        for state in table.nodes[1:]:
+            state.incarnation = b""
+        table.refresh()
         deadline = backend.clock.now() + 10.0
         (outcome,) = await backend.renew([claim], deadline)
         assert outcome is UNKNOWN
-        for seat, vote in zip(board.seats, votes, strict=True):
-            seat.vote = vote
-        board.changed()
+        for state, incarnation in zip(table.nodes, incarnations, strict=True):
+            state.incarnation = incarnation
+        table.refresh()
         await lease.renew()
         assert await lease.release() is True
 
@@ -284,12 +286,12 @@ async def test_a_request_that_arrives_after_its_clean_up_is_refused(nodes: Redlo
 
 
 async def test_what_is_owed_reaches_a_node_that_has_come_back_already(nodes: RedlockNodes) -> None:
-    """Somebody finds that it cannot be told, and notes it when it votes again."""
+    """A command that could not be sent is noted only when the node votes again."""
     async with connect(nodes) as locks:
         async with locks.lock("y", ttl=MAX_TTL):
             pass
         backend: Any = (await locks._session()).backend
-        backend._owed.owe(0, pack(b"SET", b"told", b"1"), MAX_TTL)
+        backend._undelivered.add(0, pack(b"SET", b"told", b"1"), MAX_TTL)
         await eventually(lambda: nodes.nodes[0]("EXISTS", "told"))
 
 
@@ -310,7 +312,7 @@ async def test_who_comes_back_has_a_number_that_others_know(nodes: RedlockNodes)
             node.kill()
             node.start()
             backend: Any = (await locks._session()).backend
-            backend._board.failed(0, "for a test")
+            backend._table.report_failure(0, "for a test")
             if expected == 7:
                 await eventually(lambda: node("EXISTS", BEGINNING))
                 run, started, how, _, roster = node("GET", BEGINNING).split(b"\x1f")
@@ -325,7 +327,7 @@ async def test_who_comes_back_has_a_number_that_others_know(nodes: RedlockNodes)
 async def test_one_that_was_noted_with_another_roster_comes_back_by_reading(
     nodes: RedlockNodes, roster: bytes
 ) -> None:
-    """It may have voted with the one that the others have, and have forgotten it."""
+    """The node may have voted with the life that the others know, and have forgotten it."""
     node = nodes.nodes[2]
     async with connect(nodes) as locks, locks.lock("x", ttl=MAX_TTL):
         pass
@@ -347,19 +349,19 @@ async def test_one_that_was_noted_with_another_roster_comes_back_by_reading(
 async def test_a_release_on_another_connection_than_an_unanswered_request_leaves_a_tombstone(
     nodes: RedlockNodes,
 ) -> None:
-    """Otherwise that request, if it arrives after all, would take the lock for nobody."""
+    """Otherwise that request, if it arrives after all, would take the lock for no one."""
     async with connect(nodes) as locks:
         lease = await locks.lock("x", ttl=MAX_TTL).acquire()
         backend: Any = (await locks._session()).backend
-        hold = backend._holds[lease.owner]
+        hold = backend._held_rounds[lease.owner]
 
         def all_answered() -> bool:
-            backend._fan.catch_up()
+            backend._wire.read_late_replies()
             return len(hold.begins) == 3
 
         await eventually(all_answered)
         del hold.begins[2]
-        hold.ways = [object()] * 3
+        hold.connections = [object()] * 3
         assert await lease.release() is True
         grave = f"{LOCK}:x:{lease.owner}"
         await eventually(lambda: [node("EXISTS", grave) for node in nodes.nodes] == [0, 0, 1])

@@ -1,7 +1,7 @@
--- Locks as they stand on one node. Changes nothing.
+-- Reads locks on one node. Changes nothing.
 --
 -- KEYS: the locks, their queues and their counters, in turn
--- Answers for each {what the lock key says, its ms, the counter or 0, waiters}, the last a list of owner,
+-- Returns for each {the text of the lock key, its ms, the counter or 0, waiters}, the last a list of owner,
 -- text, ms, ...
 
 --@include since.lua

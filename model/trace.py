@@ -1,14 +1,14 @@
-"""A counterexample, in words."""
+"""The trace of a counterexample, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .search import Event, Found, Scene
+from .search import Event, Found, TraceStep
 from .state import State
 
 
-def story(found: Found) -> str:
+def trace_text(found: Found) -> str:
     return "\n".join(lines(found))
 
 
@@ -21,18 +21,18 @@ def lines(found: Found) -> Iterator[str]:
         how = "vote, in their first life" if nodes[0].marker else "have never been used"
         yield f"     Nodes 1 to {len(nodes)} {how}."
     names: dict[int, str] = {}
-    for number, scene in enumerate(found.story, 1):
-        for place in (scene.event.attempt, scene.event.previous):
+    for number, step in enumerate(found.trace, 1):
+        for place in (step.event.attempt, step.event.previous):
             if place >= 0:
-                names.setdefault(scene.attempts[place], chr(ord("A") + len(names)))
-        yield f"{number:4} {Telling(scene, names).text()}"
-    yield f"     Wrong: {found.story[-1].wrong}."
+                names.setdefault(step.attempts[place], chr(ord("A") + len(names)))
+        yield f"{number:4} {TraceLine(step, names).text()}"
+    yield f"     Wrong: {found.trace[-1].wrong}."
 
 
-class Telling:
-    def __init__(self, scene: Scene, names: dict[int, str]) -> None:
-        self.event: Event = scene.event
-        self._scene = scene
+class TraceLine:
+    def __init__(self, step: TraceStep, names: dict[int, str]) -> None:
+        self.event: Event = step.event
+        self._scene = step
         self._names = names
 
     def who(self, place: int) -> str:
@@ -51,7 +51,7 @@ class Telling:
         return str(text)
 
     def choice(self) -> str:
-        """How phase 1 ended."""
+        """Returns how phase 1 ended."""
         event = self.event
         counted = sorted((self.node(n), begin, n) for n, begin in enumerate(event.begins) if begin)
         answers = ", ".join(f"{name}: {begin}" for name, begin, _ in counted)
