@@ -25,8 +25,11 @@ from ..entries import Claim
 from ..errors import LockError
 from ..events import report
 from ..lifecycle import HELD, drift_margin
-from ..model import UNKNOWN, Gone, Outcome, Renewed, Waiting, quick_new
-from ..timer_wheel import TimerWheel as Wheel
+from ..model import UNKNOWN, Outcome, Renewed, quick_new
+from ..recent import RecentMinimum
+from ..timer_wheel import TimerWheel
+from .hold import Hold
+from .waiter import Waiter
 
 if TYPE_CHECKING:
     from .session import Session
@@ -53,7 +56,7 @@ class Keeper:
         self._session = session
         self._clock = session.clock
         self._mutex = RLock()
-        self._wheel: Wheel[Kept] = Wheel()
+        self._wheel: TimerWheel[Kept] = TimerWheel()
         self._newcomers: dict[Kept, float] = {}
         """With when they are due; sorted in by the routine. Most are forgotten before that."""
         self._signal = Signal(session.clock)
@@ -106,7 +109,7 @@ class Keeper:
             kept = [*list(self._newcomers), *self._wheel.things()]
             freeing = [one for one in kept if one._freeing]
             self._newcomers.clear()
-            self._wheel = Wheel()
+            self._wheel = TimerWheel()
             routine = self._routine
         self._signal.set()
         if routine is not None:

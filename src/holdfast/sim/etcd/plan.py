@@ -56,7 +56,7 @@ class EtcdPlan:
 
     def unsettle(self, world: World) -> None:
         """Upsets the cluster as only a cluster can be, or cuts a client off from all of it."""
-        draw, tell, cluster = world.loop.random, world.story.tell, self.cluster
+        draw, tell, cluster = world.loop.random, world.trace.add, self.cluster
         member = draw.choice((*cluster.members, cluster.leader, cluster.leader))
         length = draw.choice((0.3, 2.0, 5.0)) * draw.random()
         name = member.process.name

@@ -70,7 +70,7 @@ class StoredEntry(NamedTuple):
     capacity: int
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Contender:
         """The entry as the rule of admission sees it."""
         shape = f"{self.kind}.{self.capacity}"
         return Contender(self.entry.weight, self.capacity, shape, self.entry.state == GRANTED)
