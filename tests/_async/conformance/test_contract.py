@@ -105,7 +105,7 @@ async def test_an_owner_in_use_for_something_else_is_refused(fair_url: str) -> N
         await store.grant(ticket)
         other = store.share(2, 3)
         other.owner = ticket.owner
-        with pytest.raises(holdfast.ConfigError, match="was used before"):
+        with pytest.raises(holdfast.ConfigError, match="already used"):
             await store.ask(other)
 
 

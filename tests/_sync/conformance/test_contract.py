@@ -107,7 +107,7 @@ def test_an_owner_in_use_for_something_else_is_refused(fair_url: str) -> None:
         store.grant(ticket)
         other = store.share(2, 3)
         other.owner = ticket.owner
-        with pytest.raises(holdfast.ConfigError, match="was used before"):
+        with pytest.raises(holdfast.ConfigError, match="already used"):
             store.ask(other)
 
 
