@@ -95,7 +95,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _disk() -> Path:
-    """Where temporary files go, if that is a disk; locks are not kept in memory."""
+    """Returns the folder for temporary files, if it is on a disk, or another one that is."""
     candidates = [Path(tempfile.gettempdir()), Path("/var/tmp"), ROOT]
     for candidate in candidates:
         if os.access(candidate, os.W_OK) and file_system(candidate) not in _MEMORY:

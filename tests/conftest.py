@@ -18,7 +18,7 @@ from stores import STORES, UNFAIR
 LIMIT = 180.0
 """Seconds one asynchronous test may take in all: a few, and ten times that beside other work."""
 MANY_FILES = 20_000
-"""A process stays present in the folder of an embedded store until it ends, and each test has one."""
+"""Open files that the tests may need: a process keeps one for each embedded store that it has used."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,13 +92,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(params=sorted(STORES))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty store, once for each kind that there is."""
+    """Yields the URL of an empty store, once for each kind."""
     with STORES[request.param](tmp_path) as store_url:
         yield store_url
 
 
 @pytest.fixture(params=sorted(set(STORES) - set(UNFAIR)))
 def fair_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The same, for those that serve waiters in their order and hand the lock over."""
+    """Yields the URL of an empty store, once for each kind that serves waiters in their order."""
     with STORES[request.param](tmp_path) as store_url:
         yield store_url
