@@ -98,7 +98,7 @@ async def test_tries_that_found_it_busy_leave_nothing_behind(nodes: RedlockNodes
 async def test_a_first_start_that_was_interrupted_is_completed(
     nodes: RedlockNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When one node votes already: too few to bring the others back by reading."""
+    """One node votes already: too few to bring the others back by reading."""
     admit = Rejoin._admit
     marked: list[list[int]] = []
 

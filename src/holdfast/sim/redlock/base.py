@@ -66,7 +66,7 @@ class RedlockPlan:
             world.network.listen(f"{node.process.name}:6379", node)
         if draw.random() >= self.fresh:
             self._used_before(nodes)
-        elif draw.random() < 0.5:  # those who start them do not get through with it at once
+        elif draw.random() < 0.5:  # clients do not get through with the first start at once
             world.network.chances = Chances(slow=0.1, slowest=0.1, lost=0.03, overtaken=0.06)
         return nodes
 
@@ -131,7 +131,7 @@ class Hammer(RedlockPlan):
 class CalmRedlock(Calm, RedlockPlan):
     fresh = 0.0
     scales = (12.0,)  # TTLs of 5 to 29 s
-    at_once = 2.5  # the first of those who wait may fail with others, and heed its heartbeat next
+    at_once = 2.5  # the first waiter may fail with others, and heed its heartbeat next
 
     def __init__(self) -> None:
         self.options = {"node_timeout": 0.5}  # all nodes answer in time

@@ -1,7 +1,7 @@
 """Commands that a node has missed: that a lock was given back, or that a waiter has left.
 
-A node gets them as soon as it votes again, so that nobody waits there for the end of a hold that is
-over. This is the one memory of them in this store, whoever first tried to send them; the engine's
+A node gets them as soon as it votes again, so that no waiter waits there for the end of a hold that
+is over. This is the store's one memory of them, whichever part first tried to send them. The engine's
 pending releases are another matter: releases that no majority has confirmed.
 """
 

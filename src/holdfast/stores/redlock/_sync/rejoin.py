@@ -242,8 +242,8 @@ class Rejoin:
                 for other in nodes:
                     other.put_out("the nodes are used for the first time, with fresh='wait'", until)
                 return until
-        lives = sorted(reply[1] for reply in began)
-        roster = sha256(b" ".join(lives)).hexdigest()[:16].encode()
+        incarnations = sorted(reply[1] for reply in began)
+        roster = sha256(b" ".join(incarnations)).hexdigest()[:16].encode()
         for other, noted in zip(nodes, began, strict=True):
             reply = self._begin(other, run_ids[other.index], b"first", 0, roster)
             if reply[0] == 1:

@@ -33,7 +33,7 @@ from .wakeups import Waiter
 ROUNDS = 4
 """The number of rounds at once where votes were split."""
 MANY = 1000
-"""Held rounds after which those that ended unreleased are looked for."""
+"""Held rounds after which the ones that ended unreleased are forgotten."""
 SHORTEST_PAUSE = 0.002
 """Seconds before the second round, doubled each time, and never in step with other clients."""
 
@@ -82,7 +82,7 @@ class HeldRound:
 
 
 class Rounds:
-    """The rounds of all attempts, and those that were granted."""
+    """The rounds of all attempts, and the held ones."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class Rounds:
             on_reply(index, None)
 
     def _remember(self, owner: str, held_round: HeldRound) -> None:
-        """Keeps a granted round, and now and then forgets those that have ended."""
+        """Keeps a granted round, and now and then forgets the ones that have ended."""
         self.held_rounds[owner] = held_round
         if len(self.held_rounds) % MANY == 0:
             # Their leases were lost and never released.

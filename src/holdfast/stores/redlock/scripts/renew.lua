@@ -12,7 +12,7 @@ local answers = {}
 for i = 2, #KEYS do
   local a = 3 * i - 4
   local start = 'rl1\031' .. ARGV[a] .. '\031' .. ARGV[a + 1] .. '\031'
-  local v = redis.pcall('GET', KEYS[i]) -- no text: somebody has put something else there
+  local v = redis.pcall('GET', KEYS[i]) -- no text: another program has put something else there
   if type(v) == 'string' and string.sub(v, 1, #start) == start then
     local left = redis.call('PTTL', KEYS[i])
     if left < tonumber(ARGV[a + 2]) then

@@ -108,8 +108,8 @@ class NodeConnection(Connection):
     """A connection on which fan-outs wait for replies, beside single requests.
 
     A fan-out itself is what waits on the connections to all nodes, and requests of one kind go in one
-    command (`aio_batch`). This is here for one figure, 64 coroutines on five nodes: an object for each
-    node's reply makes a pair a sixth slower.
+    command (`aio_batch`). Both are here for one figure, 64 coroutines on five nodes: an object for each
+    node's reply takes 7 % more of the client's time.
     """
 
     def __init__(

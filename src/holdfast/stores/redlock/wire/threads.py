@@ -103,7 +103,10 @@ class RedlockWire:
                 for fd, _ in socket_set.poll.poll(min(left, LONGEST_POLL) * 1000 + 1):
                     node_socket = sockets[socket_set.by_fd[fd]]
                     if node_socket is not None:  # otherwise it broke a moment ago
-                        self._read_replies(socket_set, node_socket)
+                        try:
+                            node_socket.read_replies(self.table)
+                        except OSError as error:
+                            self._break(socket_set, node_socket.index, error)
         except BaseException:
             # Interrupted, perhaps between a command and the note of its fan-out: a reply would be taken
             # for that to another command.
