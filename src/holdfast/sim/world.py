@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from .. import aio, clock
 from ..errors import LockError
-from ..stores.redis.wire import aio_connection
+from ..stores.redis.wire import pipelined_connection
 from .checker import Checker, Grant
 from .faults import Faults
 from .loop import PROCESS, Process, Stuck, VirtualLoop
@@ -114,13 +114,13 @@ class World:
         self._healed = False
 
     def run(self) -> Result:
-        source, urandom, chunk = clock.source, os.urandom, aio_connection.CHUNK
+        source, urandom, chunk = clock.source, os.urandom, pipelined_connection.CHUNK
         log = logging.getLogger("holdfast")
         log.addFilter(self._logged)
         clock.source = lambda: PROCESS.get().clock
         # Owner ids and the lengths of pauses come from here: a run must be the same each time.
         os.urandom = Random(~self.seed).randbytes
-        aio_connection.CHUNK = SMALL_CHUNK
+        pipelined_connection.CHUNK = SMALL_CHUNK
         try:
             self.loop.on_stop = self._on_stop
             main = self.director.spawn(self._main())
@@ -134,7 +134,7 @@ class World:
                 self.checker.violations.insert(0, f"{FAILURE}: {failure!r}")
             self.checker.judge()
         finally:
-            clock.source, os.urandom, aio_connection.CHUNK = source, urandom, chunk
+            clock.source, os.urandom, pipelined_connection.CHUNK = source, urandom, chunk
             log.removeFilter(self._logged)
             self.loop.close()
         return Result(self.seed, self.checker, self.story, self.loop)
