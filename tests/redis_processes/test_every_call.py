@@ -34,7 +34,9 @@ def calls_on_sockets(log: Path, call: str) -> list[int]:
     return [number for number, line in enumerate(calls, 1) if "<TCP:" in line or "<socket:" in line]
 
 
-CALLS = [(world, call) for world in ("threads", "aio") for call in ("sendto", "recvfrom")]
+SYSTEM_CALLS = {"threads": ("write", "read"), "aio": ("sendto", "recvfrom")}
+"""The calls by which each world sends and receives."""
+CALLS = [(world, call) for world, calls in SYSTEM_CALLS.items() for call in calls]
 
 
 @pytest.mark.parametrize(("world", "call"), CALLS)  # strace counts each by itself
@@ -108,9 +110,6 @@ def turn_beside(locks: holdfast.Locks, world: str, name: str, *options: str) -> 
     return said
 
 
-IN_LINE = ("sendto", "recvfrom")
-
-
 def calls_in_line(log: Path, call: str) -> list[int]:
     """Returns which of the first thread's calls of this name came once it was in the queue."""
     lines = log.read_text().splitlines()
@@ -140,12 +139,19 @@ def test_one_of_a_line_killed_at_every_call_holds_up_nobody(world: str, tmp_path
         for _ in range(2):  # the first one may still write bytecode
             assert (
                 turn_beside(
-                    locks, world, "x", "-yy", "-o", str(log), "-e", f"trace={','.join(IN_LINE)}"
+                    locks,
+                    world,
+                    "x",
+                    "-yy",
+                    "-o",
+                    str(log),
+                    "-e",
+                    f"trace={','.join(SYSTEM_CALLS[world])}",
                 )
                 == "held\ndone\n"
             )
         ends = []
-        for call in IN_LINE:
+        for call in SYSTEM_CALLS[world]:
             moments = calls_in_line(log, call)
             # The subscription, the request, the release; and what is heard of each.
             assert len(moments) >= 3

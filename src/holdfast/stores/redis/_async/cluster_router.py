@@ -158,11 +158,11 @@ class ClusterRouter:
                 if endpoint is None:
                     raise BackendUnavailable("no server of the cluster serves this lock now")
                 some = [commands[i] for i in numbers]
-                answers = await self._batch(self._node(endpoint), some, limit)
+                some_replies = await self._batch(self._node(endpoint), some, limit)
             except LockError as error:
-                answers = [error] * len(numbers)
-            for i, answer in zip(numbers, answers, strict=True):
-                replies[i] = answer
+                some_replies = [error] * len(numbers)
+            for i, reply in zip(numbers, some_replies, strict=True):
+                replies[i] = reply
         for i, reply in enumerate(replies):
             if isinstance(reply, Exception) and code_of(reply) in ("MOVED", "NOSCRIPT", "ASK"):
                 try:
@@ -361,11 +361,11 @@ class ClusterRouter:
         assert endpoint is not None
         _, target = read_redirect(reply, self._node(endpoint).wire.address)
         node = self._node(target)
-        _, answered = await self._batch(node, [_ASKING, command], deadline)
-        if isinstance(answered, Exception) and code_of(answered) == "NOSCRIPT":
+        _, redirected_reply = await self._batch(node, [_ASKING, command], deadline)
+        if isinstance(redirected_reply, Exception) and code_of(redirected_reply) == "NOSCRIPT":
             await self._load_scripts(node, deadline)
-            _, answered = await self._batch(node, [_ASKING, command], deadline)
-        return answered
+            _, redirected_reply = await self._batch(node, [_ASKING, command], deadline)
+        return redirected_reply
 
     async def _load_scripts(self, node: ClusterNode, deadline: float) -> None:
         for reply in await self._batch(node, self._loads, deadline):

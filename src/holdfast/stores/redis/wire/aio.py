@@ -42,7 +42,7 @@ class WaiterSignal(Signal):
     def __init__(self, ticket: Ticket) -> None:
         self.ticket = ticket
         self.was_set = False
-        """Set before its task listened."""
+        """True if it was set before its task listened."""
         self.grant: Granted | None = None
         """The grant of a wake-up that came before the task listened."""
         self.reply: Reply | None = None

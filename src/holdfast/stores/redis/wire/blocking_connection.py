@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from ...._runtime.threads import Signal
@@ -61,16 +64,17 @@ class Connection:
     come."""
 
     __slots__ = (
+        "_fd",
         "_feed",
         "_gets",
         "_greeting",
         "_now",
+        "_poll",
         "_protocol_error",
         "_push",
-        "_receive",
-        "_send",
         "_socket",
         "_tick",
+        "_tick_ms",
         "address",
         "channel",
         "channel_name",
@@ -98,14 +102,17 @@ class Connection:
         self.signal: WaiterSignal | None = None
         self.used = clock.now()
         self._tick = 0.0
+        self._tick_ms = 0
         self.lowat = 1
         """The number of bytes at which the socket becomes readable (`SO_RCVLOWAT`)."""
         # Sent together with the first command, not before it: a server that hangs has then received
         # that command, too. It may be the clean-up for one that it received earlier.
         self._greeting = greeting(address)
         self._socket = self._connect(deadline)
-        self._send: Callable[[bytes], int] = self._socket.send
-        self._receive: Callable[[int], bytes] = self._socket.recv
+        self._fd = self._socket.fileno()
+        poller = select.poll()
+        poller.register(self._fd, select.POLLIN)
+        self._poll = poller.poll
 
     def _connect(self, deadline: float) -> socket.socket:
         address = self.address
@@ -131,15 +138,14 @@ class Connection:
     def close(self) -> None:
         self.dead = True
         self._socket.close()
+        self._fd = -1  # its number may be another's from now on
 
     def is_alive(self) -> bool:
         """Returns False if the server has hung up. Takes in a late wake-up, if there is one."""
         if self.address.tls is not None:
             return True
-        self._tick = 0.0
-        self._socket.settimeout(0.0)
         try:
-            data = self._socket.recv(CHUNK)
+            data = os.read(self._fd, CHUNK)
         except BlockingIOError:
             return True
         except OSError:
@@ -167,16 +173,12 @@ class Connection:
             self._set_lowat(lowat)
         if self._tick != TICK or deadline - now < TICK:
             self._set_tick(min(TICK, deadline - now))
-        send, receive = self._send, self._receive
         try:
-            try:
-                sent = send(command)
-            except TimeoutError:
-                sent = 0
+            sent = self._send_at_once(command)
             if sent != len(command):
                 self._send_rest(command, sent, deadline)
             try:
-                return receive(size)
+                return self._receive(size)
             except TimeoutError:
                 return b""
         except OSError as error:
@@ -193,11 +195,32 @@ class Connection:
         check_greeting([self.next_reply(deadline) for _ in commands], self.address)
         return self.next_reply(deadline)
 
+    def _send_at_once(self, data: bytes) -> int:
+        """Sends what the socket's buffer takes; returns how many bytes that is."""
+        try:
+            if self.address.tls is None:
+                return os.write(self._fd, data)
+            return self._socket.send(data)
+        except (BlockingIOError, TimeoutError):
+            return 0
+
+    def _receive(self, size: int) -> bytes:
+        """Returns what has come; raises `TimeoutError` if that is nothing within a tick.
+
+        A poll goes on for the rest of its time after a signal. A time-out of the kernel (`SO_RCVTIMEO`)
+        would begin anew with each signal, and a deadline would never come.
+        """
+        if self.address.tls is not None:
+            return self._socket.recv(size)
+        if not self._poll(self._tick_ms):
+            raise TimeoutError
+        return os.read(self._fd, size)
+
     def _send_rest(self, data: bytes, sent: int, deadline: float) -> None:
         """Sends the rest of a command that is longer than the socket's buffer takes at once."""
         while sent < len(data):
             try:
-                sent += self._send(data[sent:])
+                sent += self._socket.send(data[sent:])
             except TimeoutError:
                 if self._now() >= deadline:
                     raise
@@ -248,8 +271,7 @@ class Connection:
         if tick <= 0:
             raise BackendUnavailable(f"no time was left to ask the server at {self.address}")
         self._tick = tick
-        # Python waits with poll, and after a signal for the rest of the time. A time-out of the kernel
-        # (`SO_RCVTIMEO`) would begin anew with each signal, and a deadline would never come.
+        self._tick_ms = ceil(tick * 1000)
         self._socket.settimeout(tick)
 
     def _set_lowat(self, lowat: int) -> None:

@@ -261,12 +261,12 @@ class Connection(asyncio.BufferedProtocol):
     def _answer(self) -> None:
         gets, push, pending = self._gets, self._push, self._pending
         try:
-            while (answer := gets()) is not NOTHING:
-                if type(answer) is push and answer[0] != b"subscribe":
-                    if answer[0] == b"message":
-                        self._user.woken(answer[2])
+            while (reply := gets()) is not NOTHING:
+                if type(reply) is push and reply[0] != b"subscribe":
+                    if reply[0] == b"message":
+                        self._user.woken(reply[2])
                 elif pending:  # else a reply to no command, which cannot be ours
-                    pending.popleft()[0].settle(answer)
+                    pending.popleft()[0].settle(reply)
         except self._nonsense:
             self.abort()  # nothing that follows could be understood
         except BaseException:
@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
         self._user.lost(self)
 
     def _stand_in(self, until: float) -> None:
-        """Called before the commands with a deadline up to `until` are told that no reply came."""
+        """Lets a subclass prepare the commands due by `until`, before they are told: no reply came."""
 
     # One timer for all commands; it is not touched while replies come.
 

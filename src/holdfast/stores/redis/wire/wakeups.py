@@ -1,7 +1,8 @@
 """Wake-ups as they come on a connection, and the shortcuts of a hand-over.
 
 A contended lock is handed from client to client by the server, and each microsecond on the way counts
-for all that wait. Three shortcuts are for `redis_handoff` alone; each says what it gains.
+for all that wait. Three shortcuts are for `redis_handoff` (eight blocking processes) and
+`redis_wakeup`; each says what is lost without it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ NO_CHANNEL = bulk(b"")
 needed one yet."""
 
 PING_AHEAD = pack(b"PING", b"the next one is told")
-"""A command sent ahead of a release that will wake a waiter: a sixth more hand-overs per second.
+"""A command sent ahead of a release that will wake a waiter. Without it: 15 % fewer hand-overs.
 
 A server writes first to the client that it last had something for. That would be the one that gave the
 lock away, because its reply is made after the wake-up. The reply to a PING makes it the earlier one, so
@@ -25,7 +26,7 @@ PING_AND_FREED = bulk(b"the next one is told") + b":1\r\n"
 
 HANDOVER_BYTES = 18
 """The number of bytes at which a socket becomes readable (`SO_RCVLOWAT`) while a waiter expects to be
-handed a lock: a fifth more hand-overs per second.
+handed a lock. Without it: 16 % fewer hand-overs.
 
 A place in the queue is shorter, and stays unread for a moment: to be woken for it alone would be a
 waste. A token and a wake-up are longer. Mostly both come in one read, and the waiter sleeps once."""
@@ -44,8 +45,9 @@ def wakeup_prefix(channel: bytes) -> bytes:
 def handed_token(data: bytes, prefix: bytes) -> int:
     """Returns the token, if `data` is a place in the queue and a wake-up, and nothing else; else 0.
 
-    `prefix` ends with the owner. Without the parser there are 8 % more hand-overs per second. It is
-    safe: if the parser had an unfinished reply, the rest of that would be at the beginning of `data`.
+    `prefix` ends with the owner. With the parser there are 7 % fewer hand-overs, and a wake-up takes
+    1.1 times as long, in asyncio 1.18. To leave it out is safe: if the parser had an unfinished reply,
+    the rest of that would be at the beginning of `data`.
     """
     place, _, token = data.partition(prefix)
     if len(token) != _AFTER_OWNER or place[:1] != b":" or place.count(b"\n") != 1:
