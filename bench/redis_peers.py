@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 Take = Callable[[], Callable[[], object]]
-"""Waits for the lock and takes it; answers how to give it back."""
+"""A function that acquires the lock and returns the function that releases it."""
 
 TTL = 30
 
@@ -78,11 +78,11 @@ PEERS: dict[str, Callable[[int, str], Take]] = {
     "pottery, one node": pottery,
 }
 QUEUING = "python-redis-lock"
-"""The only one of them whose waiters are woken."""
+"""The only one of these libraries whose waiters are woken."""
 
 
 def turn(take: Take) -> Callable[[], None]:
-    """One acquisition and its end."""
+    """Returns a function that acquires and releases once."""
 
     def once() -> None:
         take()()

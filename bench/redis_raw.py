@@ -89,7 +89,7 @@ class RawMultiplexed(asyncio.BufferedProtocol):
 
 
 def bare_pair(call: Callable[[bytes], Any], key: str) -> tuple[bytes, bytes]:
-    """`SET k v NX PX` and the compare-and-delete script, as everybody does it."""
+    """Returns `SET k v NX PX` and the compare-and-delete script, as is usual."""
     sha = call(pack(b"SCRIPT", b"LOAD", COMPARE_AND_DELETE))
     name = key.encode()
     return (
@@ -99,18 +99,18 @@ def bare_pair(call: Callable[[bytes], Any], key: str) -> tuple[bytes, bytes]:
 
 
 def own_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]:
-    """Our own two scripts, with everything packed, the owner too."""
+    """Returns our own two scripts with everything packed, the owner too."""
     for script in scripts().values():
         call(script.load)
     commands = Commands(Naming("raw", None), 1.0, 2.0)
     owner = "0123456789abcdef01234567"
     terms = Terms(name, 30.0, Label("host", 1, ""))
     no_channel, end = bulk(b""), bulk(owner.encode())
-    return commands.ask(terms) + no_channel + end, commands.release(name, owner)
+    return commands.acquire(terms) + no_channel + end, commands.release(name, owner)
 
 
 def redlock_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]:
-    """The two scripts of a Redlock node that votes, packed likewise."""
+    """Returns the two scripts of a Redlock node that votes, packed likewise."""
     commands = RedlockCommands("holdfast", 1.0)
     marker = read_marker(call(pack(b"GET", commands.marker_key)))
     owner = bulk(b"0123456789abcdef01234567")
@@ -126,7 +126,7 @@ else redis.call('DEL', KEYS[1]) end return 1"""
 
 
 def queue_commands(call: Callable[[bytes], Any], key: bytes) -> tuple[bytes, bytes, bytes]:
-    """Ask, wait, give: a raw queue, without tokens, TTLs or any care for the dead."""
+    """Returns the commands of a raw queue (ask, wait, give), without tokens, TTLs or heartbeats."""
     enter, leave = (call(pack(b"SCRIPT", b"LOAD", text)) for text in (ENTER, LEAVE))
     me = key + os.urandom(8).hex().encode()
     return (
@@ -137,7 +137,7 @@ def queue_commands(call: Callable[[bytes], Any], key: bytes) -> tuple[bytes, byt
 
 
 class RawQueue:
-    """One who takes part in a raw queue."""
+    """A client of a raw queue."""
 
     def __init__(self, port: int) -> None:
         self._raw = RawSocket(port)

@@ -15,7 +15,7 @@ LIMIT = 20.0
 
 @contextmanager
 def server(folder: Path) -> Iterator[int]:
-    """Its port."""
+    """Runs a server for the `with`; yields its port."""
     program = shutil.which("redis-server")
     if program is None:
         raise RuntimeError("these figures need redis-server: apt-get install redis-server")

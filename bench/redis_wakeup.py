@@ -20,7 +20,7 @@ KINDS = ("raw", "blocking", "asyncio", QUEUING)
 
 
 def figure(setting: Setting) -> list[Row]:
-    """The waiter says when it was granted, on the clock that all processes of a machine share."""
+    """Measures until the waiter was granted, on the clock that all processes of a machine share."""
     rounds = 100 if setting.quick else 600
     found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with (
@@ -78,7 +78,7 @@ def _once(child: Child, locks: holdfast.Locks) -> float:
 
 
 def _blind_once(child: Child, take: Take) -> float:
-    """Nobody can be asked whether the other one waits: it is given time to."""
+    """Gives the other process time to wait: the store cannot say whether it does."""
     give = take()
     began = time.monotonic()
     return _timed(child, lambda: time.monotonic() - began > 0.02, give)

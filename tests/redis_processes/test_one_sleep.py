@@ -1,4 +1,4 @@
-"""A blocking waiter whose turn comes soon sleeps once: one read brings its place and the lock."""
+"""A blocking waiter whose turn comes soon sleeps once: one read brings its place and its grant."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 import holdfast
 from holdfast._sync.keeper import Keeper
-from holdfast.stores.redis.wire.protocol import LONG
+from holdfast.stores.redis.wire.blocking_connection import Connection
 from holdfast.stores.redis.wire.threads import Wire
-from holdfast.stores.redis.wire.threads_connection import Connection
+from holdfast.stores.redis.wire.wakeups import HANDOVER_BYTES
 from servers.redis import RedisServer
 from stores import redis_server
 from worlds.threads import Job, eventually
@@ -31,7 +31,7 @@ def server() -> RedisServer:
 
 @pytest.fixture
 def waiter(server: RedisServer) -> Iterator[holdfast.Locks]:
-    """A manager whose connection has waited before, so that it has a channel."""
+    """Returns a manager whose connection has waited before, so that it has a channel."""
     with (
         holdfast.connect(server.url, claim_window=CLAIM_WINDOW) as locks,
         holdfast.connect(server.url) as other,
@@ -59,34 +59,34 @@ def _wire(locks: holdfast.Locks) -> Wire:
 
 
 def _connection(locks: holdfast.Locks) -> Connection:
-    return _wire(locks)._idle[-1]
+    return _wire(locks)._pool._idle[-1]
 
 
 def test_a_lock_that_is_handed_over_at_once_is_ours_and_is_confirmed_for_its_whole_ttl(
     server: RedisServer, waiter: holdfast.Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A tick that lasts, so that this does not depend on how soon the other releases.
-    monkeypatch.setattr("holdfast.stores.redis.wire.threads_connection.TICK", LIMIT)
-    answers: list[Any] = []
+    monkeypatch.setattr("holdfast.stores.redis.wire.blocking_connection.TICK", LIMIT)
+    replies: list[Any] = []
     wire = _wire(waiter)
-    ask = wire.ask
+    acquire = wire.acquire
 
     def watched(*args: Any) -> Any:
-        answers.append(ask(*args))
-        return answers[-1]
+        replies.append(acquire(*args))
+        return replies[-1]
 
-    monkeypatch.setattr(wire, "ask", watched)
+    monkeypatch.setattr(wire, "acquire", watched)
     with holdfast.connect(server.url) as other:
         held = other.lock("x").acquire()
         thread, found = _acquire(waiter, "x")
         eventually(lambda: bool(other.inspect("x").waiters))
-        assert not answers  # the place in the queue alone does not wake it
+        assert not replies  # the place in the queue alone does not wake it
         held.release()
         thread.join(LIMIT)
         (lease,) = found
-        (answer,) = answers
-        assert answer.handed
-        assert answer.token == lease.token > held.token
+        (reply,) = replies
+        assert reply.handed
+        assert reply.token == lease.token > held.token
         assert [h.owner for h in other.inspect("x").holders] == [lease.owner]
         # For the claim window only, until that is confirmed in the background.
         eventually(lambda: lease.remaining() > CLAIM_WINDOW)
@@ -99,7 +99,7 @@ def test_short_answers_come_at_once_on_a_connection_that_has_waited_so(
     with holdfast.connect(server.url) as other:
         waiter.lock("mine").acquire().release()
         held = other.lock("theirs").acquire()
-        assert _connection(waiter).least == LONG
+        assert _connection(waiter).lowat == HANDOVER_BYTES
         began = time.monotonic()
         for _ in range(60):
             assert waiter.lock("theirs").try_acquire() is None  # "busy" is short
@@ -114,7 +114,7 @@ def test_short_answers_come_at_once_on_a_connection_that_has_waited_so(
 def test_one_that_is_to_give_up_soon_is_told_of_its_place_at_once(
     server: RedisServer, waiter: holdfast.Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.stores.redis.wire.threads_connection.TICK", LIMIT)
+    monkeypatch.setattr("holdfast.stores.redis.wire.blocking_connection.TICK", LIMIT)
     with holdfast.connect(server.url) as other:
         held = other.lock("x").acquire()
         began = time.monotonic()

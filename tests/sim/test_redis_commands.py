@@ -15,7 +15,7 @@ from stores import redis_server
 KEYS = [b"a", b"b", b"c"]
 FIELDS = [b"1", b"2", b"31"]
 MICROS = 1_000_000_000
-"""What the simulated one has for a clock."""
+"""The clock of the simulated server."""
 NUMBERS = [b"0", b"1", b"-1", b"2", b"5", b"-3"]
 
 
@@ -83,15 +83,17 @@ class Simulated:
         self.data = lua().database()
 
     def ask(self, *words: bytes) -> Any:
-        return read(lua().ask(self.data, MICROS, *words))
+        return read(lua().run_command(self.data, MICROS, *words))
 
     def run(self, script: bytes, *words: bytes) -> Any:
-        return read(lua().run(self, self.data, MICROS, lua().compiled(script), 2, list(words)))
+        return read(
+            lua().run_script(self, self.data, MICROS, lua().compiled(script), 2, list(words))
+        )
 
     def publish(self, channel: bytes, message: bytes) -> int:
         raise NotImplementedError
 
-    def hearers(self, channel: bytes) -> int:
+    def subscribers(self, channel: bytes) -> int:
         return 0
 
 
@@ -161,7 +163,7 @@ SCRIPTS = [
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_script_answers_as_in_a_real_server(times: int) -> None:
-    """And what ran before it makes no difference: it is compiled once for all runs."""
+    """Runs scripts after others, too: each is compiled once for all runs."""
     server = redis_server()
     server("FLUSHALL")
     words = [b"a", b"b", b"1", b"2"]
@@ -177,6 +179,6 @@ def test_a_script_answers_as_in_a_real_server(times: int) -> None:
 
 @pytest.mark.parametrize("text", [b"forgotten = 1", b"return forgotten"])
 def test_a_script_has_no_variables_but_its_own(text: bytes) -> None:
-    """A real server refuses one that is not local; here it would be kept for the runs to come."""
+    """Looks for global variables: a real server refuses them, here they would outlive the run."""
     assert isinstance(asked(redis_server(), [b"EVAL", text, b"0"]), str)
     assert "global" in Simulated().run(text, b"a", b"b")

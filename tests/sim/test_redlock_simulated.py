@@ -43,7 +43,7 @@ class Counting(RedisNode):
 
 
 class Failing(RedisNode):
-    def received(self, link: SimConnection, data: bytes) -> None:
+    def received(self, connection: SimConnection, data: bytes) -> None:
         raise RuntimeError("a mistake in the simulation")
 
 

@@ -1,4 +1,4 @@
-"""What a blocking connection to Redis does by itself."""
+"""A blocking connection to Redis, by itself."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 import holdfast
 from holdfast.clock import BootClock
 from holdfast.stores.redis.address import Address
+from holdfast.stores.redis.wire.blocking_connection import TICK, Connection
 from holdfast.stores.redis.wire.protocol import check_greeting
-from holdfast.stores.redis.wire.threads_connection import TICK, Connection
 from servers.redis import certificate
 from worlds.threads import pause
 
@@ -34,7 +34,7 @@ def test_a_connection_that_was_never_used_is_looked_at_without_waiting() -> None
 
 
 def test_an_answer_that_is_none_ends_the_connection() -> None:
-    """The twin of the one in `test_redis_nonsense`."""
+    """Does as its twin in `test_redis_nonsense`."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:

@@ -1,15 +1,16 @@
-"""What may be taken for a place in the queue and the wake-up behind it, without asking the parser."""
+"""Data that counts as a place in the queue and a wake-up behind it, without the parser."""
 
 from __future__ import annotations
 
 import pytest
 
-from holdfast.stores.redis.wire.protocol import bulk, handed, wake_up
+from holdfast.stores.redis.wire.protocol import bulk
+from holdfast.stores.redis.wire.wakeups import handed_token, wakeup_prefix
 
 CHANNEL = bulk(b"holdfast:channel")
 OWNER = "0123456789abcdef01234567"
 TOKEN = 1_800_000_000_000_001
-BEGINNING = wake_up(CHANNEL) + OWNER.encode()
+BEGINNING = wakeup_prefix(CHANNEL) + OWNER.encode()
 
 
 def message(owner: str = OWNER, token: object = TOKEN) -> bytes:
@@ -17,7 +18,7 @@ def message(owner: str = OWNER, token: object = TOKEN) -> bytes:
 
 
 def test_both_and_nothing_else() -> None:
-    assert handed(b":29999\r\n" + message(), BEGINNING) == TOKEN
+    assert handed_token(b":29999\r\n" + message(), BEGINNING) == TOKEN
 
 
 @pytest.mark.parametrize(
@@ -40,9 +41,11 @@ def test_both_and_nothing_else() -> None:
     ],
 )
 def test_anything_else_is_left_to_the_parser(data: bytes) -> None:
-    assert handed(data, BEGINNING) == 0
+    assert handed_token(data, BEGINNING) == 0
 
 
 def test_every_beginning_of_it_is_left_to_the_parser() -> None:
     whole = b":29999\r\n" + message()
-    assert [handed(whole[:length], BEGINNING) for length in range(len(whole))] == [0] * len(whole)
+    assert [handed_token(whole[:length], BEGINNING) for length in range(len(whole))] == [0] * len(
+        whole
+    )

@@ -1,4 +1,4 @@
-"""How the keys of Redis are named."""
+"""The names of keys on a Redis server."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.stores.redis.wire.reply import Reply
 
-place: ContextVar[str] = ContextVar("place", default="outside")
+where: ContextVar[str] = ContextVar("where", default="outside")
 
 
 def run_now(loop: asyncio.AbstractEventLoop, reply: Reply, value: object) -> None:
-    """As a connection does it: from a callback of the loop."""
+    """Settles `reply` as a connection does: in a callback of the loop."""
     loop.call_soon(reply.settle, value)
 
 
@@ -23,9 +23,9 @@ async def test_a_task_goes_on_within_the_callback_that_settles_its_reply() -> No
     seen: list[object] = []
 
     async def wait() -> None:
-        place.set("in the task")
+        where.set("in the task")
         seen.append(await reply)
-        seen.append(place.get())
+        seen.append(where.get())
 
     task = asyncio.create_task(wait())
     await asyncio.sleep(0)
@@ -37,7 +37,7 @@ async def test_a_task_goes_on_within_the_callback_that_settles_its_reply() -> No
     loop.call_soon(settle)
     await task
     assert seen == [b"answer", "in the task", "settled"]
-    assert place.get() == "outside"
+    assert where.get() == "outside"
 
 
 async def test_a_reply_that_came_before_it_was_awaited() -> None:

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from .. import clock
-from ..stores.redis.wire import aio_connection
+from ..stores.redis.wire import pipelined_connection
 from .actor import Actor
 from .checker import Checker
 from .faults import Faults
@@ -62,13 +62,13 @@ class World:
 
     def run(self) -> Result:
         """Runs until the end and returns what the checker found."""
-        source, urandom, chunk = clock.source, os.urandom, aio_connection.CHUNK
+        source, urandom, chunk = clock.source, os.urandom, pipelined_connection.CHUNK
         log = logging.getLogger("holdfast")
         log.addFilter(self._report_log)
         clock.source = lambda: PROCESS.get().clock
         # Owner ids and the lengths of pauses come from here: a run must be the same each time.
         os.urandom = Random(~self.seed).randbytes
-        aio_connection.CHUNK = SMALL_CHUNK
+        pipelined_connection.CHUNK = SMALL_CHUNK
         try:
             self.loop.on_stop = self._on_stop
             main = self.director.spawn(self._main())
@@ -82,7 +82,7 @@ class World:
                 self.checker.violations.insert(0, f"{FAILURE}: {failure!r}")
             self.checker.compare_grants()
         finally:
-            clock.source, os.urandom, aio_connection.CHUNK = source, urandom, chunk
+            clock.source, os.urandom, pipelined_connection.CHUNK = source, urandom, chunk
             log.removeFilter(self._report_log)
             self.loop.close()
         return Result(self.seed, self.checker, self.trace, self.loop)

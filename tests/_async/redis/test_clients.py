@@ -36,7 +36,7 @@ class Failing(UsernamePasswordCredentialProvider):
 
 
 async def used(client: Any, **options: Any) -> str:
-    """A grant, a wait and a hand-over; answers what the store is called."""
+    """Makes a grant, a wait and a hand-over; returns the store's URL."""
     async with holdfast.connect(client, **options) as locks:
         lease = await locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
@@ -51,7 +51,7 @@ async def used(client: Any, **options: Any) -> str:
 
 
 async def closed(client: Any) -> None:
-    """The user does that."""
+    """Closes the client, as its user does."""
     if ASYNCHRONOUS:
         await client.aclose()
     else:
@@ -150,7 +150,7 @@ async def test_a_cluster() -> None:
 
 async def test_what_cannot_be_taken_over_is_refused() -> None:
     class Pretended(redis.Connection):
-        """As those of a library that only pretends to be a server."""
+        """A connection of a library that only pretends to be a server."""
 
     pool: Any = redis.asyncio.ConnectionPool if ASYNCHRONOUS else redis.ConnectionPool
     for client, words in (
@@ -162,7 +162,7 @@ async def test_what_cannot_be_taken_over_is_refused() -> None:
     ):
         with pytest.raises(holdfast.ConfigError, match=words):
             holdfast.connect(client)
-    with pytest.raises(holdfast.ConfigError, match="tls_ca is no option"):
+    with pytest.raises(holdfast.ConfigError, match="tls_ca cannot be given"):
         holdfast.connect(Client(), tls_ca="x")
     with pytest.raises(holdfast.ConfigError, match="no option 'db'"):
         holdfast.connect(Client(), db=1)

@@ -104,7 +104,7 @@ async def test_waiters_outlive_a_step_forwards(server: SteppedServer) -> None:
 async def test_after_a_step_back_a_lease_is_lost_by_our_own_clock_all_the_same(
     server: SteppedServer,
 ) -> None:
-    """The server keeps it for an hour more; nobody is left believing."""
+    """Loses the lease though the server keeps it for an hour more."""
     async with holdfast.connect(server.url) as locks, holdfast.connect(server.url) as others:
         lease = await locks.lock("x", ttl=1.6, renew=False).acquire()
         kept = await locks.lock("kept").acquire()

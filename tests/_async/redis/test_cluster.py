@@ -27,7 +27,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def failing(cluster: Cluster) -> Iterator[Cluster]:
-    """Its first server is killed by the test."""
+    """Returns a cluster whose first server the test may kill."""
     cluster.hurry()
     yield cluster
     cluster.heal()
@@ -39,7 +39,7 @@ def moving(cluster: Cluster) -> Move:
 
 
 class Move:
-    """A lock that moves, with its slot, from the second server to the third."""
+    """The move of a lock, with its slot, from the second server to the third."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -69,7 +69,7 @@ async def waits(locks: holdfast.Locks, name: str, number: int = 1) -> None:
 
 
 async def served(waiters: list[Job[holdfast.Lease]]) -> list[int]:
-    """Each waiter is granted it, and gives it back: their tokens."""
+    """Returns the tokens of the waiters, each of which is granted the lock and releases it."""
     tokens = []
     while waiters:
         await eventually(lambda: any(job.done() for job in waiters))
@@ -93,7 +93,7 @@ def test_every_slot_has_a_tag_and_every_key_of_a_lock_its_slot(cluster: Cluster)
             keys = naming.of(name)
             slots = {node("CLUSTER", "KEYSLOT", key) for key in [*keys, naming.audit_of(name)]}
             assert slots == {slot_of_key(keys.lock)}
-            assert {slot_of_command(Commands(naming, 1.0, 2.0).look(name))} == slots
+            assert {slot_of_command(Commands(naming, 1.0, 2.0).inspect(name))} == slots
 
 
 async def test_locks_live_on_all_servers_and_leave_only_counters(cluster: Cluster) -> None:
@@ -163,7 +163,7 @@ async def test_a_waiter_keeps_its_place_when_its_lock_has_moved(
 async def test_a_place_that_was_lost_is_not_given_back_after_it_was_got_anew(
     cluster: Cluster, moving: Move, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A heartbeat finds it gone while the waiter enrols where its lock has moved to, and is granted."""
+    """Lets a heartbeat find the place gone while the waiter enrols again and is granted."""
     async with (
         holdfast.connect(cluster.url) as locks,
         holdfast.connect(cluster.url, heartbeat=30.0) as others,
@@ -173,26 +173,26 @@ async def test_a_place_that_was_lost_is_not_given_back_after_it_was_got_anew(
         await waits(locks, moving.name)
         (owner,) = [one.owner for one in (await locks.inspect(moving.name)).waiters]
         session = await others._session()
-        nodes = session.backend._nodes  # type: ignore[attr-defined]
-        ask, each = nodes.ask, nodes.each
+        router = session.backend._router  # type: ignore[attr-defined]
+        acquire, call_each = router.acquire, router.call_each
         seen: set[str] = set()
 
         async def late(*args: Any) -> Any:
             seen.add("enrols")
             await eventually(lambda: "gone" in seen)
-            answer = await ask(*args)
+            answer = await acquire(*args)
             seen.add("enrolled")
             return answer
 
         async def later(*args: Any) -> Any:
-            replies = await each(*args)
+            replies = await call_each(*args)
             if -1 in replies:
                 seen.add("gone")
                 await eventually(lambda: "enrolled" in seen)
             return replies
 
-        monkeypatch.setattr(nodes, "ask", late)
-        monkeypatch.setattr(nodes, "each", later)
+        monkeypatch.setattr(router, "acquire", late)
+        monkeypatch.setattr(router, "call_each", later)
         moving.begin()
         moving.end()
         session.look_at([owner])  # it is told that its lock has moved
@@ -208,7 +208,7 @@ async def test_a_place_that_was_lost_is_not_given_back_after_it_was_got_anew(
 
 
 async def test_no_step_sees_half_of_a_lock(cluster: Cluster, moving: Move) -> None:
-    """A semaphore whose holders are still here, while its queue and its counter are there."""
+    """Asks for a semaphore whose holders are still here, while its queue and counter are there."""
     async with holdfast.connect(cluster.url, heartbeat=30.0) as locks:
         pool = locks.semaphore(moving.name, permits=1)
         lease = await pool.acquire()

@@ -1,4 +1,4 @@
-"""What the server keeps, for whom and for how long; of locks that several share, too."""
+"""The keys that the server keeps, and for how long; those of locks that several share, too."""
 
 from __future__ import annotations
 

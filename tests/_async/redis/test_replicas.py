@@ -1,4 +1,4 @@
-"""`min_replicas`: a grant that too few replicas received is given back."""
+"""`min_replicas`: a grant that too few replicas received is released again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import aio as holdfast
-from holdfast.stores.redis._async import replicated as redis_replicated
+from holdfast.stores.redis._async import replicated
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from worlds.aio import Job, eventually
@@ -67,7 +67,7 @@ async def test_a_grant_is_at_the_replica_when_it_is_given(pair: Pair) -> None:
 async def test_with_too_few_replicas_it_is_given_back_and_said(
     pair: Pair, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_replicated, "LIMIT", 0.2)
+    monkeypatch.setattr(replicated, "CONFIRM_LIMIT", 0.2)
     await followed(pair)
     count = 2 if fault == "too few" else 1
     async with (
@@ -84,7 +84,7 @@ async def test_with_too_few_replicas_it_is_given_back_and_said(
         if fault == "cut off":
             pair.line.close()
         started = time.monotonic()
-        with pytest.raises(holdfast.BackendUnavailable, match="given back"):
+        with pytest.raises(holdfast.BackendUnavailable, match="released again"):
             await locks.lock("y").acquire()
         assert time.monotonic() - started < 3.0
         await held.release()

@@ -20,7 +20,7 @@ STEPS = 150
 
 
 class Pair:
-    """The same steps on the model, which is `memory://`, and on the server."""
+    """A model, which is `memory://`, and a server, on which equal steps are taken."""
 
     def __init__(self, model: Backend, server: Backend, seed: int) -> None:
         self.sides = (model, server)
@@ -84,7 +84,7 @@ class Pair:
 
 
 def plain(answer: Any) -> Any:
-    """Without what differs between two stores: tokens, and times to the last digit."""
+    """Returns a result without what differs between two stores: tokens, and digits of times."""
     if isinstance(answer, LockState):
         holders = sorted((h.owner, h.weight) for h in answer.holders)
         waiters = [(w.owner, w.weight) for w in answer.waiters]

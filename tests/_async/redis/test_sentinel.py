@@ -33,7 +33,7 @@ async def waits(locks: holdfast.Locks, number: int = 1) -> None:
 
 
 async def in_time(locks: holdfast.Locks, name: str) -> holdfast.Lease:
-    """As soon as there is a primary again: one call waits for 5 seconds, and says so after that."""
+    """Repeats a call until there is a primary again: one call raises after 5 seconds."""
     leases: list[holdfast.Lease] = []
 
     async def asked() -> bool:
@@ -155,7 +155,7 @@ async def test_a_failover_that_forgets_is_declared_and_tokens_go_on_rising() -> 
 
 
 async def test_a_primary_that_does_not_know_that_it_was_replaced_is_left() -> None:
-    """It was cut off from the sentinels, not from us: nothing breaks, and it would go on granting."""
+    """Cuts the primary off from the sentinels, not from us: it would go on granting."""
     servers: list[RedisServer] = []
     try:
         old, new = RedisServer(), RedisServer()
@@ -236,7 +236,7 @@ async def test_passwords_of_the_primary_and_of_the_sentinels_are_two() -> None:
 async def test_what_is_named_must_be_what_it_is(watch: Watch) -> None:
     wrong = {
         watch.url.replace(NAME, "nobody"): "know no primary called 'nobody'",
-        f"redis://127.0.0.1:{watch.sentinels[0].port}": "is a sentinel, and not a server that",
+        f"redis://127.0.0.1:{watch.sentinels[0].port}": "is a sentinel, and not a single server",
         f"redis+sentinel://127.0.0.1:{watch.first.port}/{NAME}": "and not a sentinel",
     }
     for url, words in wrong.items():

@@ -21,7 +21,7 @@ WORKING = ("~holdfast:*", "&holdfast:*", *NEEDED)
 
 
 class Guarded:
-    """A watch that lets in nobody without a certificate and a user, and what opens it."""
+    """Sentinels that want a certificate and a user, and the options that fit them."""
 
     def __init__(self, folder: Path) -> None:
         pairs = []
@@ -123,7 +123,7 @@ async def test_nobody_is_let_in_with_what_is_wrong_and_no_secret_is_shown(
     url = guarded.url.replace("s3cret", given.pop("password", "s3cret"))
 
     async def refused() -> bool:
-        """Each time; and in these words, unless somebody stood still: then that is said."""
+        """Checks that each connect is refused in these words, unless a server hung: then it says so."""
         locks = holdfast.connect(url, **given)
         try:
             with pytest.raises(holdfast.LockError) as raised:

@@ -22,7 +22,7 @@ LIMIT = 60.0
 def server(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[RedisServer, dict[str, Any]]]:
-    """With the ways in: each a URL and its options."""
+    """Returns a server and the ways in: each a URL and its options."""
     folder = tmp_path_factory.mktemp("uvloop")
     cert, key = certificate(folder)
     port = free_port()

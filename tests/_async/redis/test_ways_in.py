@@ -16,7 +16,7 @@ from worlds.aio import Job, eventually
 
 
 async def used(url: str, **options: Any) -> None:
-    """A grant, a wait, a hand-over and a renewal."""
+    """Makes a grant, a wait, a hand-over and a renewal."""
     async with holdfast.connect(url, **options) as locks:
         lease = await locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
@@ -33,7 +33,7 @@ async def used(url: str, **options: Any) -> None:
 
 
 async def used_at_once(url: str, **options: Any) -> None:
-    """By many, so that answers come together: several TLS records in one read."""
+    """Has many tasks use it, so that replies come together: several TLS records in one read."""
     async with holdfast.connect(url, **options) as locks:
 
         async def work(number: int) -> bool:

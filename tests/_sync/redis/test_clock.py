@@ -106,7 +106,7 @@ def test_waiters_outlive_a_step_forwards(server: SteppedServer) -> None:
 def test_after_a_step_back_a_lease_is_lost_by_our_own_clock_all_the_same(
     server: SteppedServer,
 ) -> None:
-    """The server keeps it for an hour more; nobody is left believing."""
+    """Loses the lease though the server keeps it for an hour more."""
     with holdfast.connect(server.url) as locks, holdfast.connect(server.url) as others:
         lease = locks.lock("x", ttl=1.6, renew=False).acquire()
         kept = locks.lock("kept").acquire()

@@ -15,7 +15,7 @@ from worlds.threads import Job, eventually, pause
 
 
 class Pair:
-    """A primary, and a replica that follows it through a line which can be cut."""
+    """A primary, and a replica that follows it through a proxy which can be cut."""
 
     def __init__(self) -> None:
         self.primary = RedisServer("--repl-diskless-sync-delay", "0")
@@ -60,7 +60,7 @@ def test_tokens_rise_across_a_failover_that_forgets(pair: Pair) -> None:
 def test_who_waits_on_a_demoted_primary_is_not_told_of_what_it_was_not_granted(
     pair: Pair,
 ) -> None:
-    """Replicas repeat what their primary publishes: nobody may take that for a grant."""
+    """Cuts the line: replicas repeat what their primary publishes, which must not count as a grant."""
     with (
         holdfast.connect(pair.primary.url, heartbeat=60.0) as before,
         holdfast.connect(pair.replica.url) as after,

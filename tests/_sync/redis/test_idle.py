@@ -13,7 +13,7 @@ from worlds.threads import eventually
 
 
 def probed(server: RedisServer) -> bool:
-    """Whether the system probes all connections to it."""
+    """Returns True if the system probes all connections to the server."""
     command = ["ss", "--tcp", "--numeric", "--options", "--no-header", "state", "established"]
     shown = subprocess.run(
         [*command, "dst", f"127.0.0.1:{server.port}"], capture_output=True, text=True, check=True
@@ -23,7 +23,7 @@ def probed(server: RedisServer) -> bool:
 
 
 def test_idle_connections_are_probed() -> None:
-    """Else a router on the way may forget them without a word."""
+    """Looks at the kernel's timers: a router on the way may silently forget an idle connection."""
     server = RedisServer()  # which nobody else has a connection to
     try:
         with holdfast.connect(server.url) as locks:

@@ -94,7 +94,7 @@ def test_a_connection_that_has_fallen_silent_is_replaced(server: RedisServer, pr
 def test_a_renewal_that_is_not_answered_costs_no_lease_beside_it(
     server: RedisServer, proxy: Proxy
 ) -> None:
-    """The keeper waits for the one with the long TTL, while that with the short one comes due."""
+    """Hangs the renewal of a long TTL while a lease with a short one comes due."""
     with holdfast.connect(proxy.url) as locks:
         long = locks.lock("long", ttl=60.0).acquire()
         short = locks.lock("short", ttl=4.0).acquire(timeout=10.0)
@@ -307,21 +307,21 @@ def test_a_place_in_the_queue_is_heard_of_without_the_wake_up(
 
 
 def test_who_is_refused_until_its_time_is_over_is_told_why(server: RedisServer) -> None:
-    """Though the last of its tries was on its way by then, and may still be carried out."""
+    """Raises the refusal though the last try was under way, and may still be carried out."""
     with holdfast.connect(server.url) as locks:
-        calls: Any = locks._session().backend._calls  # type: ignore[attr-defined]
-        deadline = calls._clock.now() + 20.0
+        retrier: Any = locks._session().backend._retrier  # type: ignore[attr-defined]
+        deadline = retrier._clock.now() + 20.0
 
         def broke() -> Any:
             raise Lost("its connection broke")
 
         with pytest.raises(Lost, match="broke"):
-            calls.settled(RuntimeError("LOADING data"), broke, deadline)
+            retrier.retry_refused(RuntimeError("LOADING data"), broke, deadline)
 
         def late() -> Any:
-            calls._clock = SimpleNamespace(now=lambda: deadline)
+            retrier._clock = SimpleNamespace(now=lambda: deadline)
             raise Late("it did not answer in time")
 
         with pytest.raises(Late, match="still loading its data") as raised:
-            calls.settled(RuntimeError("LOADING data"), late, deadline)
+            retrier.retry_refused(RuntimeError("LOADING data"), late, deadline)
         assert not raised.value.broken

@@ -105,7 +105,7 @@ def test_a_release_after_a_restart_without_data_says_that_it_had_ended(
 def test_a_holder_whose_grant_was_forgotten_is_told_at_its_next_renewal(
     server: RedisServer, again: bool, renewed_by: str
 ) -> None:
-    """A restart from a snapshot in which it was still waiting."""
+    """Restarts from a snapshot in which the holder was still waiting."""
     with (
         holdfast.connect(server.url) as others,
         holdfast.connect(server.url, heartbeat=30.0) as locks,
@@ -308,7 +308,7 @@ def test_tokens_rise_across_flushall(server: RedisServer) -> None:
 
 
 def test_tokens_rise_without_a_stored_one_early_in_a_second(server: RedisServer) -> None:
-    """When the microseconds have fewer digits."""
+    """Mints while the microseconds have fewer digits."""
     with holdfast.connect(server.url) as locks:
         tokens = []
         lease = locks.lock("x").acquire()

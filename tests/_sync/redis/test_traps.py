@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from holdfast.stores.redis._sync import retry as redis_calls
+from holdfast.stores.redis._sync import retry
 from servers.proxy import Proxy
 from servers.redis import RedisServer
 from stores import redis_server
@@ -40,7 +40,7 @@ def scripts_run(server: RedisServer) -> int:
 def test_a_release_that_fails_does_not_hide_what_the_body_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(redis_calls, "RESTART", 0.1)
+    monkeypatch.setattr(retry, "RESTART_LIMIT", 0.1)
     own = RedisServer()
 
     def body(locks: holdfast.Locks) -> None:
@@ -153,7 +153,7 @@ def test_many_leases_are_renewed_by_a_few_commands_and_one_thread(
 def test_a_lost_answer_is_no_refusal_also_where_a_client_was_given(
     server: RedisServer, proxy: Proxy
 ) -> None:
-    """redis-py would repeat the command by itself, and then take its own lock for another's."""
+    """Loses a reply: redis-py would repeat the command, and take its own lock for another's."""
     import redis
     import redis.asyncio
 

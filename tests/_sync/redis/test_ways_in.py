@@ -18,7 +18,7 @@ from worlds.threads import Job, eventually
 
 
 def used(url: str, **options: Any) -> None:
-    """A grant, a wait, a hand-over and a renewal."""
+    """Makes a grant, a wait, a hand-over and a renewal."""
     with holdfast.connect(url, **options) as locks:
         lease = locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
@@ -35,7 +35,7 @@ def used(url: str, **options: Any) -> None:
 
 
 def used_at_once(url: str, **options: Any) -> None:
-    """By many, so that answers come together: several TLS records in one read."""
+    """Has many tasks use it, so that replies come together: several TLS records in one read."""
     with holdfast.connect(url, **options) as locks:
 
         def work(number: int) -> bool:

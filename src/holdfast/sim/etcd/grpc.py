@@ -45,7 +45,7 @@ class Channel:
         self._endpoint = endpoint
         self._process = PROCESS.get()
         self._loop: VirtualLoop = self._process.loop
-        self._link: SimConnection | None = None
+        self._connection: SimConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._pause = SHORTEST_PAUSE
         self._not_before = 0.0
@@ -89,8 +89,8 @@ class Channel:
         self.closed = True
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._link is not None:
-            self._link.close()
+        if self._connection is not None:
+            self._connection.close()
         self._end_all("CANCELLED", "closed")
 
     # Of calls.
@@ -107,8 +107,8 @@ class Channel:
             self.send(f"cancel {call.id}\n".encode())
 
     def send(self, frame: bytes) -> None:
-        if self._link is not None:
-            self._link.write(frame)
+        if self._connection is not None:
+            self._connection.write(frame)
         elif self.closed:
             return
         elif self._loop.now < self._not_before:
@@ -137,15 +137,15 @@ class Channel:
 
     # Of the connection.
 
-    def connection_made(self, link: SimConnection) -> None:
-        self._link = link
+    def connection_made(self, connection: SimConnection) -> None:
+        self._connection = connection
         self._pause = SHORTEST_PAUSE
         unsent, self._unsent = self._unsent, []
         for frame in unsent:
-            link.write(frame)
+            connection.write(frame)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._link = None
+        self._connection = None
         self._end_all("UNAVAILABLE", "the connection broke")
 
     def data_received(self, frame: bytes) -> None:

@@ -86,8 +86,8 @@ class SimMember:
         self.up = False
         self._lessor = None
         self.waiting.clear()
-        for link in list(self.connections):
-            link.reset()
+        for connection in list(self.connections):
+            connection.reset()
 
     def save(self) -> None:
         """Does nothing: a member writes everything down before it answers."""
@@ -192,44 +192,44 @@ class SimMember:
 
     # Clients. A frame is a line of words, and the message.
 
-    def opened(self, link: SimConnection) -> None:
-        link.state = {}  # streams, each with its watches
-        self.connections.append(link)
+    def opened(self, connection: SimConnection) -> None:
+        connection.state = {}  # streams, each with its watches
+        self.connections.append(connection)
 
-    def closed(self, link: SimConnection) -> None:
-        self.connections.remove(link)
+    def closed(self, connection: SimConnection) -> None:
+        self.connections.remove(connection)
 
     def replayed(self, frame: bytes) -> None:
         """Does nothing: no frame is sent twice on an HTTP/2 connection."""
 
-    def received(self, link: SimConnection, frame: bytes) -> None:
+    def received(self, connection: SimConnection, frame: bytes) -> None:
         line, _, message = frame.partition(b"\n")
         word, call, *rest = line.decode().split(" ")
         if word == "send":
-            if call in link.state:
-                self._watch_request(link, call, message)
+            if call in connection.state:
+                self._watch_request(connection, call, message)
         elif word == "cancel":
-            link.state.pop(call, None)
+            connection.state.pop(call, None)
         elif self.leader is None:
-            self._fail(link, call, NO_LEADER)
+            self._fail(connection, call, NO_LEADER)
         elif word == "open":
-            link.state[call] = {}
+            connection.state[call] = {}
         else:
 
             def reply(answer: Answer | Refusal) -> None:
                 if isinstance(answer, Refusal):
-                    self._fail(link, call, answer)
+                    self._fail(connection, call, answer)
                 else:
                     header = self.cluster.header(self, answer.revision)
-                    self._answer(link, call, header + answer.body)
+                    self._answer(connection, call, header + answer.body)
 
             self._serve(rest[0], message, reply)
 
-    def _answer(self, link: SimConnection, call: str, message: bytes) -> None:
-        link.answer(f"ok {call}\n".encode() + message)
+    def _answer(self, connection: SimConnection, call: str, message: bytes) -> None:
+        connection.answer(f"ok {call}\n".encode() + message)
 
-    def _fail(self, link: SimConnection, call: str, refusal: Refusal) -> None:
-        link.answer(f"fail {call} {refusal.code} {refusal.text}\n".encode())
+    def _fail(self, connection: SimConnection, call: str, refusal: Refusal) -> None:
+        connection.answer(f"fail {call} {refusal.code} {refusal.text}\n".encode())
 
     def _serve(self, method: str, request: bytes, reply: Reply) -> None:
         cluster = self.cluster
@@ -294,8 +294,8 @@ class SimMember:
 
     # Watches.
 
-    def _watch_request(self, link: SimConnection, call: str, message: bytes) -> None:
-        watches: dict[int, SimWatch] = link.state[call]
+    def _watch_request(self, connection: SimConnection, call: str, message: bytes) -> None:
+        watches: dict[int, SimWatch] = connection.state[call]
         for field, value in fields(message):
             assert isinstance(value, bytes)
             if field == 2:
@@ -303,48 +303,48 @@ class SimMember:
                 continue
             watch = SimWatch(value, self.revision)
             watches[watch.id] = watch
-            self._tell(link, call, watch, number(3, 1))
+            self._tell(connection, call, watch, number(3, 1))
             if watch.next <= self.revision:
                 watch.behind = True
                 after = self.loop.random.random() * BEHIND
-                self.loop.after(after, self.process, self._bring_up, link, call, watch)
+                self.loop.after(after, self.process, self._bring_up, connection, call, watch)
 
-    def _tell(self, link: SimConnection, call: str, watch: SimWatch, what: bytes) -> None:
+    def _tell(self, connection: SimConnection, call: str, watch: SimWatch, what: bytes) -> None:
         header = self.cluster.header(self, self.revision)
-        self._answer(link, call, header + number(2, watch.id) + what)
+        self._answer(connection, call, header + number(2, watch.id) + what)
 
-    def _bring_up(self, link: SimConnection, call: str, watch: SimWatch) -> None:
-        if not self.up or link.state.get(call, {}).get(watch.id) is not watch:
+    def _bring_up(self, connection: SimConnection, call: str, watch: SimWatch) -> None:
+        if not self.up or connection.state.get(call, {}).get(watch.id) is not watch:
             return
         watch.behind = False
         compacted = self.cluster.keys.compacted
         if watch.next < compacted <= self.revision:
-            del link.state[call][watch.id]
-            self._tell(link, call, watch, number(4, 1) + number(5, compacted))
+            del connection.state[call][watch.id]
+            self._tell(connection, call, watch, number(4, 1) + number(5, compacted))
             return
         changes = self.cluster.keys.changes
-        self._events(link, call, watch, [c for c in changes if c.changed <= self.revision])
+        self._events(connection, call, watch, [c for c in changes if c.changed <= self.revision])
 
     def _tell_of(self, changes: list[Version]) -> None:
-        for link in self.connections:
-            for call, watches in link.state.items():
+        for connection in self.connections:
+            for call, watches in connection.state.items():
                 for watch in watches.values():
                     if not watch.behind:
-                        self._events(link, call, watch, changes)
+                        self._events(connection, call, watch, changes)
 
     def _events(
-        self, link: SimConnection, call: str, watch: SimWatch, changes: list[Version]
+        self, connection: SimConnection, call: str, watch: SimWatch, changes: list[Version]
     ) -> None:
         events = [_event(change) for change in changes if watch.wants(change)]
         if events:
             watch.next = self.revision + 1
-            self._tell(link, call, watch, b"".join(events))
+            self._tell(connection, call, watch, b"".join(events))
 
     def _end_streams(self) -> None:
-        for link in self.connections:
-            for call in list(link.state):
-                del link.state[call]
-                self._fail(link, call, NO_LEADER)
+        for connection in self.connections:
+            for call in list(connection.state):
+                del connection.state[call]
+                self._fail(connection, call, NO_LEADER)
 
 
 def _event(change: Version) -> bytes:

@@ -1,4 +1,4 @@
-"""A single Redis: the queue, hand-over, tokens and tombstones of `redis://` on one simulated server."""
+"""Runs on a single Redis: the queue, hand-over, tokens and tombstones of `redis://`, simulated."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _HERE = f"\x1f{os.uname().nodename}\x1f{os.getpid()}\x1f"
 
 
 class RedisPlan:
+    """Two or three clients and one server, with all faults."""
+
     calm = False
     url = "redis://sim:6379/0"
     options: ClassVar[dict[str, Any]] = {}
@@ -69,8 +71,8 @@ def leftovers(servers: Sequence[RedisNode]) -> list[str]:
     for server in servers:
         keys = server.all_keys()
         for key in keys:
-            # The list of a queue whose waiters are all gone ends by itself, after an hour; so does the
-            # bell that hangs beside it on Redlock.
+            # The list of a queue without waiters ends by itself, after an hour; so does the key :b
+            # beside it on Redlock.
             if key.endswith(b":b") and key[:-1] + b"q" in keys:
                 continue
             if b"{" in key and not key.endswith(b":q"):
@@ -79,7 +81,7 @@ def leftovers(servers: Sequence[RedisNode]) -> list[str]:
 
 
 class Heedless(RedisPlan):
-    """A plain lock: nobody looks whether it is still held, and the resource has no fence."""
+    """A plan without checks: holders do not look if the lock is still held, and there is no fence."""
 
     faults = (faults.PAUSE,)
     heedless = True
@@ -99,7 +101,7 @@ class UncleanRedis(Unclean, CalmRedis):
 
 
 def held_or_awaited(servers: Sequence[RedisNode]) -> list[str]:
-    """All that there is of locks, but for tombstones: nobody holds one, and nobody is in a queue."""
+    """Returns the keys of locks that are held or awaited: all but tombstones."""
     left: list[str] = []
     for server in servers:
         for key in server.all_keys():
@@ -111,7 +113,7 @@ def held_or_awaited(servers: Sequence[RedisNode]) -> list[str]:
 
 
 class Described:
-    """The words of a request, for the story; taken apart only if that is told."""
+    """The words of a request, for the trace; taken apart only if the trace is printed."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -140,4 +142,4 @@ def calm(seed: int) -> RedisPlan:
 
 
 VARIANTS: dict[str, type[RedisPlan]] = {"heedless": Heedless, "unclean": UncleanRedis}
-"""Known to be bad. Each must be caught, or the checker proves nothing."""
+"""Plans in which one rule is broken. Each must be caught, or the checker proves nothing."""

@@ -1,4 +1,4 @@
-"""A simulated Redis server: its life and its connections. The rest of it is in Lua, see `redis_lua`."""
+"""A simulated Redis server: its starts and crashes, and its connections. The rest is in `lua`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _reader_type() -> Any:
 
 
 class Session:
-    """A client's connection, as the server knows it."""
+    """A client's connection, as the server sees it."""
 
     __slots__ = ("channels", "feed", "gets")
 
@@ -40,7 +40,7 @@ class Session:
 
 
 class RedisNode:
-    """One server. Its data, its clock and its life are in the hands of the simulation."""
+    """One server, whose data, clock, crashes and restarts are up to the simulation."""
 
     def __init__(self, process: Process, altered: dict[bytes, bytes] | None = None) -> None:
         self.process = process
@@ -52,54 +52,54 @@ class RedisNode:
         self._data = self._lua.database()
         self._snapshot = self._lua.database()
         self._altered = altered or {}
-        """Texts to run instead of others, for variants that are known to be bad."""
+        """Scripts that are run in place of others, by variants that break a rule."""
         self._scripts: dict[bytes, Any] = {}
-        self._born()
+        self._start()
 
-    def _born(self) -> None:
+    def _start(self) -> None:
         self.incarnation += 1
         self.run_id = b"%040x" % self.process.loop.random.getrandbits(160)
         self._scripts = {}
 
-    # Its life.
+    # Starts and crashes.
 
     def crash(self) -> None:
         self.up = False
-        links, self.connections = self.connections, {}
-        for link in links:
-            link.reset()
+        connections, self.connections = self.connections, {}
+        for connection in connections:
+            connection.reset()
 
     def save(self) -> None:
         self._snapshot = self._lua.copied(self._data)
 
     def restart(self, memory: str) -> None:
-        """With `all` of its data, what was last saved (`snapshot`), or `nothing`."""
+        """Restarts with `all` of its data, with what was last saved (`snapshot`), or with `nothing`."""
         if memory == "snapshot":
             self._data = self._lua.copied(self._snapshot)
         elif memory != "all":
             self._data = self._lua.database()
-        self._born()
+        self._start()
         self.up = True
 
-    # Its connections.
+    # Connections.
 
-    def opened(self, link: SimConnection) -> None:
-        link.state = Session()
-        self.connections[link] = None
+    def opened(self, connection: SimConnection) -> None:
+        connection.state = Session()
+        self.connections[connection] = None
 
-    def closed(self, link: SimConnection) -> None:
-        self.connections.pop(link, None)
+    def closed(self, connection: SimConnection) -> None:
+        self.connections.pop(connection, None)
 
-    def received(self, link: SimConnection, data: bytes) -> None:
-        session, answering = link.state, self._answer
+    def received(self, connection: SimConnection, data: bytes) -> None:
+        session, reply_to = connection.state, self._answer
         session.feed(data)
         gets = session.gets
         micros = self.process.clock.micros()  # once: no time passes meanwhile
-        answer = b""
+        replies = b""
         while (words := gets()) is not ...:
-            answer += answering(words, session, micros)
-        if answer:
-            link.answer(answer)
+            replies += reply_to(words, session, micros)
+        if replies:
+            connection.answer(replies)
 
     def replayed(self, data: bytes) -> None:
         session = Session()
@@ -115,37 +115,42 @@ class RedisNode:
             function = self._scripts.get(words[1])
             if function is None:
                 return NO_SCRIPT
-            return self._lua.run(self, self._data, micros, function, int(words[2]), words[3:])
+            return self._lua.run_script(
+                self, self._data, micros, function, int(words[2]), words[3:]
+            )
         special = SPECIAL.get(name)
         if special is not None:
             return special(self, words, session)
-        return self._lua.ask(self._data, micros, *words)
+        return self._lua.run_command(self._data, micros, *words)
 
-    # Its data, as the simulation sees and changes it.
+    # The data, as the simulation sees and changes it.
 
     def ask(self, *words: bytes) -> Any:
-        """What a command answers, as hiredis reads it."""
+        """Runs a command; returns its reply as hiredis reads it."""
         reader = _reader_type()()
-        reader.feed(self._lua.ask(self._data, self.process.clock.micros(), *words))
+        reader.feed(self._lua.run_command(self._data, self.process.clock.micros(), *words))
         return reader.gets()
 
     def all_keys(self) -> list[bytes]:
-        """Those there are now, in order."""
+        """Returns the keys that exist now, in order."""
         keys: list[bytes] = self.ask(b"SCAN", b"0")[1]
         return keys
 
-    # What scripts ask of it.
+    # Called by scripts and commands.
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        heard = 0
-        for link in self.connections:
-            if channel in link.state.channels and not link.broken:
-                heard += 1
-                link.answer(b">3\r\n$7\r\nmessage\r\n" + _packed(channel) + _packed(message))
-        return heard
+        count = 0
+        for connection in self.connections:
+            if channel in connection.state.channels and not connection.broken:
+                count += 1
+                connection.answer(b">3\r\n$7\r\nmessage\r\n" + _packed(channel) + _packed(message))
+        return count
 
-    def hearers(self, channel: bytes) -> int:
-        return sum(channel in link.state.channels and not link.broken for link in self.connections)
+    def subscribers(self, channel: bytes) -> int:
+        return sum(
+            channel in connection.state.channels and not connection.broken
+            for connection in self.connections
+        )
 
     def _do_hello(self, words: list[bytes], session: Session) -> bytes:
         return HELLO
@@ -190,5 +195,5 @@ def _packed(text: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(text), text)
 
 
-_SAID = (b"server", b"redis", b"version", b"7.0.0", b"mode", b"standalone")
-HELLO = b"%4\r\n" + b"".join(map(_packed, _SAID)) + _packed(b"proto") + b":3\r\n"
+_HELLO_FIELDS = (b"server", b"redis", b"version", b"7.0.0", b"mode", b"standalone")
+HELLO = b"%4\r\n" + b"".join(map(_packed, _HELLO_FIELDS)) + _packed(b"proto") + b":3\r\n"

@@ -1,5 +1,6 @@
-"""What the Redis backends share: addresses, the wire, the names of keys, scripts and answers.
+"""`redis://` and its relatives: one server, a primary that sentinels watch, a cluster.
 
-`aio` and `threads` are the same `Wire` for the two worlds: one connection on which all tasks' commands
-are pipelined, and one connection for each thread that is calling. Everything else is written once.
+`wire` has the same `Wire` for the two worlds: in asyncio one connection on which the commands of all
+tasks are pipelined, in blocking code one connection for each thread that is calling. Everything else
+is written once.
 """

@@ -1,4 +1,4 @@
-"""Where a Redis server is, and how to be let in: from the URL and the options of `connect()`."""
+"""Addresses of Redis servers: host and credentials, from the URL and the options of `connect()`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ DEFAULT_PORT = 6379
 
 
 class Address(NamedTuple):
-    """One server. Its text has no credentials in it."""
+    """The address of one server. Its text has no credentials in it."""
 
     host: str
     port: int
     path: str
-    """Of a unix socket; empty for TCP."""
+    """The path of a unix socket; empty for TCP."""
     db: int
     user: str
     password: str
     tls: ssl.SSLContext | None
     expects: str = "standalone"
-    """What it has to be: `standalone`, `primary` (of a replicated set), `sentinel`, `cluster`."""
+    """The kind of server that has to be there: `standalone`, `primary` (of a replicated set),
+    `sentinel` or `cluster`."""
     login: Callable[[], tuple[str, str]] | None = None
-    """Asked for user and password, for each connection, where they may change."""
+    """A function that returns user and password for each new connection, where they may change."""
 
     def __str__(self) -> str:
         return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
@@ -46,31 +47,34 @@ TLS_OPTIONS: dict[str, Any] = {
 
 
 def address_of(target: Target, settings: dict[str, Any]) -> Address:
-    """`redis://[user:password@]host[:port][/db]`, `rediss://…`, `redis+unix://[user:password@]/path`."""
+    """Returns the address in a URL of these forms:
+
+    `redis://[user:password@]host[:port][/db]`, `rediss://…`, `redis+unix://[user:password@]/path`.
+    """
     authority, slash, path = target.rest.partition("/")
-    credentials, _, place = authority.rpartition("@")
+    credentials, _, host_and_port = authority.rpartition("@")
     user, password = _login(credentials, target.scheme)
     if target.scheme == "redis+unix":
-        if place or not path:
+        if host_and_port or not path:
             raise ConfigError("write redis+unix:///path/to/redis.sock, with three slashes")
         path = _sendable("the path", slash + unquote(path), target.scheme)
         return Address("", 0, path, database(settings["db"]), user, password, None)
-    host, port = _host(place, target.scheme)
+    host, port = _host(host_and_port, target.scheme)
     db = database_of(path, settings)
     return Address(host, port, "", db, user, password, tls_of(target.scheme == "rediss", settings))
 
 
 def hosts_of(target: Target, default_port: int) -> tuple[list[tuple[str, int]], str, str, str]:
-    """`scheme://[user:password@]host[:port],host[:port]…/path`: the hosts, user, password, path."""
+    """Returns hosts, user, password and path of `scheme://[user:password@]host[:port],host[:port]…/path`."""
     authority, _, path = target.rest.partition("/")
-    credentials, _, places = authority.rpartition("@")
+    credentials, _, listed = authority.rpartition("@")
     if "@" in credentials and "," in credentials:
         raise ConfigError(
             f"a {target.scheme}:// URL has one user and password for all its hosts, before the first: "
             f"{target.scheme}://user:password@host1,host2; write @ in a password as %40"
         )
     user, password = _login(credentials, target.scheme)
-    hosts = [_host(place, target.scheme, default_port) for place in places.split(",")]
+    hosts = [_host(one, target.scheme, default_port) for one in listed.split(",")]
     return hosts, user, password, path
 
 
@@ -83,22 +87,22 @@ def _login(credentials: str, scheme: str) -> tuple[str, str]:
 
 
 def _sendable(what: str, text: str, scheme: str) -> str:
-    """Never shown: it may be a secret."""
+    """Returns `text`, if it can be sent to a server. Its error does not show it: it may be a secret."""
     if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
         raise ConfigError(f"{what} in the {scheme}:// URL has a zero byte or a lone surrogate")
     return text
 
 
-def _host(place: str, scheme: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
-    if place.startswith("["):
-        host, closing, rest = place[1:].partition("]")
+def _host(text: str, scheme: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
+    if text.startswith("["):
+        host, closing, rest = text[1:].partition("]")
         port = rest.removeprefix(":")
         if not closing or (rest and not rest.startswith(":")):
             raise ConfigError(f"the {scheme}:// URL has an unfinished IPv6 address")
     else:
-        host, _, port = place.partition(":")
+        host, _, port = text.partition(":")
     if not host or (port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)):
-        # Not shown: what stands here may be part of a password with an unescaped @ or /.
+        # The text is not shown: it may be part of a password with an unescaped @ or /.
         raise ConfigError(
             f"the {scheme}:// URL needs a host, and a port between 1 and 65535 if any: "
             f"{scheme}://host:{default_port}; write @, / and : in a password as %40, %2F and %3A"
@@ -106,7 +110,7 @@ def _host(place: str, scheme: str, default_port: int = DEFAULT_PORT) -> tuple[st
     host = unquote(host)
     if not _is_name(host):
         raise ConfigError(
-            f"the host in the {scheme}:// URL is no name that could be looked up: its parts have 1 to "
+            f"the host in the {scheme}:// URL is not a name that can be looked up: its parts have 1 to "
             "63 characters each, between single dots, and no control characters"
         )
     return host, int(port) if port else default_port
@@ -123,7 +127,7 @@ def _is_name(host: str) -> bool:
 
 
 def database_of(path: str, settings: dict[str, Any]) -> int:
-    """From the end of the URL, or from the option."""
+    """Returns the database that the end of the URL or the option names."""
     option = database(settings["db"])
     if not path:
         return option

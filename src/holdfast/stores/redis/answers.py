@@ -1,4 +1,4 @@
-"""What the scripts keep and answer, as values: requests written, states read."""
+"""The texts that the scripts store and return: requests are written here, and states are read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SEPARATOR = "\x1f"
 _OURS = (b"hf0\x1f", b"hf1\x1f", b"hf2\x1f")
 _SHARED = b"hf0\x1f\x1f"
 FOREIGN = Label("", 0, "not a holdfast client")
-"""Also of what begins like ours and cannot be read."""
+"""The label of a holder that is not ours, or whose text begins like ours and cannot be read."""
 
 
 def millis(seconds: float) -> int:
-    """At least one, and never less than was asked for."""
+    """Returns `seconds` in milliseconds, rounded up, and at least one."""
     return max(1, ceil(seconds * 1000))
 
 
@@ -30,7 +30,7 @@ def request(
     kind: str,
     label: Label,
 ) -> bytes:
-    """The part of an entry that does not change, as `scripts/queue.lua` describes it."""
+    """Returns the part of an entry that does not change, as `scripts/queue.lua` describes it."""
     fields = (
         weight,
         capacity,
@@ -46,9 +46,9 @@ def request(
     return SEPARATOR.join(map(str, fields)).encode()
 
 
-def lock_state(name: str, answer: Sequence[Any]) -> LockState:
-    """From the answer of redis_look.lua."""
-    value, left, counter, shared, waiting, now = answer
+def lock_state(name: str, reply: Sequence[Any]) -> LockState:
+    """Returns the state that `scripts/look.lua` replied."""
+    value, left, counter, shared, waiting, now = reply
     holders: list[Participant] = []
     kind, capacity = "lock", 1
     if value is not None:
@@ -60,10 +60,10 @@ def lock_state(name: str, answer: Sequence[Any]) -> LockState:
     for owner, text, ms in _triples(shared):
         try:
             token, since, rest = text.split(b"\x1f", 2)
-            who, kind, capacity = _participant(owner, int(token), since or token, rest, ms)
+            participant, kind, capacity = _participant(owner, int(token), since or token, rest, ms)
         except (ValueError, IndexError):
-            who = Participant("", FOREIGN, 0, 0.0, max(0, ms) / 1000)
-        holders.append(who)
+            participant = Participant("", FOREIGN, 0, 0.0, max(0, ms) / 1000)
+        holders.append(participant)
     waiters: list[Participant] = []
     for owner, text, ms in _triples(waiting):
         try:
@@ -71,12 +71,12 @@ def lock_state(name: str, answer: Sequence[Any]) -> LockState:
             if not since:
                 patience = int(rest.split(b"\x1f", 7)[6])
                 since = b"%d" % (1000 * (now - max(0, patience - ms)))
-            who, kind, capacity = _participant(owner, 0, since, rest, ms)
+            participant, kind, capacity = _participant(owner, 0, since, rest, ms)
         except (ValueError, IndexError):
-            continue  # its turn will not come: the scripts cannot read it either
-        waiters.append(who)
+            continue  # the scripts cannot read this waiter either, and will pass over it
+        waiters.append(participant)
     highest = max((holder.token for holder in holders), default=0)
-    if not highest and counter and counter.isdigit():  # anybody could have written it
+    if not highest and counter and counter.isdigit():  # another client may have written it
         highest = int(counter)
     return LockState(name, tuple(holders), tuple(waiters), highest, kind, capacity)
 
@@ -90,7 +90,7 @@ def _participant(
 ) -> tuple[Participant, str, int]:
     fields = rest.decode("utf-8", "replace").split(SEPARATOR, 9)
     label = Label(fields[7], int(fields[8]), fields[9])
-    who = Participant(
+    participant = Participant(
         owner.decode("ascii", "replace"),
         label,
         token,
@@ -99,4 +99,4 @@ def _participant(
         int(fields[0]),
         slot_of(token, fields[2], int(fields[1])),
     )
-    return who, fields[2], int(fields[1])
+    return participant, fields[2], int(fields[1])

@@ -1,7 +1,7 @@
-"""A redis-py client that the user already has: where it connects to, and how it is let in.
+"""The address and the credentials of a redis-py client that the user already has.
 
-Only that is taken from it. The client is never used to ask for a lock, because it repeats commands
-behind our back, and it is never closed: it stays the user's.
+Nothing else is taken from the client. No command of ours is sent through it, because it repeats
+commands by itself; and it is never closed: it stays the user's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BackendUnavailable, ConfigError
 from .address import DEFAULT_PORT, Address, database
-from .sentinel import Watched
+from .sentinel import SentinelAddress
 
 if TYPE_CHECKING:
     import ssl
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 _LEFT_OUT = ("ssl_validate_ocsp", "ssl_validate_ocsp_stapled")
 
 
-class Found(NamedTuple):
-    """One of the three."""
+class ClientTarget(NamedTuple):
+    """The store that a client is connected to: exactly one of the three is set."""
 
     address: Address | None = None
-    watched: Watched | None = None
+    sentinel: SentinelAddress | None = None
     seeds: list[Address] | None = None
 
 
-def found_in(client: Any, *, asynchronous: bool) -> Found:
-    """What to connect to. A client of the other world is refused."""
+def target_of_client(client: Any, *, asynchronous: bool) -> ClientTarget:
+    """Returns the store that `client` is connected to; refuses a client of the other world."""
     name = f"{type(client).__module__}.{type(client).__qualname__}"
     theirs = any(base.__module__.startswith("redis.asyncio") for base in type(client).__mro__)
     if theirs and not asynchronous:
@@ -40,16 +40,18 @@ def found_in(client: Any, *, asynchronous: bool) -> Found:
         )
     manager = getattr(client, "nodes_manager", None)
     if manager is not None:
-        return Found(seeds=_cluster(client, manager))
+        return ClientTarget(seeds=_cluster(client, manager))
     pool = getattr(client, "connection_pool", None)
     if pool is None:
         raise ConfigError(
             f"{name} cannot be used: give a Redis or a RedisCluster client, or what master_for() of a "
-            "Sentinel answers"
+            "Sentinel returns"
         )
     if hasattr(pool, "sentinel_manager"):
-        return Found(watched=_sentinel(pool))
-    return Found(address=_address(pool.connection_kwargs, pool.connection_class, "standalone"))
+        return ClientTarget(sentinel=_sentinel(pool))
+    return ClientTarget(
+        address=_address(pool.connection_kwargs, pool.connection_class, "standalone")
+    )
 
 
 def _cluster(client: Any, manager: Any) -> list[Address]:
@@ -59,23 +61,23 @@ def _cluster(client: Any, manager: Any) -> list[Address]:
     settings.pop("redis_connect_func", None)  # of the client itself
     kind = settings.get("connection_class")
     nodes = {**manager.startup_nodes, **manager.nodes_cache}.values()
-    made = []
+    seeds = []
     for node in nodes:
         here = {**settings, "host": node.host, "port": node.port, "db": 0}
-        made.append(_address(here, kind, "cluster"))
-    return made
+        seeds.append(_address(here, kind, "cluster"))
+    return seeds
 
 
-def _sentinel(pool: Any) -> Watched:
+def _sentinel(pool: Any) -> SentinelAddress:
     if not pool.is_master:
-        raise ConfigError("locks need the primary: give what master_for() answers, not slave_for()")
+        raise ConfigError("locks need the primary: give what master_for() returns, not slave_for()")
     sentinels = []
     for sentinel in pool.sentinel_manager.sentinels:
-        asked = sentinel.connection_pool
-        sentinels.append(_address(asked.connection_kwargs, asked.connection_class, "sentinel"))
+        its_pool = sentinel.connection_pool
+        settings, kind = its_pool.connection_kwargs, its_pool.connection_class
+        sentinels.append(_address(settings, kind, "sentinel"))
     primary = _address({**pool.connection_kwargs, "host": ""}, pool.connection_class, "primary")
-    service = pool.service_name
-    return Watched(tuple(sentinels), service, primary)
+    return SentinelAddress(tuple(sentinels), pool.service_name, primary)
 
 
 def _address(settings: Mapping[str, Any], kind: Any, expects: str) -> Address:
@@ -102,12 +104,12 @@ def _address(settings: Mapping[str, Any], kind: Any, expects: str) -> Address:
 
 
 def _text(value: Any) -> str:
-    """redis-py takes users and passwords as bytes, too."""
+    """Returns a user or a password as text: redis-py takes bytes, too."""
     return value.decode() if isinstance(value, bytes) else str(value or "")
 
 
 def _login(provider: Any) -> Callable[[], tuple[str, str]] | None:
-    """Asked for each connection: what it answers may change."""
+    """Returns a function that asks `provider` anew for each connection: its credentials may change."""
     if provider is None:
         return None
 
@@ -129,7 +131,7 @@ def _tls(settings: Mapping[str, Any]) -> ssl.SSLContext:
 
     for name in _LEFT_OUT:
         if settings.get(name):
-            raise ConfigError(f"a client with {name} cannot be used: it would not be checked here")
+            raise ConfigError(f"a client with {name} cannot be used: holdfast would not check that")
     needed = settings.get("ssl_cert_reqs", "required")
     modes = {None: "none", "none": "none", "optional": "optional", "required": "required"}
     try:
@@ -150,9 +152,9 @@ def _tls(settings: Mapping[str, Any]) -> ssl.SSLContext:
             context.load_cert_chain(
                 settings["ssl_certfile"], settings.get("ssl_keyfile"), settings.get("ssl_password")
             )
-        places = [settings.get(f"ssl_ca_{what}") for what in ("certs", "path", "data")]
-        if any(place is not None for place in places):
-            context.load_verify_locations(*places)
+        authorities = [settings.get(f"ssl_ca_{part}") for part in ("certs", "path", "data")]
+        if any(authority is not None for authority in authorities):
+            context.load_verify_locations(*authorities)
         if settings.get("ssl_min_version") is not None:
             context.minimum_version = settings["ssl_min_version"]
         if settings.get("ssl_ciphers"):

@@ -1,4 +1,4 @@
-"""Slots: which server of a cluster a key lives on, and the names that put keys where they belong.
+"""The slots of a cluster: which server a key is on, and names that put the keys of a lock on one.
 
 A cluster has 16,384 slots, and a script may only touch keys of one. The keys of a lock share theirs by
 the name in braces. A counter of tokens must be in the same slot too, and one for each lock would be
@@ -26,13 +26,15 @@ SLOTS = 16384
 CLUSTER_OPTIONS: dict[str, Any] = {"tls": 0}
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
+    """The host and the port of one server of a cluster."""
+
     host: str
     port: int
 
 
 def seeds_of(target: Target, settings: dict[str, Any]) -> list[Address]:
-    """`redis+cluster://[user:password@]host[:port],host[:port]…`: some of its servers."""
+    """Returns the servers that `redis+cluster://[user:password@]host[:port],host[:port]…` names."""
     hosts, user, password, path = hosts_of(target, DEFAULT_PORT)
     if path not in ("", "0"):
         raise ConfigError(
@@ -44,7 +46,7 @@ def seeds_of(target: Target, settings: dict[str, Any]) -> list[Address]:
 
 
 class ClusterNaming(Naming):
-    """All keys of a lock in one slot."""
+    """The names of the keys of one manager, with all keys of a lock in one slot."""
 
     def __init__(self, namespace: str, form: Any) -> None:
         super().__init__(namespace, form)
@@ -67,6 +69,7 @@ class ClusterNaming(Naming):
 
 
 def slot_of(key: bytes) -> int:
+    """Returns the slot that `key` belongs to."""
     start = key.find(b"{")
     if start >= 0:
         end = key.find(b"}", start + 1)
@@ -76,12 +79,13 @@ def slot_of(key: bytes) -> int:
 
 
 def tag_of(slot: int) -> bytes:
+    """Returns the text that, in braces, puts a key into `slot`."""
     return _tags()[slot]
 
 
 @cache
 def _tags() -> list[bytes]:
-    """For each slot the smallest number that hashes to it, as text."""
+    """Returns for each slot the smallest number that hashes to it, as text."""
     tags = [b""] * SLOTS
     missing, number = SLOTS, 0
     while missing:
@@ -95,7 +99,7 @@ def _tags() -> list[bytes]:
 
 
 def slot_of_command(command: bytes) -> int:
-    """Of a packed call of a script: the slot of its first key."""
+    """Returns the slot of the first key of a script call that is packed."""
     # *N, $7, EVALSHA, $40, its hash, $n, the number of keys, then the key's own length
     at = -1
     for _ in range(7):
@@ -105,18 +109,21 @@ def slot_of_command(command: bytes) -> int:
     return slot_of(command[end + 2 : end + 2 + length])
 
 
-def read_slots(answer: list[Any], asked: Address) -> list[Place | None]:
-    """Who serves each slot, from the answer to CLUSTER SLOTS. No host means: the one that was asked."""
-    slots: list[Place | None] = [None] * SLOTS
-    for start, end, primary, *_ in answer:
+def read_slots(reply: list[Any], asked: Address) -> list[Endpoint | None]:
+    """Returns the server of each slot, from the reply to CLUSTER SLOTS that `asked` sent.
+
+    An endpoint without a host stands for `asked` itself.
+    """
+    slots: list[Endpoint | None] = [None] * SLOTS
+    for start, end, primary, *_ in reply:
         host = primary[0].decode() if primary[0] else ""
-        place = Place(asked.host if host in ("", "?") else host, int(primary[1]))
-        slots[start : end + 1] = [place] * (end + 1 - start)
+        endpoint = Endpoint(asked.host if host in ("", "?") else host, int(primary[1]))
+        slots[start : end + 1] = [endpoint] * (end + 1 - start)
     return slots
 
 
-def read_redirect(error: Exception, asked: Address) -> tuple[int, Place]:
-    """From `MOVED 3999 10.0.0.7:6381` or `ASK …`."""
+def read_redirect(error: Exception, asked: Address) -> tuple[int, Endpoint]:
+    """Returns slot and endpoint of `MOVED 3999 10.0.0.7:6381` or `ASK …`."""
     _, slot, where = str(error).split(" ")[:3]
     host, _, port = where.rpartition(":")
-    return int(slot), Place(host or asked.host, int(port))
+    return int(slot), Endpoint(host or asked.host, int(port))

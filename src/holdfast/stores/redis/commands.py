@@ -1,4 +1,4 @@
-"""The commands of one connection, packed: all but the owner is kept ready for the next time."""
+"""The commands for one namespace, packed. All but the owner is kept ready for the next time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .keys import Naming
 from .lua import scripts
 from .wire.protocol import bulk
 
-CACHED = 4096
+CACHED_COMMANDS = 4096
 AUDIT_RECORDS = b"1000"
 TOMBSTONE = bulk(b"60000")
-"""Milliseconds for which a request that arrives after its owner has left is refused."""
+"""Milliseconds for which a late request of an owner that has left is refused."""
 
 
-class Asked(Protocol):
-    """The terms of a ticket, as far as they matter here."""
+class LockTerms(Protocol):
+    """The terms of a ticket, as far as a command depends on them."""
 
     name: str
     ttl: float
@@ -30,12 +30,12 @@ class Asked(Protocol):
     barge: bool
 
 
-class Prepared:
-    """The beginning of a request for one lock; the channel and the owner follow it."""
+class AcquireCommand:
+    """The beginning of the command that acquires one lock; the channel and the owner follow it."""
 
     __slots__ = ("barge", "capacity", "command", "kind", "label", "ttl", "weight")
 
-    def __init__(self, terms: Asked, command: bytes) -> None:
+    def __init__(self, terms: LockTerms, command: bytes) -> None:
         self.ttl = terms.ttl
         self.kind = terms.kind
         self.weight = terms.weight
@@ -46,34 +46,37 @@ class Prepared:
 
 
 class Commands:
+    """The commands of one manager."""
+
     def __init__(self, naming: Naming, heartbeat: float, claim_window: float) -> None:
         self.naming = naming
         self._patience = heartbeat * MISSED_HEARTBEATS
         self._claim_window = claim_window
         self._scripts = scripts()
-        self._asks: dict[str, Prepared] = {}
+        self._acquires: dict[str, AcquireCommand] = {}
         self._releases: dict[str, bytes] = {}
 
     @property
-    def loads(self) -> list[bytes]:
-        """They bring every script to the server."""
+    def script_loads(self) -> list[bytes]:
+        """The commands that load every script into a server."""
         return [script.load for script in self._scripts.values()]
 
-    def ask(self, terms: Asked) -> bytes:
-        kept = self._asks.get(terms.name)
+    def acquire(self, terms: LockTerms) -> bytes:
+        """Returns the beginning of an acquire; the channel and the owner follow it."""
+        cached = self._acquires.get(terms.name)
         if (
-            kept is None
-            or kept.ttl != terms.ttl
-            or kept.kind != terms.kind
-            or kept.weight != terms.weight
-            or kept.capacity != terms.capacity
-            or kept.barge != terms.barge
-            or kept.label is not terms.label
+            cached is None
+            or cached.ttl != terms.ttl
+            or cached.kind != terms.kind
+            or cached.weight != terms.weight
+            or cached.capacity != terms.capacity
+            or cached.barge != terms.barge
+            or cached.label is not terms.label
         ):
-            kept = self._prepare(terms)
-        return kept.command
+            cached = self._pack_acquire(terms)
+        return cached.command
 
-    def _prepare(self, terms: Asked) -> Prepared:
+    def _pack_acquire(self, terms: LockTerms) -> AcquireCommand:
         asked = request(
             terms.ttl,
             self._claim_window,
@@ -85,29 +88,29 @@ class Commands:
             terms.label,
         )
         command = (
-            self._start("acquire", terms.name, 5)
+            self._script_call("acquire", terms.name, 5)
             + bulk(asked)
             + bulk(b"%d" % millis(terms.ttl))
             + bulk(b"%d" % millis(self._patience))
         )
-        made = Prepared(terms, command)
-        _keep(self._asks, terms.name, made)
-        return made
+        prepared = AcquireCommand(terms, command)
+        _keep_cached(self._acquires, terms.name, prepared)
+        return prepared
 
     def release(self, name: str, owner: str) -> bytes:
         command = self._releases.get(name)
         if command is None:
-            command = self._start("release", name, 1)
-            _keep(self._releases, name, command)
+            command = self._script_call("release", name, 1)
+            _keep_cached(self._releases, name, command)
         return b"%b$%d\r\n\x1f%b\x1f\r\n" % (command, len(owner) + 2, owner.encode())
 
-    def release_doubtful(self, name: str, owner: str) -> bytes:
-        """Also refuses whatever of this owner may still arrive."""
+    def release_and_refuse(self, name: str, owner: str) -> bytes:
+        """Returns a release that also refuses any request of this owner that arrives later."""
         between = bulk(b"\x1f%b\x1f" % owner.encode())
-        return self._start("release", name, 2) + between + TOMBSTONE
+        return self._script_call("release", name, 2) + between + TOMBSTONE
 
-    def keep(self, claims: Sequence[Claim]) -> bytes:
-        """One command for all of them."""
+    def renew_many(self, claims: Sequence[Claim]) -> bytes:
+        """Returns one command that renews the leases of all `claims`, of locks with one holder each."""
         count = len(claims)
         keys = self.naming.packed([name for name, _, _ in claims])
         owners = [f"${len(owner) + 2}\r\n\x1f{owner}\x1f\r\n" for _, owner, _ in claims]
@@ -118,26 +121,27 @@ class Commands:
         head = self._scripts["keep"].command(count, 2 * count + len(times))
         return b"".join([head, keys, "".join(owners).encode(), *limits])
 
-    def beat(self, claim: Claim) -> bytes:
+    def renew_one(self, claim: Claim) -> bytes:
+        """Returns the heartbeat of one waiter, or the renewal of one lease of any kind."""
         ttl = bulk(b"%d" % millis(claim.ttl))
-        return self._start("beat", claim.name, 2) + ttl + bulk(claim.owner.encode())
+        return self._script_call("beat", claim.name, 2) + ttl + bulk(claim.owner.encode())
 
-    def look(self, name: str) -> bytes:
-        return self._start("look", name, 0)
+    def inspect(self, name: str) -> bytes:
+        return self._script_call("look", name, 0)
 
-    def force(self, name: str, actor: str) -> bytes:
+    def force_release(self, name: str, actor: str) -> bytes:
         record = bulk(f"{actor} released {name}".encode()) + bulk(AUDIT_RECORDS)
-        return self._start("force", name, 2, self.naming.audit_of(name)) + record
+        return self._script_call("force", name, 2, self.naming.audit_of(name)) + record
 
-    def _start(self, script: str, name: str, arguments: int, *more: bytes) -> bytes:
-        """A call of a script for one lock, up to its arguments, so many of which follow."""
+    def _script_call(self, script: str, name: str, arguments: int, *more: bytes) -> bytes:
+        """Returns a call of `script` for one lock, up to its arguments, so many of which follow."""
         lock, queue, counter, guard = self.naming.of(name)
         keys = [lock, queue, counter, *more, *([guard] if guard else ())]
         command = self._scripts[script].command(len(keys), len(keys) + arguments)
         return command + b"".join(map(bulk, keys))
 
 
-def _keep(cache: dict[str, Any], name: str, command: object) -> None:
-    if len(cache) >= CACHED:
+def _keep_cached(cache: dict[str, Any], name: str, command: object) -> None:
+    if len(cache) >= CACHED_COMMANDS:
         cache.clear()
     cache[name] = command

@@ -1,9 +1,9 @@
-"""The names of keys.
+"""The names of the keys on a server.
 
     NAMESPACE:{NAME}            the lock: an ordinary string with a TTL, for every client to see
     NAMESPACE:{NAME}:q          its queue; beside it :q:OWNER, :h and :e, see scripts/queue.lua
     NAMESPACE:token:N           the counters of tokens, N from 0 to 255, for any number of locks
-    NAMESPACE:audit             what was released by force, the newest first
+    NAMESPACE:audit             records of forced releases, the newest first
     NAMESPACE:wake:ID           the channels on which waiters are woken
 
 The braces put all keys of a lock into one slot of a cluster. In the namespace `{`, `}` and `%`, and in
@@ -25,11 +25,13 @@ COUNTERS = 256
 
 
 class LockKeys(NamedTuple):
+    """The keys of one lock."""
+
     lock: bytes
     queue: bytes
     counter: bytes
     guard: bytes = b""
-    """In a cluster: a key that never exists, see `cluster`."""
+    """A key that never exists, in a cluster: see `cluster`."""
 
 
 @lru_cache(maxsize=64)
@@ -38,7 +40,7 @@ def _counters(space: str) -> tuple[bytes, ...]:
 
 
 class Naming:
-    """How the keys of one connection are named."""
+    """The names of the keys of one manager."""
 
     def __init__(self, namespace: str, form: Any) -> None:
         space = namespace.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
@@ -66,14 +68,14 @@ class Naming:
         return LockKeys(lock, self._side + lock + self._side_after, counter)
 
     def audit_of(self, name: str) -> bytes:
-        """Where it is written that this lock was released by force."""
+        """Returns the key of the list in which forced releases of this lock are recorded."""
         return self.audit
 
     def lock_key(self, name: str) -> bytes:
         return self._before + _written(name) + self._after
 
     def packed(self, names: Sequence[str]) -> bytes:
-        """The lock keys of many, as arguments of a command."""
+        """Returns the lock keys of `names`, packed as arguments of a command."""
         every = "".join(names)
         if not every.isascii() or "%" in every or "}" in every:
             return b"".join([bulk(self.lock_key(name)) for name in names])
@@ -84,15 +86,17 @@ class Naming:
         return "".join(keys).encode()
 
     def patterns(self, prefix: str) -> list[bytes]:
-        """What to look for to find every lock whose name starts so: each matches too much, never
-        too little."""
+        """Returns patterns for SCAN by which every lock whose name starts with `prefix` is found.
+
+        A pattern may match more than that, never less.
+        """
         start = _literal(self._before + _written(prefix))
         if self._tagged:
             return [start + b"*"]
         return [start + b"*" + _literal(self._after), _literal(self._side) + start + b"*:q"]
 
     def name_of(self, key: bytes) -> str | None:
-        """The name of the lock that a key belongs to; None if it is none of ours."""
+        """Returns the name of the lock that `key` belongs to; None if the key is not ours."""
         if not self._tagged and key.startswith(self._side) and key.endswith(self._side_after):
             key = key[len(self._side) : -len(self._side_after)]
         if not key.startswith(self._before):

@@ -16,14 +16,16 @@ _INCLUDE = "--@include "
 
 
 class Script(NamedTuple):
+    """A script, as it is sent to a server."""
+
     load: bytes
-    """The command that brings it to the server."""
+    """The command that loads it into the server."""
     digest: bytes
     call: bytes
     """The first two parts of the command that runs it, without the count of parts."""
 
     def command(self, keys: int, parts: int) -> bytes:
-        """How a call of it begins, with so many keys and so many parts (keys and arguments)."""
+        """Returns the beginning of a call with so many keys and so many parts (keys and arguments)."""
         return _beginning(self.call, keys, parts)
 
 
@@ -55,7 +57,7 @@ def _script(text: bytes) -> Script:
 
 
 def _lines(folder: str, file_name: str) -> list[str]:
-    """Without comments: they would be kept in the server's memory."""
+    """Returns the lines without comments, which the server would keep in its memory."""
     lines: list[str] = []
     with open(os.path.join(folder, file_name), encoding="utf-8") as file:
         text = file.read()

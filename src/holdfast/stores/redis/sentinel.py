@@ -1,4 +1,4 @@
-"""What a `redis+sentinel://` URL says, and what a sentinel answers."""
+"""The contents of a `redis+sentinel://` URL, and the replies of sentinels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import ConfigError
 from ..urls import Target
 from .address import TLS_OPTIONS, Address, database_of, hosts_of, tls_of, unquote
-from .wire.protocol import refusal
+from .wire.refusals import refusal
 
 if TYPE_CHECKING:
     import ssl
@@ -24,19 +24,21 @@ SENTINEL_OPTIONS: dict[str, Any] = {
 }
 
 
-class Watched(NamedTuple):
-    """A primary that sentinels watch."""
+class SentinelAddress(NamedTuple):
+    """The address of a primary that sentinels watch."""
 
     sentinels: tuple[Address, ...]
     service: str
-    """The name by which they know it."""
+    """The name by which the sentinels know the primary."""
     primary: Address
-    """How to be let in there. Where it is, they say."""
+    """The credentials for the primary; its host is what the sentinels say."""
 
 
-def watched_of(target: Target, settings: dict[str, Any]) -> Watched:
-    """`redis+sentinel://[user:password@]host[:port],host[:port]…/NAME[/db]`; the user and password
-    are the primary's, those of the sentinels are options."""
+def sentinel_address_of(target: Target, settings: dict[str, Any]) -> SentinelAddress:
+    """Returns the address in `redis+sentinel://[user:password@]host[:port],host[:port]…/NAME[/db]`.
+
+    The user and the password are the primary's; those of the sentinels are options.
+    """
     hosts, user, password, path = hosts_of(target, DEFAULT_PORT)
     service, _, db = path.partition("/")
     stray = "@" in service  # of a password with an unescaped slash
@@ -47,12 +49,18 @@ def watched_of(target: Target, settings: dict[str, Any]) -> Watched:
             "redis+sentinel://host1:26379,host2:26379/mymaster"
         )
     tls = tls_of(wants_tls(settings), settings)
-    to_them = _tls_to_sentinels(settings, tls)
-    name, word = settings["sentinel_user"] or "", settings["sentinel_password"] or ""
-    if not isinstance(name, str) or not isinstance(word, str):
+    sentinel_tls = _tls_to_sentinels(settings, tls)
+    user_there, password_there = (
+        settings["sentinel_user"] or "",
+        settings["sentinel_password"] or "",
+    )
+    if not isinstance(user_there, str) or not isinstance(password_there, str):
         raise ConfigError("sentinel_user and sentinel_password must be text")
-    return Watched(
-        tuple(Address(host, port, "", 0, name, word, to_them, "sentinel") for host, port in hosts),
+    return SentinelAddress(
+        tuple(
+            Address(host, port, "", 0, user_there, password_there, sentinel_tls, "sentinel")
+            for host, port in hosts
+        ),
         service,
         Address("", 0, "", database_of(db, settings), user, password, tls, "primary"),
     )
@@ -61,33 +69,33 @@ def watched_of(target: Target, settings: dict[str, Any]) -> Watched:
 def _tls_to_sentinels(
     settings: dict[str, Any], to_servers: ssl.SSLContext | None
 ) -> ssl.SSLContext | None:
-    """As to the servers, unless something else is said of the sentinels; then that alone counts."""
-    said = settings["sentinel_tls"]
-    if said not in (None, 0, 1):
+    """Returns the TLS context for the sentinels: the servers', unless an option says otherwise."""
+    wanted = settings["sentinel_tls"]
+    if wanted not in (None, 0, 1):
         raise ConfigError("sentinel_tls must be True or False")
     own = {name: settings[f"sentinel_{name}"] for name in TLS_OPTIONS}
     given = [f"sentinel_{name}" for name, value in own.items() if value is not None]
-    if given and said is not None and not said:
+    if given and wanted is not None and not wanted:
         raise ConfigError(f"{min(given)} is given, but sentinel_tls is off")
-    if not given and (said is None or (said and to_servers is not None)):
+    if not given and (wanted is None or (wanted and to_servers is not None)):
         return to_servers
-    return tls_of(bool(given or said), own)
+    return tls_of(bool(given or wanted), own)
 
 
 def wants_tls(settings: dict[str, Any]) -> bool:
-    """For schemes without a twin for TLS: `tls=True`, or any of the files for it."""
+    """Returns True for `tls=True` or any TLS file: for schemes that have no twin for TLS."""
     if settings["tls"] not in (0, 1):
         raise ConfigError("tls must be True or False")
     return bool(settings["tls"]) or any(settings[name] is not None for name in TLS_OPTIONS)
 
 
-def read_place(answers: Sequence[Any], sentinel: Address) -> tuple[int, str, int] | None:
-    """Configuration epoch, host and port of the primary; None if this sentinel does not know it."""
-    place, state = answers
-    if isinstance(place, Exception):
-        raise refusal(place, sentinel)
-    if place is None or isinstance(state, Exception):
+def read_primary(replies: Sequence[Any], sentinel: Address) -> tuple[int, str, int] | None:
+    """Returns configuration epoch, host and port of the primary; None if `sentinel` knows none."""
+    location, state = replies
+    if isinstance(location, Exception):
+        raise refusal(location, sentinel)
+    if location is None or isinstance(state, Exception):
         return None
     if isinstance(state, list):
         state = dict(zip(state[::2], state[1::2], strict=False))
-    return int(state.get(b"config-epoch", 0)), place[0].decode(), int(place[1])
+    return int(state.get(b"config-epoch", 0)), location[0].decode(), int(location[1])

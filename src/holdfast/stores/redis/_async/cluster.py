@@ -1,4 +1,4 @@
-"""`redis+cluster://`: locks spread over the servers of a Redis cluster, each of them on one."""
+"""`redis+cluster://`: locks spread over the servers of a Redis cluster, each lock on one."""
 
 from __future__ import annotations
 
@@ -19,28 +19,31 @@ from .. import guarantees
 from ..address import Address
 from ..cluster import CLUSTER_OPTIONS, ClusterNaming, seeds_of
 from ..keys import Naming
-from ..wire.aio import Finder
-from ..wire.protocol import MOVING, require_hiredis
-from .backend import COMMON_OPTIONS, RedisBackend, remember
-from .cluster_router import ENROL_LIMIT, Nodes
+from ..owners import OwnerSet
+from ..wire.aio import PrimaryFinder
+from ..wire.protocol import require_hiredis
+from ..wire.refusals import TRANSIENT_IN_CLUSTER
+from .backend import COMMON_OPTIONS, RedisBackend
+from .cluster_router import ENROL_LIMIT, ClusterRouter
 from .replicated import replicated
-from .retry import Link
+from .retry import AnyWire
 from .scan import lock_names
 
 
 def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
-    """Check everything that can be checked without opening; answers how to open."""
+    """Checks all that can be checked without opening; returns the guarantees and a function to open."""
     settings = merge_options(target, options, {**COMMON_OPTIONS, **CLUSTER_OPTIONS})
     seeds = seeds_of(target, settings)
     require_hiredis()
-    return made(seeds, namespace, settings)
+    return prepare_cluster(seeds, namespace, settings)
 
 
-def made(
+def prepare_cluster(
     seeds: list[Address], namespace: str, settings: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
+    """Prepares the cluster that `seeds` belong to, as `prepare` does for a URL."""
     timing = timing_of(settings)
     naming = ClusterNaming(namespace, settings["key"])
 
@@ -51,48 +54,50 @@ def made(
 
 
 class ClusterBackend(RedisBackend):
+    """The adapter to a cluster."""
+
     guarantees = guarantees.REDIS_CLUSTER
-    passing = MOVING
+    transient = TRANSIENT_IN_CLUSTER
 
     def __init__(self, seeds: list[Address], naming: ClusterNaming, timing: Timing) -> None:
         self._seeds = seeds
         self._mutex = RLock()
         self._enrolling: set[str] = set()
-        """Waiters that are just being enrolled where their lock has moved to."""
-        self._enrolments = 0
-        """How many of those there have been."""
-        self._out: dict[str, None] = {}
-        """Owners that were found to be gone, and are not enrolled again."""
+        """Owners of waiters that are just being enrolled on the server that their lock moved to."""
+        self._enrolment_count = 0
+        """The number of enrolments that have ended so far."""
+        self._gone = OwnerSet()
+        """Owners that a heartbeat found to be gone, and that are not enrolled again."""
         super().__init__(seeds[0], naming, timing)
-        assert isinstance(self._wire, Nodes)
-        self._nodes = self._wire
+        assert isinstance(self._wire, ClusterRouter)
+        self._router = self._wire
 
-    def _link(self, address: Address, naming: Naming, finder: Finder | None) -> Link:
-        return Nodes(self._seeds, self.clock, naming.channels, self._commands.loads)
+    def _make_wire(self, address: Address, naming: Naming, finder: PrimaryFinder | None) -> AnyWire:
+        return ClusterRouter(self._seeds, self.clock, naming.channels, self._commands.script_loads)
 
-    async def _paired(
-        self, link: Link, command: bytes, then: bytes, deadline: float
+    async def _call_pair(
+        self, wire: AnyWire, command: bytes, then: bytes, deadline: float
     ) -> Sequence[Any]:
-        assert isinstance(link, Nodes)
-        return await link.paired(command, then, deadline)
+        assert isinstance(wire, ClusterRouter)
+        return await wire.call_pair(command, then, deadline)
 
     async def open(self, deadline: float) -> None:
         try:
-            await self._nodes.open(deadline)
+            await self._router.open(deadline)
         except BaseException:
-            await finish(self._nodes.close, grace=OPEN_LIMIT)
+            await finish(self._router.close, grace=OPEN_LIMIT)
             raise
 
     async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
-        """One round trip for each server, so that what one cannot tell, the others can."""
+        """Renews in one round trip for each server, so that one that fails affects no other."""
         outcomes: list[Outcome] = [UNKNOWN] * len(claims)
-        enrolments = self._enrolments
+        enrolments = self._enrolment_count
         rest = range(len(claims))
-        plain = [i for i in rest if claims[i].owner not in self._special]
-        keeps = [self._commands.keep([claims[i]]) for i in plain]
-        others = [i for i in rest if claims[i].owner in self._special]
+        plain = [i for i in rest if claims[i].owner not in self._singly_renewed]
+        keeps = [self._commands.renew_many([claims[i]]) for i in plain]
+        others = [i for i in rest if claims[i].owner in self._singly_renewed]
         failed: Exception | None = None
-        for i, reply in zip(plain, await self._nodes.each(keeps, deadline), strict=True):
+        for i, reply in zip(plain, await self._router.call_each(keeps, deadline), strict=True):
             if type(reply) is not list:
                 failed = reply
             elif reply[0]:
@@ -100,69 +105,69 @@ class ClusterBackend(RedisBackend):
             else:
                 others.append(i)
         if others:
-            beats = [self._commands.beat(claims[i]) for i in others]
-            for i, reply in zip(others, await self._nodes.each(beats, deadline), strict=True):
-                if reply == -1 and not self._is_out(claims[i].owner, enrolments):
-                    continue  # it is asked about again
+            beats = [self._commands.renew_one(claims[i]) for i in others]
+            for i, reply in zip(others, await self._router.call_each(beats, deadline), strict=True):
+                if reply == -1 and not self._mark_gone(claims[i].owner, enrolments):
+                    continue  # the next heartbeat asks again
                 if isinstance(reply, Exception):
                     failed = reply
                     continue
                 outcomes[i] = self._outcome(claims[i], reply)
-                if outcomes[i] is GONE and claims[i].owner in self._doubtful:
-                    with suppress(LockError):  # it ends by itself
+                if outcomes[i] is GONE and claims[i].owner in self._doubtful_owners:
+                    with suppress(LockError):  # the lease ends by itself
                         await self.release(claims[i].name, claims[i].owner, deadline)
         if failed is not None and all(outcome is UNKNOWN for outcome in outcomes):
-            raise failed if isinstance(failed, LockError) else self._calls.refused(failed)
-        return outcomes  # what is unknown is asked again soon
+            raise failed if isinstance(failed, LockError) else self._retrier.error_for(failed)
+        return outcomes  # the keeper soon asks again for those that are unknown
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
-        moved = self._nodes.moved(ticket)
-        if moved is None:
+        enrolment = self._router.moved_enrolment(ticket)
+        if enrolment is None:
             return await super().wait(ticket, until)
-        # Enrolled where nobody looks any more. It has the same owner, so it keeps its place if that was
-        # moved along; and if it was given up meanwhile, that is to be found out.
+        # The ticket is in a queue that nobody serves any more. Its owner is the same, so it keeps its
+        # place if the queue was moved along; and the reply tells if it was given up meanwhile.
         with self._mutex:
-            if ticket.owner in self._out:
+            if ticket.owner in self._gone:
                 return None
             self._enrolling.add(ticket.owner)
-        remember(self._doubtful, ticket.owner)
+        self._doubtful_owners.add(ticket.owner)
         deadline = self.clock.now() + ENROL_LIMIT
         limit = deadline if until is None else min(deadline, until)
         try:
-            answer = await self._nodes.ask(ticket, moved.command, moved.owner, limit)
+            reply = await self._router.acquire(ticket, enrolment.command, enrolment.owner, limit)
         except BackendUnavailable:
             return None
         finally:
             with self._mutex:
                 self._enrolling.discard(ticket.owner)
-                self._enrolments += 1
-        if type(answer) is bytes:
-            self._nodes.forget(ticket.owner)
-            return Granted(int(answer), ticket.ttl, handed=True)
-        if type(answer) is Granted:
-            return self._handed(answer, ticket)
-        if type(answer) is int and answer >= 0:
+                self._enrolment_count += 1
+        if type(reply) is bytes:
+            self._router.forget(ticket.owner)
+            return Granted(int(reply), ticket.ttl, handed=True)
+        if type(reply) is Granted:
+            return self._accept_hand_over(reply, ticket)
+        if type(reply) is int and reply >= 0:
             return await super().wait(ticket, until)
         return None
 
-    def _is_out(self, owner: str, enrolments: int) -> bool:
-        """Whether it stays gone, as it was found when so many had been enrolled.
+    def _mark_gone(self, owner: str, enrolments: int) -> bool:
+        """Marks `owner` as gone, unless there were enrolments since `enrolments` was read.
 
-        One that is being enrolled, or was since, may have been granted what it waits for: that must
-        not be given back as the remains of a place that was lost.
+        An owner that is being enrolled, or was since, may have been granted the lock: that grant must
+        not be released as the remains of a place in the queue that was lost.
         """
         with self._mutex:
-            if owner in self._enrolling or self._enrolments != enrolments:
+            if owner in self._enrolling or self._enrolment_count != enrolments:
                 return False
-            remember(self._out, owner)
+            self._gone.add(owner)
             return True
 
-    async def _names(self, prefix: str, deadline: float) -> set[str]:
+    async def _lock_names(self, prefix: str, deadline: float) -> set[str]:
         names: set[str] = set()
-        for place in self._nodes.places():
+        for endpoint in self._router.endpoints():
 
-            async def there(command: bytes) -> Any:
-                return await self._nodes.call_at(place, command, deadline)  # noqa: B023
+            async def call(command: bytes) -> Any:
+                return await self._router.call_at(endpoint, command, deadline)  # noqa: B023
 
-            names |= await lock_names(self._commands.naming, prefix, there)
+            names |= await lock_names(self._commands.naming, prefix, call)
         return names

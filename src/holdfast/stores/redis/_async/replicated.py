@@ -1,9 +1,10 @@
 """`min_replicas=n`: a grant counts only once n replicas have received it. Best effort.
 
-Whoever was granted a lock renews it and sends `WAIT` behind that, on the same connection: replicas that
-have received all that came before it have received the grant. With fewer than n, it is given back, and
-the caller is told. This narrows what a failover can forget; it is no consensus: a replica that has not
-received it may be promoted all the same, and a renewal or a release is not waited for.
+After a grant, the client renews the lease and sends `WAIT` behind that, on the same connection: a
+replica that has received all that came before the `WAIT` has received the grant. With fewer than n
+replicas the lock is released again, and the caller gets an error. This narrows what a failover can
+forget, but it is no consensus: a replica that has not received the grant may be promoted all the same,
+and renewals and releases are not confirmed.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from ....model import GONE, UNKNOWN, Busy, Granted, LockState, Outcome, Queued, 
 from ..._async.contract import Backend, Ticket
 from ..wire.protocol import pack
 
-LIMIT = 1.0
+CONFIRM_LIMIT = 1.0
 """Seconds for the replicas to acknowledge."""
-REMEMBERED = 100_000
+REMEMBERED_OWNERS = 100_000
 
 _QUEUED, _CONFIRMING, _GIVEN_BACK, _CONFIRMED = "queued", "confirming", "given back", "confirmed"
 
 
-class Confirming(Backend, Protocol):
+class ConfirmingBackend(Backend, Protocol):
     """A backend that can send a command behind the renewal of a lease, on the same connection."""
 
-    async def followed_by(self, claim: Claim, command: bytes, deadline: float) -> tuple[bool, Any]:
-        """Whether it was renewed, and the answer to the command."""
+    async def renew_then(self, claim: Claim, command: bytes, deadline: float) -> tuple[bool, Any]:
+        """Renews a lease and sends `command` behind it; returns if it was renewed, and the reply."""
         ...
 
 
 def replicated(
-    promises: Guarantees, make: Callable[[], Confirming], settings: dict[str, Any]
+    promises: Guarantees, make: Callable[[], ConfirmingBackend], settings: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
-    """The same, with the `min_replicas` that were asked for."""
+    """Returns `promises` and `make` for backends that confirm each grant, if `min_replicas` is set."""
     count = settings["min_replicas"]
     if isinstance(count, float) and count.is_integer():
         count = int(count)
@@ -53,12 +54,14 @@ def replicated(
 
 
 class ReplicatedBackend:
-    def __init__(self, inner: Confirming, count: int, promises: Guarantees) -> None:
+    """A backend that confirms each grant of another backend."""
+
+    def __init__(self, inner: ConfirmingBackend, count: int, promises: Guarantees) -> None:
         self.guarantees = promises
         self._inner = inner
         self._count = count
         self._owners: dict[str, str] = {}
-        """Those that wait, to whom a grant has yet to be confirmed, and how far that is."""
+        """Owners of waiters whose grant has yet to be confirmed, and how far that is."""
         self._mutex = Lock()
 
     @property
@@ -77,54 +80,54 @@ class ReplicatedBackend:
         await self._inner.open(deadline)
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
-        answer = await self._inner.acquire(ticket, deadline)
-        if isinstance(answer, Granted):
+        reply = await self._inner.acquire(ticket, deadline)
+        if isinstance(reply, Granted):
             await self._confirm(Claim(ticket.name, ticket.owner, ticket.ttl), deadline)
-        elif isinstance(answer, Queued):
+        elif isinstance(reply, Queued):
             with self._mutex:
                 self._owners[ticket.owner] = _QUEUED
-                if len(self._owners) > REMEMBERED:
+                if len(self._owners) > REMEMBERED_OWNERS:
                     del self._owners[next(iter(self._owners))]
-        return answer
+        return reply
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         grant = await self._inner.wait(ticket, until)
         if grant is None:
             return None
-        before = self._begin(ticket.owner)
+        before = self._begin_confirming(ticket.owner)
         if before is _QUEUED:
             deadline = self.clock.now() + min(self.claim_window, ticket.ttl)
             await self._confirm_once(Claim(ticket.name, ticket.owner, ticket.ttl), deadline)
         elif before is not _CONFIRMED:
-            return None  # a heartbeat was quicker: what becomes of it has to be asked
+            return None  # a heartbeat was quicker: the waiter has to ask what became of the grant
         return grant
 
     async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
         outcomes = list(await self._inner.renew(claims, deadline))
         for i, claim in enumerate(claims):
             if isinstance(outcomes[i], Renewed) and claim.owner in self._owners:
-                outcomes[i] = await self._found(claim, outcomes[i], deadline)
+                outcomes[i] = await self._confirm_renewed(claim, outcomes[i], deadline)
         return outcomes
 
-    async def _found(self, claim: Claim, outcome: Outcome, deadline: float) -> Outcome:
-        """A waiter has been granted, as it seems."""
-        before = self._begin(claim.owner)
+    async def _confirm_renewed(self, claim: Claim, outcome: Outcome, deadline: float) -> Outcome:
+        """Returns the outcome for a waiter that a heartbeat found granted, once that is confirmed."""
+        before = self._begin_confirming(claim.owner)
         if before is _CONFIRMING:
-            return UNKNOWN  # the other will know
+            return UNKNOWN  # whoever confirms it will know
         if before is _GIVEN_BACK:
             return GONE
         if before is _QUEUED:
             try:
                 await self._confirm_once(claim, deadline)
             except BackendUnavailable:
-                return GONE  # it asks anew, and is told why
+                return GONE  # the waiter asks anew, and gets the error
         return outcome
 
-    def _begin(self, owner: str) -> str:
-        """Answers how far it is; who finds it queued has to confirm it, and nobody else.
+    def _begin_confirming(self, owner: str) -> str:
+        """Returns how far the grant of `owner` is. The caller that gets "queued" has to confirm it.
 
-        Its wake-up, the keeper's heartbeat and its own question may all find the same grant. If one
-        gave it back that another has passed on, somebody would hold what is free.
+        The wake-up, the keeper's heartbeat and a repeated acquire may all find the same grant. If one
+        of them released a grant that another has passed on, its holder would hold a free lock.
         """
         with self._mutex:
             before = self._owners.get(owner, _CONFIRMED)
@@ -144,10 +147,10 @@ class ReplicatedBackend:
 
     async def _confirm(self, claim: Claim, deadline: float) -> None:
         left = deadline - self.clock.now()
-        limit = max(1, int(min(LIMIT, left * 0.8) * 1000))
+        limit = max(1, int(min(CONFIRM_LIMIT, left * 0.8) * 1000))
         wait = pack(b"WAIT", b"%d" % self._count, b"%d" % limit)
         try:
-            kept, count = await self._inner.followed_by(claim, wait, deadline)
+            kept, count = await self._inner.renew_then(claim, wait, deadline)
             if isinstance(count, Exception):
                 raise BackendUnavailable(f"the server refused to wait for its replicas: {count}")
         except LockError:
@@ -157,14 +160,14 @@ class ReplicatedBackend:
             await self._give_back(claim)
             raise BackendUnavailable(
                 f"{claim.name!r} was granted, but only {count} of min_replicas={self._count} replicas "
-                "received that in time, so it was given back; see why the others are behind",
+                "received that in time, so it was released again; find out why the others are behind",
                 name=claim.name,
                 owner=claim.owner,
             )
 
     async def _give_back(self, claim: Claim) -> None:
-        with suppress(LockError):  # the engine tries again, and else it ends by itself
-            await self._inner.release(claim.name, claim.owner, self.clock.now() + LIMIT)
+        with suppress(LockError):  # the engine tries again; failing that, the lease ends by itself
+            await self._inner.release(claim.name, claim.owner, self.clock.now() + CONFIRM_LIMIT)
 
     async def release(self, name: str, owner: str, deadline: float) -> bool:
         with self._mutex:

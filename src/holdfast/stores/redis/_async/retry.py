@@ -1,8 +1,8 @@
-"""Asking a Redis server, and asking again where that is right.
+"""Retries: commands that are sent again where that is right.
 
-What may be repeated without harm is asked again on a new connection when the one it was sent on broke.
-What is only late is not: it stays in its place on its connection. A server that forgot the scripts gets
-them again; one that loads its data is asked until it has.
+A command that may be repeated without harm is sent again on a new connection when its own broke. One
+that is only late is not: it stays in its place on its connection. A server that forgot the scripts gets
+them again, and one that is loading its data is asked until it has.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from ....errors import BackendUnavailable, ConfigError
 from ....model import Granted
 from ..._async.contract import Ticket
 from ..address import Address
-from ..wire.protocol import PASSING, TURNED, Late, Lost, code_of, refusal
+from ..wire.protocol import Late, Lost
+from ..wire.refusals import NOT_PRIMARY, TRANSIENT, code_of, refusal
 
 Send = Callable[[], Awaitable[Any]]
 
 TRIES = 3
-"""How often the scripts are brought to a server that forgot them, for one command."""
-RESTART = 2.0
-"""Seconds for which connections may break under a command, or not be had, before that is given up."""
-FAILOVER = 60.0
-"""The same where a failover is to be expected: all the time that the call has."""
+"""Times that the scripts are loaded into a server that forgot them, for one command."""
+RESTART_LIMIT = 2.0
+"""Seconds for which a command is sent again while connections break, or cannot be made."""
+FAILOVER_LIMIT = 60.0
+"""Seconds, likewise, where a failover is to be expected: all the time that the call has."""
 PAUSE = 0.02
-"""Seconds before a server is asked again that was loading its data, busy, or gone."""
+"""Seconds before a command goes again to a server that was loading its data, busy, or gone."""
 
 
-class Link(Protocol):
-    """The way to a server, or to several: a `Wire`, or what looks like one."""
+class AnyWire(Protocol):
+    """A wire to one server (`Wire`), or to the servers of a cluster (`ClusterRouter`)."""
 
     @property
     def address(self) -> Address: ...
@@ -41,7 +42,7 @@ class Link(Protocol):
     def call(self, command: bytes, deadline: float) -> Awaitable[Any]: ...
     def release(self, command: bytes, deadline: float) -> Awaitable[Any]: ...
     def batch(self, commands: Sequence[bytes], deadline: float) -> Awaitable[list[Any]]: ...
-    def ask(
+    def acquire(
         self, ticket: Ticket, command: bytes, owner: bytes, deadline: float
     ) -> Awaitable[Any]: ...
     def enqueue(
@@ -49,71 +50,81 @@ class Link(Protocol):
     ) -> Awaitable[Any]: ...
     def listen(self, ticket: Ticket, until: float | None) -> Awaitable[Granted | None]: ...
     def forget(self, owner: str) -> None: ...
-    def turn_away(self) -> None: ...
+    def drop_connections(self) -> None: ...
     def close(self) -> Awaitable[None]: ...
 
 
-class Calls:
+class Retrier:
+    """Sends commands on a wire, again where that is right."""
+
     def __init__(
         self,
-        wire: Link,
+        wire: AnyWire,
         clock: Clock,
         loads: Sequence[bytes],
-        passing: frozenset[str] = PASSING,
+        transient: frozenset[str] = TRANSIENT,
     ) -> None:
-        """`passing`: refusals that end by themselves. With more than usual, failovers do, too."""
+        """Takes `transient`, the refusals that end by themselves: some of them end with a failover."""
         self._wire = wire
         self._clock = clock
         self._loads = loads
-        self._passing = passing
-        self._restart = RESTART if passing is PASSING else FAILOVER
+        self._transient = transient
+        self._restart_limit = RESTART_LIMIT if transient is TRANSIENT else FAILOVER_LIMIT
 
     async def call(self, command: bytes, deadline: float) -> Any:
-        """For what may be repeated without harm. Raises for an error that the server answered."""
+        """Returns the reply to a command that may be repeated; raises if the server refused it."""
 
         async def send() -> Any:
             return await self._wire.call(command, deadline)
 
-        reply = await self._persistently(send, deadline)
+        reply = await self._send_persistently(send, deadline)
         if isinstance(reply, Exception):
-            raise self.refused(reply)
+            raise self.error_for(reply)
         return reply
 
-    async def many(self, commands: Sequence[bytes], deadline: float) -> Sequence[Any]:
-        """The same for many at once; an error that the server answered is among the answers."""
+    async def call_many(self, commands: Sequence[bytes], deadline: float) -> Sequence[Any]:
+        """Returns the replies to many commands that may be repeated; refusals are among them."""
 
         async def send() -> Any:
             replies = await self._wire.batch(commands, deadline)
             for reply in replies:
-                if isinstance(reply, Exception) and code_of(reply) in {"NOSCRIPT", *self._passing}:
-                    return reply  # for all of them: to repeat one does no harm
+                if isinstance(reply, Exception) and code_of(reply) in {
+                    "NOSCRIPT",
+                    *self._transient,
+                }:
+                    return reply  # all are sent again, which does no harm
             return replies
 
-        replies = await self._persistently(send, deadline)
+        replies = await self._send_persistently(send, deadline)
         if isinstance(replies, Exception):
-            raise self.refused(replies)
+            raise self.error_for(replies)
         return cast(Sequence[Any], replies)
 
-    async def _persistently(self, send: Send, deadline: float) -> Any:
+    async def _send_persistently(self, send: Send, deadline: float) -> Any:
         try:
             reply = await send()
             return (
-                await self.settled(reply, send, deadline) if isinstance(reply, Exception) else reply
+                await self.retry_refused(reply, send, deadline)
+                if isinstance(reply, Exception)
+                else reply
             )
         except Lost as error:
-            return await self.again(error, send, deadline)
+            return await self.retry_lost(error, send, deadline)
 
-    async def settled(self, reply: Any, send: Send, deadline: float) -> Any:
-        """An answer that is no passing refusal: scripts that the server forgot, or data it loads."""
+    async def retry_refused(self, reply: Any, send: Send, deadline: float) -> Any:
+        """Sends again while the reply is a transient refusal; returns the first that is not.
+
+        A server that forgot the scripts is given them, one that is loading its data is waited for.
+        """
         tries = TRIES
         while isinstance(reply, Exception):
             code = code_of(reply)
             if code == "NOSCRIPT" and tries:
                 tries -= 1
-                await self.load(deadline)
-            elif code in self._passing and self._clock.now() + PAUSE < deadline:
-                if code in TURNED:
-                    self._wire.turn_away()
+                await self.load_scripts(deadline)
+            elif code in self._transient and self._clock.now() + PAUSE < deadline:
+                if code in NOT_PRIMARY:
+                    self._wire.drop_connections()
                 await Signal(self._clock).wait(self._clock.now() + PAUSE)
             else:
                 break
@@ -122,24 +133,24 @@ class Calls:
             except Lost as error:
                 if error.broken or self._clock.now() + PAUSE < deadline:
                     raise
-                # As below; but it may still be carried out, which whoever asked has to know.
-                raise Late(str(self.refused(reply))) from error
+                # As below; but the command may still be carried out, and the caller has to know.
+                raise Late(str(self.error_for(reply))) from error
             except BackendUnavailable:
                 if self._clock.now() + PAUSE < deadline:
                     raise
-                break  # the time is over, and the refusal says more
+                break  # the time is over, and the refusal says more than that
         return reply
 
-    async def again(self, error: Lost, send: Send, deadline: float) -> Any:
-        """Its connection broke: on a new one, while there is time. What is only late is not asked.
+    async def retry_lost(self, error: Lost, send: Send, deadline: float) -> Any:
+        """Sends again on a new connection after `error`, while there is time; not if it is only late.
 
-        A server that broke it by restarting cannot be reached for a moment: that is waited for.
+        A server that is restarting cannot be reached for a moment, which is waited for.
         """
         reason: BackendUnavailable = error
-        until = min(deadline, self._clock.now() + self._restart)
+        until = min(deadline, self._clock.now() + self._restart_limit)
         while error.broken and self._clock.now() < until:
             try:
-                return await self.settled(await send(), send, deadline)
+                return await self.retry_refused(await send(), send, deadline)
             except Lost as another:
                 reason = error = another
             except BackendUnavailable as unreachable:
@@ -147,14 +158,14 @@ class Calls:
             await Signal(self._clock).wait(min(until, self._clock.now() + PAUSE))
         raise reason
 
-    def refused(self, error: Exception) -> BackendUnavailable | ConfigError:
-        """What to raise for it."""
-        if code_of(error) in TURNED:
-            self._wire.turn_away()
+    def error_for(self, error: Exception) -> BackendUnavailable | ConfigError:
+        """Returns the exception to raise for a refusal."""
+        if code_of(error) in NOT_PRIMARY:
+            self._wire.drop_connections()
         return refusal(error, self._wire.address)
 
-    async def load(self, deadline: float) -> None:
-        """Bring the scripts. A server that is loading its data gets them when it is asked again."""
+    async def load_scripts(self, deadline: float) -> None:
+        """Loads the scripts into the server, or leaves that to a retry while it loads its data."""
         for reply in await self._wire.batch(self._loads, deadline):
-            if isinstance(reply, Exception) and code_of(reply) not in self._passing:
-                raise self.refused(reply)
+            if isinstance(reply, Exception) and code_of(reply) not in self._transient:
+                raise self.error_for(reply)

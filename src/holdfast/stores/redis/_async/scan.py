@@ -1,4 +1,4 @@
-"""The names of the locks on one Redis server, found by SCAN: also used by Redlock, node by node."""
+"""The names of the locks on one Redis server, found by SCAN. Redlock uses it node by node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCAN_COUNT = b"1000"
 
 
 class KeyNames(Protocol):
-    """The part of a naming that says which keys to look for, and whose they are."""
+    """The part of a naming that finds the keys of locks."""
 
     def patterns(self, prefix: str) -> Sequence[bytes]: ...
 
@@ -23,7 +23,7 @@ async def lock_names(
 ) -> set[str]:
     """Returns the names of all locks on the server that `call` sends a command to.
 
-    A few names may be among them that do not start with `prefix`: a pattern cannot say all.
+    Some of them may not start with `prefix`: a pattern cannot express all.
     """
     names: set[str] = set()
     for pattern in naming.patterns(prefix):

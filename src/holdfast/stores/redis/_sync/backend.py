@@ -2,10 +2,10 @@
 
 """`redis://`, `rediss://`, `redis+unix://`: the adapter to one Redis server, or one Valkey.
 
-Each verb is one script on the server, so it happens whole or not at all. A command whose answer is
-lost with its connection is asked again, with the same owner, while there is time; what ends without an
-answer is remembered as doubtful, and the release that follows leaves a tombstone: if the command
-arrives after all, it is refused. A command that is only late stays in its place on the connection.
+Each verb is one script on the server, so it happens whole or not at all. A command whose reply is lost
+with its connection is sent again, for the same owner, while there is time. An owner whose acquire ends
+without a reply is remembered as doubtful, and its release leaves a tombstone: if the acquire arrives
+after all, the server refuses it. A command that is only late stays in its place on the connection.
 """
 
 from __future__ import annotations
@@ -39,30 +39,31 @@ from ..address import TLS_OPTIONS, Address, address_of
 from ..answers import lock_state
 from ..commands import Commands
 from ..keys import Naming
-from ..wire.protocol import PASSING, Lost, require_hiredis
-from ..wire.threads import Finder, Wire
+from ..owners import OwnerSet
+from ..wire.protocol import Lost, require_hiredis
+from ..wire.refusals import TRANSIENT
+from ..wire.threads import PrimaryFinder, Wire
 from .replicated import replicated
-from .retry import Calls, Link
+from .retry import AnyWire, Retrier
 from .scan import lock_names
 
-SHOWN_AT_ONCE = 100
-REMEMBERED = 100_000
-"""Owners that may need special care; the oldest are forgotten, which costs a round trip at most."""
+INSPECTED_AT_ONCE = 100
 
 
 def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
-    """Check everything that can be checked without opening; answers how to open."""
+    """Checks all that can be checked without opening; returns the guarantees and a function to open."""
     settings = merge_options(target, options, {**COMMON_OPTIONS, "db": 0})
     address = address_of(target, settings)
     require_hiredis()
-    return made(address, namespace, settings)
+    return prepare_server(address, namespace, settings)
 
 
-def made(
+def prepare_server(
     address: Address, namespace: str, settings: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
+    """Prepares the store at `address`, as `prepare` does for a URL."""
     timing = timing_of(settings)
     naming = Naming(namespace, settings["key"])
 
@@ -81,37 +82,39 @@ COMMON_OPTIONS: dict[str, Any] = {
 
 
 class RedisBackend:
+    """The adapter to one server; the base of those to sentinels and clusters."""
+
     guarantees = guarantees.REDIS
-    passing = PASSING
+    transient = TRANSIENT
 
     def __init__(
         self,
         address: Address,
         naming: Naming,
         timing: Timing,
-        finder: Finder | None = None,
+        finder: PrimaryFinder | None = None,
     ) -> None:
         self._address = address
         self.clock = system_clock()
         self.heartbeat, self.claim_window = timing
         self._commands = Commands(naming, *timing)
-        self._new_link = partial(self._link, address, naming, finder)
-        self._wire = self._new_link()
-        self._behind: Link | None = None
-        """Of its own, because what is waited for there would hold up all the others."""
-        self._calls = Calls(self._wire, self.clock, self._commands.loads, self.passing)
-        self._doubtful: dict[str, None] = {}
-        """Owners whose acquire ended without an answer: it may still arrive."""
-        self._special: dict[str, None] = {}
-        """Owners that wait, or share a lock: the renewal of many at once does not know them."""
+        self._new_wire = partial(self._make_wire, address, naming, finder)
+        self._wire = self._new_wire()
+        self._replica_wire: AnyWire | None = None
+        """The wire for `renew_then`: a `WAIT` would hold up all other commands on its connection."""
+        self._retrier = Retrier(self._wire, self.clock, self._commands.script_loads, self.transient)
+        self._doubtful_owners = OwnerSet()
+        """Owners whose acquire ended without a reply: it may still arrive at the server."""
+        self._singly_renewed = OwnerSet()
+        """Owners that wait, or share a lock. `scripts/keep.lua`, which renews many, knows neither."""
 
-    def _link(self, address: Address, naming: Naming, finder: Finder | None) -> Link:
+    def _make_wire(self, address: Address, naming: Naming, finder: PrimaryFinder | None) -> AnyWire:
         return Wire(address, self.clock, naming.channels, finder)
 
     def open(self, deadline: float) -> None:
         try:
             self._wire.open(deadline)
-            self._calls.load(deadline)
+            self._retrier.load_scripts(deadline)
         except BaseException:
             self._wire.close()
             raise
@@ -121,49 +124,53 @@ class RedisBackend:
         terms = ticket.terms
         command = terms.prepared
         if command is None:
-            command = terms.prepared = self._commands.ask(terms)
-        end = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
+            command = terms.prepared = self._commands.acquire(terms)
+        owner_argument = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
         try:
-            reply = self._wire.ask(ticket, command, end, deadline)
+            reply = self._wire.acquire(ticket, command, owner_argument, deadline)
             if type(reply) is Granted and terms.capacity == 1:
-                return reply  # as below; before all else, because others wait for it by now
+                return reply  # first of all, because others wait for the lock by now
             if type(reply) is not bytes and (type(reply) is not int or reply < 0):
-                reply = self._asked(reply, ticket, command, end, deadline)
+                reply = self._resolve_acquire(reply, ticket, command, owner_argument, deadline)
         except Lost as error:
-            # Asked again with the same owner, which gets the same answer if it was carried out.
-            remember(self._doubtful, owner)
-            reply = self._ask_again(error, ticket, command, end, deadline)
+            # Sent again for the same owner, which gets the same reply if it was carried out.
+            self._doubtful_owners.add(owner)
+            reply = self._retry_acquire(error, ticket, command, owner_argument, deadline)
         except BaseException:
-            remember(self._doubtful, owner)
+            self._doubtful_owners.add(owner)
             self._wire.forget(owner)
             raise
         if type(reply) is bytes:
             if owner in self._wire.waiting:
                 self._wire.forget(owner)
             if terms.capacity != 1:
-                remember(self._special, owner)
+                self._singly_renewed.add(owner)
             return Granted(int(reply), terms.ttl)
         if type(reply) is Granted:
-            return self._handed(reply, ticket)
+            return self._accept_hand_over(reply, ticket)
         if type(reply) is not int:
             self._wire.forget(owner)
             raise self._refused(reply, ticket)
         if reply < 0:
-            if owner in self._doubtful:
-                # An earlier try of it may still arrive, and nobody would release what it gets.
+            if owner in self._doubtful_owners:
+                # An earlier acquire of this owner may still arrive: nobody would release its grant.
                 self.release(ticket.name, owner, deadline)
             return Busy((-1 - reply) / 1000)
-        remember(self._special, owner)
+        self._singly_renewed.add(owner)
         return Queued(reply / 1000)
 
     def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
         rest: Sequence[int] = range(len(claims))
-        plain = [i for i in rest if claims[i].owner not in self._special] if self._special else rest
+        plain = (
+            [i for i in rest if claims[i].owner not in self._singly_renewed]
+            if self._singly_renewed
+            else rest
+        )
         outcomes: list[Outcome] = [UNKNOWN] * len(claims)
         if plain:
             all_plain = len(plain) == len(claims)
             kept = claims if all_plain else [claims[i] for i in plain]
-            tokens = self._calls.call(self._commands.keep(kept), deadline)
+            tokens = self._retrier.call(self._commands.renew_many(kept), deadline)
             if all_plain and 0 not in tokens:
                 return [
                     quick_new(Renewed, (token, ttl, 0.0))
@@ -174,130 +181,139 @@ class RedisBackend:
                     outcomes[i] = Renewed(token, claims[i].ttl)
         others = [i for i in rest if outcomes[i] is UNKNOWN]
         if others:
-            replies = self._calls.many([self._commands.beat(claims[i]) for i in others], deadline)
+            replies = self._retrier.call_many(
+                [self._commands.renew_one(claims[i]) for i in others], deadline
+            )
             if len(others) == len(claims) and all(
                 isinstance(reply, Exception) for reply in replies
             ):
-                raise self._calls.refused(replies[0])
+                raise self._retrier.error_for(replies[0])
             for i, reply in zip(others, replies, strict=True):
                 if isinstance(reply, Exception):
-                    continue  # somebody has put something else there, which is no other's loss
+                    continue  # another client has put something else at this key
                 outcomes[i] = self._outcome(claims[i], reply)
-                if outcomes[i] is GONE and claims[i].owner in self._doubtful:
+                if outcomes[i] is GONE and claims[i].owner in self._doubtful_owners:
                     self.release(claims[i].name, claims[i].owner, deadline)
         return outcomes
 
     def release(self, name: str, owner: str, deadline: float) -> bool:
-        if owner in self._special:
+        if owner in self._singly_renewed:
             self._forget(owner)
-        doubtful = owner in self._doubtful
+        doubtful = owner in self._doubtful_owners
         if doubtful:
-            command = self._commands.release_doubtful(name, owner)
+            command = self._commands.release_and_refuse(name, owner)
         else:
             command = self._commands.release(name, owner)
         try:
             reply = self._wire.release(command, deadline)
             if type(reply) is not int:
-                reply = self._calls.settled(reply, self._calling(command, deadline), deadline)
+                reply = self._retrier.retry_refused(
+                    reply, self._sender(command, deadline), deadline
+                )
         except Lost as error:
-            reply = self._calls.again(error, self._calling(command, deadline), deadline)
+            reply = self._retrier.retry_lost(error, self._sender(command, deadline), deadline)
             if reply == 0:
-                # Gone now, and it was there when we first asked, by our own clock: we freed it.
+                # By our own clock it was held when we first asked, so it was we who freed it.
                 reply = 1
         if type(reply) is not int:
-            raise self._calls.refused(reply)
+            raise self._retrier.error_for(reply)
         if doubtful:
-            self._doubtful.pop(owner, None)
+            self._doubtful_owners.discard(owner)
         return reply == 1
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         grant = self._wire.listen(ticket, until)
         if grant is not None and ticket.capacity == 1:
-            self._special.pop(ticket.owner, None)
+            self._singly_renewed.discard(ticket.owner)
         return grant
 
     def inspect(self, name: str, deadline: float) -> LockState:
-        return lock_state(name, self._calls.call(self._commands.look(name), deadline))
+        return lock_state(name, self._retrier.call(self._commands.inspect(name), deadline))
 
     def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
-        names = self._names(prefix, deadline)
+        names = self._lock_names(prefix, deadline)
         found = sorted(name for name in names if name.startswith(prefix))
         states: list[LockState] = []
-        for start in range(0, len(found), SHOWN_AT_ONCE):
-            some = found[start : start + SHOWN_AT_ONCE]
-            looks = [self._commands.look(name) for name in some]
-            answers = self._calls.many(looks, deadline)
-            for name, answer in zip(some, answers, strict=True):
-                if not isinstance(answer, Exception):  # else a key that is no lock at all
-                    states.append(lock_state(name, answer))
+        for start in range(0, len(found), INSPECTED_AT_ONCE):
+            some = found[start : start + INSPECTED_AT_ONCE]
+            commands = [self._commands.inspect(name) for name in some]
+            replies = self._retrier.call_many(commands, deadline)
+            for name, reply in zip(some, replies, strict=True):
+                if not isinstance(reply, Exception):  # else the key is no lock at all
+                    states.append(lock_state(name, reply))
         return [state for state in states if state.holders or state.waiters]
 
     def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        return bool(self._calls.call(self._commands.force(name, actor), deadline))
+        return bool(self._retrier.call(self._commands.force_release(name, actor), deadline))
 
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
-    def followed_by(self, claim: Claim, command: bytes, deadline: float) -> tuple[bool, Any]:
-        """For `redis_replicated`: a renewal, and `command` behind it."""
-        if self._behind is None:
-            self._behind = self._new_link()
-        shared = claim.owner in self._special
-        renewal = self._commands.beat(claim) if shared else self._commands.keep([claim])
-        reply, answer = self._paired(self._behind, renewal, command, deadline)
-        if isinstance(reply, Exception) or isinstance(answer, Exception):
-            self._behind.turn_away()
-            raise self._calls.refused(reply if isinstance(reply, Exception) else answer)
-        return (reply[0] if type(reply) is list else reply) > 0, answer
+    def renew_then(self, claim: Claim, command: bytes, deadline: float) -> tuple[bool, Any]:
+        """Renews a lease and sends `command` behind it; returns if it was renewed, and the reply."""
+        if self._replica_wire is None:
+            self._replica_wire = self._new_wire()
+        shared = claim.owner in self._singly_renewed
+        renewal = self._commands.renew_one(claim) if shared else self._commands.renew_many([claim])
+        renewed, reply = self._call_pair(self._replica_wire, renewal, command, deadline)
+        if isinstance(renewed, Exception) or isinstance(reply, Exception):
+            self._replica_wire.drop_connections()
+            refused = renewed if isinstance(renewed, Exception) else reply
+            raise self._retrier.error_for(refused)
+        return (renewed[0] if type(renewed) is list else renewed) > 0, reply
 
-    def _paired(self, link: Link, command: bytes, then: bytes, deadline: float) -> Sequence[Any]:
-        return link.batch([command, then], deadline)
+    def _call_pair(
+        self, wire: AnyWire, command: bytes, then: bytes, deadline: float
+    ) -> Sequence[Any]:
+        return wire.batch([command, then], deadline)
 
     def close(self) -> None:
         self._wire.close()
-        if self._behind is not None:
-            self._behind.close()
+        if self._replica_wire is not None:
+            self._replica_wire.close()
 
-    # Their parts.
+    # Parts of the verbs.
 
-    def _handed(self, grant: Granted, ticket: Ticket) -> Granted:
-        """The wake-up came together with the answer that it was put into the queue."""
+    def _accept_hand_over(self, grant: Granted, ticket: Ticket) -> Granted:
+        """Takes a grant whose wake-up came together with the reply that the ticket is in the queue."""
         if ticket.capacity != 1:
-            remember(self._special, ticket.owner)
+            self._singly_renewed.add(ticket.owner)
         return grant
 
-    def _ask(self, ticket: Ticket, command: bytes, end: bytes, deadline: float) -> Any:
-        reply = self._wire.ask(ticket, command, end, deadline)
-        if type(reply) is int and reply < 0 and ticket.queue:
-            reply = self._wire.enqueue(ticket, command, end, deadline)
-        return reply
-
-    def _asked(
-        self, reply: Any, ticket: Ticket, command: bytes, end: bytes, deadline: float
+    def _send_acquire(
+        self, ticket: Ticket, command: bytes, owner_argument: bytes, deadline: float
     ) -> Any:
-        """The first answer was neither a grant nor a place in the queue."""
+        reply = self._wire.acquire(ticket, command, owner_argument, deadline)
         if type(reply) is int and reply < 0 and ticket.queue:
-            reply = self._wire.enqueue(ticket, command, end, deadline)
-        if isinstance(reply, Exception):
-            send = partial(self._ask, ticket, command, end, deadline)
-            reply = self._calls.settled(reply, send, deadline)
+            reply = self._wire.enqueue(ticket, command, owner_argument, deadline)
         return reply
 
-    def _ask_again(
-        self, error: Lost, ticket: Ticket, command: bytes, end: bytes, deadline: float
+    def _resolve_acquire(
+        self, reply: Any, ticket: Ticket, command: bytes, owner_argument: bytes, deadline: float
+    ) -> Any:
+        """Returns the final reply, where the first one was no grant and no place in the queue."""
+        if type(reply) is int and reply < 0 and ticket.queue:
+            reply = self._wire.enqueue(ticket, command, owner_argument, deadline)
+        if isinstance(reply, Exception):
+            send = partial(self._send_acquire, ticket, command, owner_argument, deadline)
+            reply = self._retrier.retry_refused(reply, send, deadline)
+        return reply
+
+    def _retry_acquire(
+        self, error: Lost, ticket: Ticket, command: bytes, owner_argument: bytes, deadline: float
     ) -> Any:
         try:
-            send = partial(self._ask, ticket, command, end, deadline)
-            return self._calls.again(error, send, deadline)
+            send = partial(self._send_acquire, ticket, command, owner_argument, deadline)
+            return self._retrier.retry_lost(error, send, deadline)
         except BaseException:
             self._wire.forget(ticket.owner)
             raise
 
-    def _names(self, prefix: str, deadline: float) -> set[str]:
+    def _lock_names(self, prefix: str, deadline: float) -> set[str]:
         naming = self._commands.naming
-        return lock_names(naming, prefix, lambda command: self._calls.call(command, deadline))
+        return lock_names(naming, prefix, lambda command: self._retrier.call(command, deadline))
 
-    def _calling(self, command: bytes, deadline: float) -> Callable[[], Any]:
+    def _sender(self, command: bytes, deadline: float) -> Callable[[], Any]:
         return lambda: self._wire.call(command, deadline)
 
     def _outcome(self, claim: Claim, reply: Any) -> Outcome:
@@ -322,14 +338,8 @@ class RedisBackend:
             return owner_used_again(owner, name)
         if code == "HFLEFT":
             return given_up(name, owner)
-        return self._calls.refused(error)
+        return self._retrier.error_for(error)
 
     def _forget(self, owner: str) -> None:
-        self._special.pop(owner, None)
+        self._singly_renewed.discard(owner)
         self._wire.forget(owner)
-
-
-def remember(owners: dict[str, None], owner: str) -> None:
-    owners[owner] = None
-    if len(owners) > REMEMBERED:
-        owners.pop(next(iter(owners)), None)

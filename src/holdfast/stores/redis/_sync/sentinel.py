@@ -3,10 +3,10 @@
 """`redis+sentinel://`: one Redis at a time, whichever the sentinels say is the primary.
 
 The sentinels are asked whenever a connection is made, and once a second: a primary that they have
-replaced goes on calling itself one until they have told it, and what it grants meanwhile is lost. An
-answer counts only from a server that calls itself the primary: one that was demoted, or is not yet
-promoted, is left, and the sentinels are asked again while the call has time. Sentinels may disagree
-for a moment; those with the highest configuration epoch know of the latest failover.
+replaced goes on calling itself one until they have told it, and what it grants meanwhile is lost. A
+reply counts only if its server calls itself the primary. One that was demoted, or is not yet promoted,
+is left, and the sentinels are asked again while the call has time. Sentinels may disagree for a moment:
+those with the highest configuration epoch know of the latest failover.
 """
 
 from __future__ import annotations
@@ -24,54 +24,58 @@ from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import Address
 from ..keys import Naming
-from ..sentinel import SENTINEL_OPTIONS, Watched, read_place, watched_of
-from ..wire.protocol import PASSING_OVER, Lost, pack, require_hiredis
+from ..sentinel import SENTINEL_OPTIONS, SentinelAddress, read_primary, sentinel_address_of
+from ..wire.protocol import Lost, pack, require_hiredis
+from ..wire.refusals import TRANSIENT_IN_FAILOVER
 from ..wire.threads import Wire
 from .backend import COMMON_OPTIONS, RedisBackend
 from .replicated import replicated
 
-EACH = 0.5
-"""Seconds for one sentinel, so that one that stands still does not use up the time for all."""
-LOOK = 1.0
-"""Seconds between looks at whether the primary is still the one."""
-FRESH = 1.0
-"""Seconds for which an answer of the sentinels is used again, unless something speaks against it."""
+EACH_SENTINEL_LIMIT = 0.5
+"""Seconds for one sentinel: one that hangs must not use up the time for all."""
+CHECK_INTERVAL = 1.0
+"""Seconds between checks that the primary has not been replaced."""
+FRESHNESS = 1.0
+"""Seconds for which the sentinels' reply is used again, unless `doubt` is called."""
 
 
 def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
-    """Check everything that can be checked without opening; answers how to open."""
+    """Checks all that can be checked without opening; returns the guarantees and a function to open."""
     settings = merge_options(target, options, {**COMMON_OPTIONS, **SENTINEL_OPTIONS})
-    watched = watched_of(target, settings)
+    address = sentinel_address_of(target, settings)
     require_hiredis()
-    return made(watched, namespace, settings)
+    return prepare_sentinel(address, namespace, settings)
 
 
-def made(
-    watched: Watched, namespace: str, settings: dict[str, Any]
+def prepare_sentinel(
+    address: SentinelAddress, namespace: str, settings: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
+    """Prepares the store at `address`, as `prepare` does for a URL."""
     timing = timing_of(settings)
     naming = Naming(namespace, settings["key"])
 
     def make() -> RedisBackend:
-        return SentinelBackend(watched, naming, timing)
+        return SentinelBackend(address, naming, timing)
 
     return replicated(guarantees.REDIS_SENTINEL, make, settings)
 
 
 class SentinelBackend(RedisBackend):
+    """The adapter to a primary that sentinels watch."""
+
     guarantees = guarantees.REDIS_SENTINEL
-    passing = PASSING_OVER
+    transient = TRANSIENT_IN_FAILOVER
 
     def __init__(
         self,
-        watched: Watched,
+        address: SentinelAddress,
         naming: Naming,
         timing: Timing,
     ) -> None:
-        self._sentinels = Sentinels(watched, BootClock())
-        super().__init__(watched.primary, naming, timing, self._sentinels)
+        self._sentinels = Sentinels(address, BootClock())
+        super().__init__(address.primary, naming, timing, self._sentinels)
         self._stop = Signal(self.clock)
         self._closed = False
         self._routine: Routine | None = None
@@ -82,7 +86,7 @@ class SentinelBackend(RedisBackend):
         except BaseException:
             finish(self._sentinels.close, grace=OPEN_LIMIT)
             raise
-        self._routine = Routine(self._follow, "holdfast-sentinel")
+        self._routine = Routine(self._watch_primary, "holdfast-sentinel")
 
     def close(self) -> None:
         self._closed = True
@@ -92,29 +96,31 @@ class SentinelBackend(RedisBackend):
         super().close()
         self._sentinels.close()
 
-    def _follow(self) -> None:
-        """Leave a primary that the sentinels have replaced, though it still answers."""
+    def _watch_primary(self) -> None:
+        """Leaves a primary that the sentinels have replaced, though it still replies."""
         while not self._closed:
-            self._stop.wait(self.clock.now() + LOOK)
+            self._stop.wait(self.clock.now() + CHECK_INTERVAL)
             if self._closed:
                 return
             try:
                 moved = self._sentinels.moved_from(self._wire.address)
             except LockError:
-                continue  # calls that need them say so
+                continue  # a command that needs the sentinels will report that
             if moved:
-                self._wire.turn_away()
-                if self._behind is not None:
-                    self._behind.turn_away()
+                self._wire.drop_connections()
+                if self._replica_wire is not None:
+                    self._replica_wire.drop_connections()
 
 
 class Sentinels:
-    def __init__(self, watched: Watched, clock: Clock) -> None:
-        self._sentinels = list(watched.sentinels)
-        self._service = watched.service
-        self._primary = watched.primary
+    """The sentinels, as the finder of a wire: they say where the primary is."""
+
+    def __init__(self, address: SentinelAddress, clock: Clock) -> None:
+        self._sentinels = list(address.sentinels)
+        self._service = address.service
+        self._primary = address.primary
         self._clock = clock
-        name = watched.service.encode()
+        name = address.service.encode()
         self._questions = [
             pack(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name),
             pack(b"SENTINEL", b"MASTER", name),
@@ -128,16 +134,16 @@ class Sentinels:
 
     def find(self, deadline: float) -> Address:
         known = self._known
-        if known is not None and self._clock.now() - known[1] < FRESH:
+        if known is not None and self._clock.now() - known[1] < FRESHNESS:
             return known[0]
-        host, port = self._ask(deadline)
+        host, port = self._ask_sentinels(deadline)
         address = self._primary._replace(host=host, port=port)
         self._known = address, self._clock.now()
         return address
 
     def moved_from(self, address: Address) -> bool:
-        deadline = self._clock.now() + EACH * len(self._sentinels)
-        return self._ask(deadline) != (address.host, address.port)
+        deadline = self._clock.now() + EACH_SENTINEL_LIMIT * len(self._sentinels)
+        return self._ask_sentinels(deadline) != (address.host, address.port)
 
     def close(self) -> None:
         self._closed = True
@@ -145,27 +151,31 @@ class Sentinels:
         for wire in wires:
             wire.close()
 
-    def _ask(self, deadline: float) -> tuple[str, int]:
-        """Until most of them agree, or all were asked."""
+    def _ask_sentinels(self, deadline: float) -> tuple[str, int]:
+        """Returns host and port of the primary: asks until most sentinels agree, or all were asked."""
         reasons: list[Exception] = []
         strangers = 0
-        for patient in (False, True):  # at last with all the time there is: they may only be slow
+        for patient in (False, True):  # the second time with all the time left: they may be slow
             votes: dict[tuple[int, str, int], int] = {}
             waiting = list(self._sentinels)
             while waiting and (not patient or self._clock.now() < deadline):
-                share = 0.9 * (deadline - self._clock.now()) / len(waiting) if patient else EACH
+                share = (
+                    0.9 * (deadline - self._clock.now()) / len(waiting)
+                    if patient
+                    else EACH_SENTINEL_LIMIT
+                )
                 sentinel = waiting.pop(0)
                 try:
-                    place = read_place(self._one(sentinel, deadline, share), sentinel)
+                    primary = read_primary(self._ask_one(sentinel, deadline, share), sentinel)
                 except (BackendUnavailable, ConfigError) as error:
                     reasons.append(error)
-                    self._put_last(sentinel)
+                    self._ask_last(sentinel)
                     continue
-                if place is None:
+                if primary is None:
                     strangers += 1
                     continue
-                votes[place] = votes.get(place, 0) + 1
-                if votes[place] > len(self._sentinels) // 2:
+                votes[primary] = votes.get(primary, 0) + 1
+                if votes[primary] > len(self._sentinels) // 2:
                     break
             if votes:
                 _, host, port = max(votes)
@@ -179,11 +189,11 @@ class Sentinels:
             )
         for reason in reasons:
             if isinstance(reason, ConfigError):
-                raise reason  # it says more than that another did not answer
+                raise reason  # it says more than that another sentinel did not reply
         names = ", ".join(map(str, self._sentinels))
         raise BackendUnavailable(f"no sentinel answers ({names}): {reasons[0]}")
 
-    def _one(self, sentinel: Address, deadline: float, share: float) -> Sequence[Any]:
+    def _ask_one(self, sentinel: Address, deadline: float, share: float) -> Sequence[Any]:
         wire = self._wires.get(sentinel)
         if self._closed:
             raise BackendUnavailable("this connection is closed")
@@ -195,8 +205,8 @@ class Sentinels:
         except Lost as error:
             if not error.broken:
                 raise
-            return wire.batch(self._questions, limit)  # it had been restarted meanwhile
+            return wire.batch(self._questions, limit)  # the sentinel was restarted meanwhile
 
-    def _put_last(self, sentinel: Address) -> None:
-        """The others are asked before it next time."""
+    def _ask_last(self, sentinel: Address) -> None:
+        """Puts `sentinel` behind the others for the next time."""
         self._sentinels = [s for s in self._sentinels if s != sentinel] + [sentinel]

@@ -1,22 +1,22 @@
--- Grant a lock, or put the asker into the queue, or refuse it: one step.
+-- Grants a lock, or puts the owner into the queue, or refuses it: in one step.
 --
 -- KEYS: 1 the lock · 2 its queue (":q") · 3 the counter of tokens
--- ARGV: 1 the request (see queue.lua) · 2 ttl in ms · 3 ms that it keeps its place without a heartbeat
---       4 the channel where this asker is told; empty: do not put it into the queue · 5 its owner id
--- Answers the token, as text; or ms: it is in the queue, and the holders have that long; or -1 - ms: it is not
--- in the queue; or an error: HFKIND capacity kind (in use as something else), HFUSED (this owner asked for
--- something else before), HFLEFT (this owner has left already).
+-- ARGV: 1 the request (see queue.lua) · 2 ttl in ms · 3 ms for which a waiter keeps its place without a heartbeat
+--       4 the channel on which the owner is woken; empty: do not put it into the queue · 5 the owner id
+-- Returns the token, as text, if the lock is granted; or ms, if the owner is in the queue, for which the holders
+-- may still hold the lock; or -1 - ms, if it is not in the queue; or an error: HFKIND capacity kind (the lock is
+-- in use as something else), HFUSED (this owner asked for something else before), HFLEFT (this owner has left).
 
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
 local request, channel, owner = ARGV[1], ARGV[4], ARGV[5]
 
--- The two common cases first, for a plain lock. They do what the rest below would do.
+-- The two common cases of a plain lock first. They do what the rest below would do.
 if string.sub(request, 1, 9) == '1\0311\031lock\031' then
   local call, sub = redis.call, string.sub
   local mine = Q .. ':' .. owner
-  -- Who can be told has waited before, and will find it held again.
+  -- An owner with a channel has waited before, and will probably find the lock held again.
   local v = channel ~= '' and call('GET', K)
-  -- Nobody holds it, nobody waits, and this owner has not left before it came.
+  -- No holder, no waiter, and this owner has not left before its request arrived.
   if not v and call('EXISTS', K, Q, mine) == 0 then
     local time = call('TIME')
     local second, micro = time[1], time[2]
@@ -33,7 +33,7 @@ if string.sub(request, 1, 9) == '1\0311\031lock\031' then
     call('SET', K, 'hf1\031' .. owner .. '\031' .. token .. '\031' .. since .. '\031' .. request, 'PX', ARGV[2])
     return token
   end
-  -- Another holds it, as a plain lock too, and this owner is not known yet.
+  -- Another owner holds it, as a plain lock too, and this owner is not known yet.
   if v then
     local h, f, flag, us = string.byte(v, 1, 4)
     if h == 104 and f == 102 and us == 31 and (flag == 50 or flag == 49) and string.byte(request, 10) == 48
@@ -61,7 +61,7 @@ local function differs(other)
 end
 local USED = 'HFUSED this owner asked for something else'
 
--- Asked again, because the answer was lost: the same answer.
+-- A repeated request, because the reply was lost, gets the same reply.
 local known
 if has(owner) then
   known = holder_text()

@@ -1,9 +1,9 @@
--- The heartbeat of one waiter, or the renewal of one lease of any kind; admits whoever is next.
+-- Renews one waiter (its heartbeat) or one lease of any kind, and admits the next waiters.
 --
 -- KEYS: 1 the lock · 2 its queue (":q") · 3 the counter of tokens
 -- ARGV: 1 ttl in ms, for a lease that is held · 2 the owner id
--- Answers its token: it is held, for that ttl; or {token, ms}: it was granted just now, for that long;
--- or {0, ms}: it waits, the holders have that long; or -1: this owner neither holds nor waits.
+-- Returns the token, if the owner holds the lock, for that ttl; or {token, ms}, if it was granted just now, for that
+-- long; or {0, ms}, if it waits, and the holders may hold the lock for that long; or -1, if it does neither.
 
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
 local owner = ARGV[2]
@@ -17,21 +17,21 @@ local known = call('GET', mine)
 local waiter = known and read(known)
 if not waiter then return -1 end
 local since = waiter.since == '' and began(waiter, mine)
--- This first: a server that is out of memory lets a script go on that has changed something already.
+-- This comes first: a server that is out of memory lets a script go on once it has changed something.
 call('PEXPIRE', mine, waiter.patience)
 if since then call('SET', mine, since .. known, 'PX', waiter.patience) end
 call('PEXPIRE', Q, FOREVER + waiter.patience)
 if not v or shared() then settle(owner) end
 token = extend(owner, 0)
 if not token and room(waiter) and not call('LPOS', Q, place(owner, waiter)) then
-  -- There is room, and it is not in the queue: that was evicted, or deleted by somebody. Enrol again.
+  -- There is room, and the waiter is not in the queue, which was evicted or deleted: it enrols again.
   enqueue(owner, waiter)
   settle(owner)
   token = extend(owner, 0)
 end
 if token then return { token, waiter.ttl } end
 if waiter.barge and room(waiter) then
-  -- Not the first in line, but allowed to overtake: the first was only woken.
+  -- This waiter is not the first, but may overtake: the first was only woken.
   call('DEL', mine)
   call('LREM', Q, 0, place(owner, waiter))
   return { take(owner, waiter, waiter.ttl), waiter.ttl }

@@ -1,8 +1,8 @@
--- End every holder's lease, raise the token, leave an audit record, and hand on: one step.
+-- Ends the lease of every holder, raises the token, leaves an audit record and hands on: in one step.
 --
 -- KEYS: 1 the lock · 2 its queue (":q") · 3 the counter of tokens · 4 the list of audit records
--- ARGV: 1 who did it, and to which lock · 2 how many records are kept
--- Answers 1 if somebody held it, otherwise 0.
+-- ARGV: 1 the record: who released which lock · 2 how many records are kept
+-- Returns 1 if there was a holder, otherwise 0.
 
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
 

@@ -1,8 +1,8 @@
--- Renew many leases at once, of locks with one holder each. Never shortens, creates nothing.
+-- Renews many leases at once, of locks with one holder each. Never shortens, creates nothing.
 --
 -- KEYS: the locks
 -- ARGV: for each of them US owner id US; then one ttl in ms for all, or one for each
--- Answers for each of them its token, or 0: not held alone by this owner; redis_beat.lua knows more.
+-- Returns for each of them its token, or 0 if this owner does not hold it alone; beat.lua knows more.
 
 local call, pcall, sub, match = redis.call, redis.pcall, string.sub, string.match
 local answers, count = {}, #KEYS
@@ -10,7 +10,7 @@ local each = #ARGV == 2 * count
 for i = 1, count do
   local key, between = KEYS[i], ARGV[i]
   local ttl = tonumber(ARGV[each and count + i or count + 1])
-  local v = pcall('GET', key) -- no text: somebody has put something else there, which is no other's loss
+  local v = pcall('GET', key) -- not a string: another client has put something else at this key
   if type(v) == 'string' and sub(v, 4, 3 + #between) == between and sub(v, 1, 2) == 'hf' then
     if call('PTTL', key) < ttl then call('PEXPIRE', key, ttl) end
     answers[i] = tonumber(match(v, '^%d+', #between + 4))

@@ -1,7 +1,7 @@
--- A lock as it stands. Changes nothing.
+-- Returns a lock as it stands. Changes nothing.
 --
 -- KEYS: 1 the lock · 2 its queue (":q") · 3 the counter of tokens
--- Answers {what the lock key says, its ms, the counter, holders, waiters, now in ms}, where holders and waiters
+-- Returns {value of the lock key, its ms, the counter, holders, waiters, now in ms}, where holders and waiters
 -- are lists of owner, text, ms, owner, text, ms, ... (see queue.lua); a lock with one holder has no list.
 
 local call = redis.call
@@ -14,7 +14,7 @@ if v and string.sub(v, 1, 5) == 'hf0\031\031' then
   local ends = call('ZRANGEBYSCORE', base .. ':e', now + 1, '+inf', 'WITHSCORES')
   for i = 1, #ends, 2 do
     local text = call('HGET', base .. ':h', ends[i])
-    if text then -- else somebody has deleted that, and it is held no more
+    if text then -- else another client has deleted it, and it is not held any more
       holders[#holders + 1] = ends[i]
       holders[#holders + 1] = text
       holders[#holders + 1] = ends[i + 1] - now

@@ -3,25 +3,25 @@
 -- Needs the locals K, Q, C of the including script:
 --   K  the lock key: an ordinary string with a TTL, which any client can see and respect
 --   Q  the queue, a list in the order of arrival; its name ends in ":q". An entry is an owner, or US owner for
---      one who is not handed the lock, only woken
+--      a waiter that is not handed the lock, only woken
 --   C  the counter of tokens
 -- Made from Q, so that all of them are in one slot of a cluster:
---   ...:q:OWNER  a waiter, with the time that it lives without a heartbeat as its TTL; or "x", the
+--   ...:q:OWNER  a waiter; the TTL of the key is the time that the waiter lives without a heartbeat. Or "x", the
 --                tombstone of an owner that left before its request arrived
---   ...:h, ...:e the holders of a lock with a capacity above 1: what they are, and when each one ends. In :h
---                there is also "", the weight in use; for each slot of a semaphore that is in use, US slot;
---                and US, the slot that was given back last
+--   ...:h, ...:e the holders of a lock with a capacity above 1: their texts, and the times at which they end. In :h
+--                there are also "", the weight in use; US slot, for each slot of a semaphore that is in use;
+--                and US, the slot that was freed last
 --
--- What K says is the truth. It holds one of
---   hf1 US owner US token US since US request     a plain lock (weight 1 of 1, "lock"), nobody waits for it
---   hf2 US owner US token US since US request     the same, and somebody may be waiting
---   hf0 US owner US token US since US request     another lock that one holder has all of
---   hf0 US US capacity US kind                    several share it, see ...:h and ...:e
---   anything else                                 somebody who is not Holdfast holds it
+-- The value of K decides. It is one of
+--   hf1 US owner US token US since US request     a plain lock (weight 1 of 1, "lock") without waiters
+--   hf2 US owner US token US since US request     a plain lock that may have waiters
+--   hf0 US owner US token US since US request     another lock, all of which one holder has
+--   hf0 US US capacity US kind                    a lock that several holders share, see ...:h and ...:e
+--   anything else                                 a lock that a client which is not Holdfast holds
 -- where US is the byte 31, which no name, owner or label can have, and a request is
 --   weight US capacity US kind US barge US ttl US claim US patience US label    (times in ms; claim <= ttl)
--- A waiter is: since US channel US request. A sharing holder is: token US since US request. Where `since`
--- is empty it is, for a holder, its token; for a waiter, as much before now as its TTL has gone down.
+-- The text of a waiter is: since US channel US request. That of a sharing holder is: token US since US request.
+-- An empty `since` stands, for a holder, for its token; for a waiter, for as much before now as its TTL has gone down.
 
 local call, fmt, match, sub = redis.call, string.format, string.match, string.sub
 local base = sub(Q, 1, -3)
@@ -29,8 +29,8 @@ local H, E = base .. ':h', base .. ':e'
 local FOREVER = 3600000
 local WAITER = '^(%d*)\031([^\031]*)\031((%d+)\031(%d+)\031([^\031]*)\031(%d)\031(%d+)\031(%d+)\031(%d+)\031.*)$'
 
-local v = call('GET', K) -- what K says now; kept up to date below
-local usage              -- the weight in use, where several share it; nil until it was looked up
+local v = call('GET', K) -- the value of K now; kept up to date below
+local usage              -- the weight in use, where several share the lock; nil until it was looked up
 
 local function waiter_key(owner) return Q .. ':' .. owner end
 local function ours() return v and match(v, '^hf[012]\031') end
@@ -50,7 +50,7 @@ end
 
 local function millis() return math.floor(micros() / 1000) end
 
--- Above every token of this counter, and above the clock, so that it rises even if the data is lost.
+-- Returns a token above every token of this counter and above the clock, so that it rises even if the data is lost.
 local function mint()
   local token = micros()
   local last = tonumber(call('SET', C, fmt('%.0f', token), 'GET') or 0) or 0
@@ -73,13 +73,13 @@ end
 
 local function read_holder(text) return read('\031\031' .. match(text, '^%d+\031%d*\031(.*)$')) end
 
--- Since when it waits.
+-- Returns the time since which the waiter waits.
 local function began(waiter, key)
   if waiter.since ~= '' then return waiter.since end
   return fmt('%.0f', micros() - 1000 * math.max(0, waiter.patience - call('PTTL', key)))
 end
 
--- What stands for it in the queue.
+-- Returns the entry that stands for a waiter in the queue.
 local function place(owner, waiter) return waiter.barge and '\031' .. owner or owner end
 
 local function enqueue(owner, waiter)
@@ -91,7 +91,7 @@ local function enqueue(owner, waiter)
   call('PEXPIRE', Q, FOREVER + waiter.patience)
 end
 
--- A lock that several share: the keys last as long as the last of its holders.
+-- Makes the keys of a lock that several share last as long as the last of its holders.
 local function cover()
   local last = call('ZREVRANGE', E, 0, 0, 'WITHSCORES')[2]
   if last then
@@ -119,7 +119,7 @@ local function drop(owner)
   usage = usage - weight
 end
 
--- Remove those whose time is over, and learn how much is in use.
+-- Removes the holders whose time is over, and adds up the weight in use.
 local function weigh()
   if not shared() then
     usage = 0
@@ -138,8 +138,9 @@ local function room(request)
   return (not v or shared()) and usage + request.weight <= request.capacity
 end
 
--- Of a semaphore's holders no two have the same slot, which is the remainder of the token. There may be
--- thousands of them, so not by a look at each: the next few slots, then the one given back last, then the rest.
+-- Returns a token whose slot is free: no two holders of a semaphore may have the same slot, which is the remainder
+-- of the token. There may be thousands of holders, so the next few slots are tried, then the one freed last, then
+-- the rest.
 local function into_slot(token, permits)
   local first, count = 0, math.min(8, permits)
   while count > 0 do
@@ -161,7 +162,7 @@ local function into_slot(token, permits)
   return token
 end
 
--- The one place where somebody becomes a holder.
+-- Makes an owner a holder, for `ms`; nothing else does.
 local function take(owner, request, ms)
   local token = mint()
   if request.kind == 'semaphore' and v then
@@ -189,7 +190,7 @@ local function take(owner, request, ms)
   return token
 end
 
--- Never shortens. Answers the token, or nil if this owner does not hold it.
+-- Extends a lease, and never shortens it. Returns its token, or nil if this owner does not hold the lock.
 local function extend(owner, ms)
   if has(owner) then
     if call('PTTL', K) < ms then call('PEXPIRE', K, ms) end
@@ -200,8 +201,8 @@ local function extend(owner, ms)
     local text = call('HGET', H, owner)
     if text then
       local ends = millis() + ms + 1
-      if ends > tonumber(call('ZSCORE', E, owner) or 0) then -- 0: somebody has deleted that
-        call('PEXPIREAT', K, ends) -- first, see redis_beat.lua; `cover` makes it right
+      if ends > tonumber(call('ZSCORE', E, owner) or 0) then -- 0: another client has deleted it
+        call('PEXPIREAT', K, ends) -- first, see beat.lua; `cover` corrects it
         call('ZADD', E, ends, owner)
         cover()
       end
@@ -210,10 +211,10 @@ local function extend(owner, ms)
   end
 end
 
--- Admit whoever is next, pass over the dead; answers the first who still waits. `asking` is here to
--- hear the answer, so it gets its whole TTL. Another is told by a message to its own connection. If nobody
--- listens for that on this server, it is gone, and is passed over at once; and nothing is published, because a
--- message that nobody hears here may be heard on a replica, or on another server of a cluster.
+-- Admits the next waiters and passes over dead ones; returns the first that still waits. The owner `asking` reads
+-- the reply, so it gets its whole TTL. Another is woken by a message to its own connection. If no connection to this
+-- server listens on its channel, the waiter is gone, and is passed over at once; nothing is published then, because
+-- the message might still be received from a replica, or from another server of a cluster.
 local function settle(asking)
   while true do
     local owner = call('LINDEX', Q, 0)
@@ -228,7 +229,7 @@ local function settle(asking)
       return waiter
     elseif waiter.barge and owner ~= asking then
       if call('PUBLISH', waiter.channel, owner .. ' 0') > 0 then
-        -- It has the claim window to come and take it. One that is frozen is passed over then.
+        -- The waiter has the claim window to come and take the lock. If it is frozen, it is passed over then.
         if call('PTTL', key) > waiter.claim then
           if waiter.since == '' then text = began(waiter, key) .. text end
           call('SET', key, text, 'PX', waiter.claim)
@@ -249,7 +250,7 @@ local function settle(asking)
   end
 end
 
--- For how long the present holders may hold it, in ms.
+-- Returns for how many ms the present holders may hold the lock.
 local function remaining()
   if not v then return 0 end
   if shared() then

@@ -1,14 +1,14 @@
--- Free a lease, or leave the queue, and hand on to whoever is next: one step.
+-- Ends a lease, or takes a waiter out of the queue, and hands on to the next waiter: in one step.
 --
 -- KEYS: 1 the lock · 2 its queue (":q") · 3 the counter of tokens
 -- ARGV: 1 US owner id US · 2 only if this owner is to be refused from now on: for how many ms
--- Answers 1 if a lease that had not ended was freed, otherwise 0.
+-- Returns 1 if a lease that had not ended was released, otherwise 0.
 
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
 local between = ARGV[1]
 
--- The common cases first: a plain lock for which nobody waits, or somebody to whom it is simply handed. They
--- do what the rest below would do.
+-- The common cases first: a plain lock without waiters, or with one to which it is simply handed. They do what
+-- the rest below would do.
 if not ARGV[2] then
   local call, sub = redis.call, string.sub
   local v = call('GET', K)
@@ -25,7 +25,7 @@ if not ARGV[2] then
         call('DEL', K)
         return 1
       end
-      if string.byte(following) == 31 then -- one who is only to be woken
+      if string.byte(following) == 31 then -- a waiter that is only woken
         call('LPUSH', Q, following)
         break
       end
@@ -38,7 +38,7 @@ if not ARGV[2] then
           call('SET', key, text, 'PX', 60000)
           break
         end
-        -- Not by what PUBLISH answers: see queue.lua.
+        -- Not by the reply to PUBLISH: see `settle` in queue.lua.
         if call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
           local time = call('TIME')
           local second, micro = time[1], time[2]

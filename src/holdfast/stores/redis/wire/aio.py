@@ -1,6 +1,6 @@
-"""The wire for asyncio: one connection for all tasks, made again when it is lost; and who waits.
+"""The wire for asyncio: one connection for all tasks, opened again when it breaks; and the waiters.
 
-The twin is `threads`: the same names and meanings.
+Its twin for blocking code is `threads`, with the same names and meanings.
 """
 
 from __future__ import annotations
@@ -16,198 +16,206 @@ from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....model import Granted
 from ..address import Address
-from .aio_connection import Connection
-from .protocol import NO_CHANNEL, Late, Lost, bulk, check_greeting, greeting, pack, woken
+from .pipelined_connection import Connection
+from .protocol import Late, Lost, bulk, check_greeting, greeting, pack
 from .reply import Reply
 from .sockets import open_protocol
+from .wakeups import NO_CHANNEL, read_wakeup
 
 if TYPE_CHECKING:
     from ..._async.contract import Ticket
 
 ASYNCHRONOUS = True
-ATTEMPT = 1.0
+CONNECT_LIMIT = 1.0
 """Seconds for one attempt to reach a server that may not be the primary any more."""
-PAUSE = 0.05
-"""Seconds before it is asked again where the primary is."""
-TICK = 0.1
-"""Seconds between looks at those who listen; most are told before the first one."""
+FINDER_PAUSE = 0.05
+"""Seconds before the finder is asked again for the primary."""
+CHECK_INTERVAL = 0.1
+"""Seconds between checks of the waiters' deadlines; most waiters are woken before the first one."""
 
 
-class Ear(Signal):
-    """One who waits to be told something."""
+class WaiterSignal(Signal):
+    """The signal of one waiter: set by a wake-up, by the engine, or at its deadline."""
 
-    __slots__ = ("grant", "reply", "ticket", "timer", "told", "until")
+    __slots__ = ("grant", "reply", "ticket", "timer", "until", "was_set")
 
     def __init__(self, ticket: Ticket) -> None:
         self.ticket = ticket
-        self.told = False
+        self.was_set = False
+        """True if it was set before its task listened."""
         self.grant: Granted | None = None
-        """What it was told, until it listens."""
+        """The grant of a wake-up that came before the task listened."""
         self.reply: Reply | None = None
-        """While it listens."""
+        """The reply that its task awaits, while it listens."""
         self.until = inf
         self.timer: asyncio.TimerHandle | None = None
 
     def set(self) -> None:
-        """By the engine, in the thread of the loop: it should ask."""
+        """Wakes the waiter, which then asks. Called by the engine in the thread of the loop."""
         if self.reply is None:
-            self.told = True
+            self.was_set = True
         else:
             self.reply.settle_soon(None)
 
     def expire(self) -> None:
+        """Ends the wait at its deadline."""
         self.timer = None
         if self.reply is not None:
             self.reply.settle(None)
 
 
-class Finder(Protocol):
-    """Knows where the primary is."""
+class PrimaryFinder(Protocol):
+    """A way to learn where the primary is."""
 
     async def find(self, deadline: float) -> Address: ...
 
     def doubt(self) -> None:
-        """It may be elsewhere by now: ask again next time."""
+        """Forgets where the primary was: it may be elsewhere by now."""
         ...
 
 
 class Wire:
+    """All connections of one manager to one server."""
+
     def __init__(
-        self, address: Address, clock: Clock, channels: bytes, finder: Finder | None = None
+        self, address: Address, clock: Clock, channels: bytes, finder: PrimaryFinder | None = None
     ) -> None:
         self._address = address
         self._finder = finder
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._channel_name = channels + os.urandom(9).hex().encode()
-        self._channel = bulk(self._channel_name)
-        self._listens = False
+        self._channel = channels + os.urandom(9).hex().encode()
+        self._packed_channel = bulk(self._channel)
+        self._has_channel = False
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
-        self._ticking: asyncio.TimerHandle | None = None
-        self.waiting: dict[str, Ear] = {}
-        """By owner: who may be told something. Whoever asked has to `forget` it, unless it waits."""
+        self._check_timer: asyncio.TimerHandle | None = None
+        self.waiting: dict[str, WaiterSignal] = {}
+        """The signals of waiters, by owner. After an acquire the caller has to `forget` an owner that
+        does not wait."""
         self._closed = False
 
     @property
     def address(self) -> Address:
-        """Of the server, or of the one that was the primary last."""
+        """The address of the server, or of the last one that was the primary."""
         return self._address
 
     async def open(self, deadline: float) -> None:
         await self._connect(deadline)
 
     def call(self, command: bytes, deadline: float) -> Awaitable[Any]:
-        """The server's answer, which may be an error it answered with. Raises `Lost` without one."""
+        """Returns the server's reply, which may be a refusal; raises `Lost` if there is none."""
         connection = self._connection
         if connection is None:
             return self._connect_and_call(command, deadline)
         return connection.send(command, deadline)
 
     def release(self, command: bytes, deadline: float) -> Awaitable[Any]:
-        """As `call`, for a command that may wake others."""
+        """Sends a command that may wake waiters; else as `call`."""
         connection = self._connection
         if connection is None:
             return self._connect_and_call(command, deadline)
         if connection.channel is NO_CHANNEL:
             return connection.send(command, deadline)
-        # Somebody else wanted what we had, and will again.
+        # This client has waited before, so others want the same lock.
         return connection.send_after_ping(command, deadline)
 
     async def _connect_and_call(self, command: bytes, deadline: float) -> Any:
         return await (await self._connect(deadline)).send(command, deadline)
 
     async def batch(self, commands: Sequence[bytes], deadline: float) -> list[Any]:
-        """All at once, in one round trip."""
+        """Returns the replies to all `commands`, in one round trip."""
         connection = self._connection or await self._connect(deadline)
-        return await _all([connection.send(command, deadline) for command in commands])
+        return await _all_replies([connection.send(command, deadline) for command in commands])
 
-    def ask(self, ticket: Ticket, command: bytes, owner: bytes, deadline: float) -> Awaitable[Any]:
-        """Ask for a lock: `command`, the channel where the ticket will be told, `owner`.
+    def acquire(
+        self, ticket: Ticket, command: bytes, owner: bytes, deadline: float
+    ) -> Awaitable[Any]:
+        """Acquires a lock by `command`, the channel on which the ticket is woken, and `owner`.
 
-        There is no channel until one is first needed: who never waits never pays for it. So this may
-        answer "not in the queue" for a ticket that is to queue: then it is to be asked by `enqueue`.
+        A connection has no channel until it first needs one: a client that never waits never pays for
+        it. So the reply may be "not in the queue" for a ticket that is to queue: then use `enqueue`.
         """
         connection = self._connection
         if connection is None:
-            return self._connect_and_ask(ticket, command, owner, deadline)
+            return self._connect_and_acquire(ticket, command, owner, deadline)
         if not ticket.queue:
             return connection.send(command + NO_CHANNEL + owner, deadline)
         channel = connection.channel
         if channel is NO_CHANNEL:
             return connection.send(command + channel + owner, deadline)
-        return connection.ask(ticket, command + channel + owner, deadline)
+        return connection.acquire(ticket, command + channel + owner, deadline)
 
-    async def _connect_and_ask(
+    async def _connect_and_acquire(
         self, ticket: Ticket, command: bytes, owner: bytes, deadline: float
     ) -> Any:
         await self._connect(deadline)
-        return await self.ask(ticket, command, owner, deadline)
+        return await self.acquire(ticket, command, owner, deadline)
 
     async def enqueue(self, ticket: Ticket, command: bytes, owner: bytes, deadline: float) -> Any:
-        """The same, on a connection that has a channel."""
+        """Acquires as `acquire` does, on a connection that has a channel."""
         connection = self._connection or await self._connect(deadline)
         await self._subscribe(connection, deadline)
         self.hear(ticket)
         return await connection.send(command + connection.channel + owner, deadline)
 
     def hear(self, ticket: Ticket) -> None:
-        """Before its answer is read: the wake-up may come together with it."""
-        ear = self.waiting[ticket.owner] = Ear(ticket)
-        ticket.attach(ear)
+        """Prepares for the wake-up of `ticket`, which may come together with its reply."""
+        signal = self.waiting[ticket.owner] = WaiterSignal(ticket)
+        ticket.attach(signal)
 
     async def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
-        """Until this ticket is told something, or until `until`. With a grant it is forgotten."""
-        ear = self.waiting.get(ticket.owner)
-        if ear is None:
+        """Waits until `ticket` is woken, or until `until`; returns the grant of the wake-up, if any."""
+        signal = self.waiting.get(ticket.owner)
+        if signal is None:
             return await ticket.wait(self._clock, until)
-        if ear.told:
-            ear.told = False
-            grant, ear.grant = ear.grant, None
+        if signal.was_set:
+            signal.was_set = False
+            grant, signal.grant = signal.grant, None
         else:
-            ear.reply = Reply(self._loop)
-            ear.until = inf if until is None else until
-            if ear.until - self._clock.now() < 2 * TICK:
-                self._time(ear)
-            elif self._ticking is None:
-                self._ticking = self._loop.call_later(TICK, self._tick)
+            signal.reply = Reply(self._loop)
+            signal.until = inf if until is None else until
+            if signal.until - self._clock.now() < 2 * CHECK_INTERVAL:
+                self._start_timer(signal)
+            elif self._check_timer is None:
+                self._check_timer = self._loop.call_later(CHECK_INTERVAL, self._check_waiters)
             try:
-                grant = await ear.reply
+                grant = await signal.reply
             finally:
-                ear.reply = None
-                if ear.timer is not None:
-                    ear.timer.cancel()
-                    ear.timer = None
+                signal.reply = None
+                if signal.timer is not None:
+                    signal.timer.cancel()
+                    signal.timer = None
         if grant is not None:
             self.forget(ticket.owner)
         return grant
 
-    def _tick(self) -> None:
-        """Set a timer for those whose time is nearly over; the others do without."""
-        self._ticking = None
-        soon = self._clock.now() + 2 * TICK
+    def _check_waiters(self) -> None:
+        """Starts timers for the waiters whose deadline is near; the others do without."""
+        self._check_timer = None
+        soon = self._clock.now() + 2 * CHECK_INTERVAL
         listening = False
-        for ear in self.waiting.values():
-            if ear.reply is not None:
+        for signal in self.waiting.values():
+            if signal.reply is not None:
                 listening = True
-                if ear.until < soon and ear.timer is None:
-                    self._time(ear)
+                if signal.until < soon and signal.timer is None:
+                    self._start_timer(signal)
         if listening:
-            self._ticking = self._loop.call_later(TICK, self._tick)
+            self._check_timer = self._loop.call_later(CHECK_INTERVAL, self._check_waiters)
 
-    def _time(self, ear: Ear) -> None:
-        left = max(0.0, ear.until - self._clock.now())
-        ear.timer = self._loop.call_later(left, ear.expire)
+    def _start_timer(self, signal: WaiterSignal) -> None:
+        left = max(0.0, signal.until - self._clock.now())
+        signal.timer = self._loop.call_later(left, signal.expire)
 
     def forget(self, owner: str) -> None:
-        """This owner does not wait any more."""
-        ear = self.waiting.pop(owner, None)
-        if ear is not None:
-            ear.ticket.attach(None)
-            ear.set()
+        """Ends the wait of `owner`, if it waits."""
+        signal = self.waiting.pop(owner, None)
+        if signal is not None:
+            signal.ticket.attach(None)
+            signal.set()
 
-    def turn_away(self) -> None:
-        """This is not the server to talk to: next time a new connection may lead to another."""
+    def drop_connections(self) -> None:
+        """Drops the connection: the next one may lead to another server."""
         if self._connection is not None:
             self._connection.abort()
 
@@ -215,22 +223,24 @@ class Wire:
         self._closed = True
         for owner in list(self.waiting):
             self.forget(owner)
-        if self._ticking is not None:
-            self._ticking.cancel()
-            self._ticking = None
+        if self._check_timer is not None:
+            self._check_timer.cancel()
+            self._check_timer = None
         if self._connection is not None:
             self._connection.abort()
             await asyncio.sleep(0)  # the transport closes its socket in the loop's next turn
 
     async def _connect(self, deadline: float) -> Connection:
         try:
-            # Those who wait for another's attempt do so by their own deadline.
+            # A task that waits for the attempt of another does so by its own deadline.
             async with asyncio.timeout(max(0.0, deadline - self._clock.now())), self._connecting:
                 if self._closed:
                     raise BackendUnavailable(f"this connection to {self._address} is closed")
                 if self._connection is None:
                     made = await (
-                        self._found(deadline) if self._finder else self._greeted(deadline)
+                        self._connect_to_primary(deadline)
+                        if self._finder
+                        else self._open_and_greet(deadline)
                     )
                     if self._closed:  # meanwhile
                         made.abort()
@@ -242,32 +252,32 @@ class Wire:
                 f"cannot reach the server at {self._address}: it did not answer in time"
             ) from None
 
-    async def _found(self, deadline: float) -> Connection:
-        """To wherever the primary is: asked, tried, and asked again while there is time."""
+    async def _connect_to_primary(self, deadline: float) -> Connection:
+        """Connects to the primary: the finder is asked, and asked again, while there is time."""
         assert self._finder is not None
         while True:
             self._address = await self._finder.find(deadline)
             try:
                 try:
-                    async with asyncio.timeout(ATTEMPT):
-                        return await self._greeted(deadline)
+                    async with asyncio.timeout(CONNECT_LIMIT):
+                        return await self._open_and_greet(deadline)
                 except TimeoutError:
                     raise BackendUnavailable(
                         f"cannot reach the server at {self._address}: it did not answer in time"
                     ) from None
             except BackendUnavailable:
                 self._finder.doubt()
-                if self._clock.now() + PAUSE >= deadline:
+                if self._clock.now() + FINDER_PAUSE >= deadline:
                     raise
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(FINDER_PAUSE)
 
-    async def _greeted(self, deadline: float) -> Connection:
-        connection = await self._reach(deadline)
+    async def _open_and_greet(self, deadline: float) -> Connection:
+        connection = await self._open_connection(deadline)
         try:
-            hello = connection.send_all(greeting(self._address), deadline)
-            if self._listens:
+            greeted = connection.send_all(greeting(self._address), deadline)
+            if self._has_channel:
                 await self._subscribe(connection, deadline)
-            check_greeting(await _all(hello), self._address)
+            check_greeting(await _all_replies(greeted), self._address)
         except BaseException:
             connection.abort()
             raise
@@ -275,7 +285,7 @@ class Wire:
             raise self.broken()
         return connection
 
-    async def _reach(self, deadline: float) -> Connection:
+    async def _open_connection(self, deadline: float) -> Connection:
         address, loop = self._address, self._loop
 
         def make() -> Connection:
@@ -291,27 +301,27 @@ class Wire:
     async def _subscribe(self, connection: Connection, deadline: float) -> None:
         if connection.channel != NO_CHANNEL:
             return
-        reply = await connection.send(pack(b"SUBSCRIBE", self._channel_name), deadline)
+        reply = await connection.send(pack(b"SUBSCRIBE", self._channel), deadline)
         if isinstance(reply, Exception):
             raise BackendUnavailable(
                 f"the server at {self._address} does not let us listen on channels: {reply}; a user "
-                f"with an access list needs &{self._channel_name.rpartition(b':')[0].decode()}:*"
+                f"with an access list needs &{self._channel.rpartition(b':')[0].decode()}:*"
             )
-        self._listens = True
-        connection.listens_on(self._channel)
+        self._has_channel = True
+        connection.set_channel(self._packed_channel)
 
     # Called by the connection.
 
     def woken(self, message: bytes) -> None:
-        owner, token = woken(message)
-        ear = self.waiting.get(owner)
-        if ear is not None:
-            grant = Granted(token, ear.ticket.ttl, True) if token else None
-            if ear.reply is not None:
-                ear.reply.settle(grant)
+        owner, token = read_wakeup(message)
+        signal = self.waiting.get(owner)
+        if signal is not None:
+            grant = Granted(token, signal.ticket.ttl, True) if token else None
+            if signal.reply is not None:
+                signal.reply.settle(grant)
             else:
-                ear.told = True
-                ear.grant = grant or ear.grant
+                signal.was_set = True
+                signal.grant = grant or signal.grant
 
     def lost(self, connection: Connection) -> None:
         if self._connection is connection:
@@ -319,9 +329,9 @@ class Wire:
             if self._finder is not None:
                 self._finder.doubt()
             if not self._closed:
-                # Wake-ups may be lost meanwhile: let everybody ask, which also connects again.
-                for ear in list(self.waiting.values()):
-                    ear.set()
+                # Wake-ups may be lost meanwhile: every waiter asks, which also connects again.
+                for signal in list(self.waiting.values()):
+                    signal.set()
 
     def broken(self) -> Lost:
         return Lost(f"the connection to the server at {self._address} broke")
@@ -330,8 +340,8 @@ class Wire:
         return Late(f"the server at {self._address} did not answer in time")
 
 
-async def _all(replies: list[Reply]) -> list[Any]:
-    """They come in order: to wait for the last is to be woken once."""
+async def _all_replies(replies: list[Reply]) -> list[Any]:
+    """Returns the results of `replies`, which come in order: the task is woken once, by the last."""
     if replies:
         await replies[-1]
     return [await reply for reply in replies]

@@ -1,9 +1,10 @@
-"""What a task awaits of a connection, and the way back into that task without a detour.
+"""The reply that a task awaits: it resumes the task without another turn of the event loop.
 
-A future of asyncio hands its result to the event loop, which resumes the task in its next turn: one
-more look at all descriptors for each answer. This one resumes the task from within the callback that
-read the answer. That callback is called by the loop itself, so no other task is running then; anybody
-else who settles it, who may be a task, does it by way of the loop.
+It is there for `redis_uncontended`: with asyncio's own futures one coroutine takes 1.15 times as long
+for an acquire and a release, and 1,024 coroutines do as well. A future hands its result to the event
+loop, which resumes the task in its next turn: one more poll for each reply. This one resumes the task
+within the callback that read the reply. The loop itself calls that callback, so no other task is
+running then; a task that settles a reply does so by `settle_soon`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _PENDING: Any = object()
 
 
 class Reply:
-    """Settled once, awaited by one task. It is a future as far as tasks are concerned."""
+    """A result that is settled once and awaited by one task: a future, as far as tasks can see."""
 
     __slots__ = ("_asyncio_future_blocking", "_callback", "_context", "_error", "_loop", "_value")
 
@@ -44,7 +45,7 @@ class Reply:
         return self._value is not _PENDING
 
     def settle(self, value: Any) -> None:
-        """Here it is. Only from a callback of the event loop."""
+        """Sets the value and resumes the task. Only for callbacks of the event loop."""
         if self._value is _PENDING:
             self._value = value
             callback = self._callback
@@ -53,7 +54,7 @@ class Reply:
                 self._context.run(callback, self)
 
     def settle_soon(self, value: Any, error: BaseException | None = None) -> None:
-        """The same from anywhere in the thread of the event loop."""
+        """Sets the value or the error from anywhere in the loop's thread; the loop resumes the task."""
         if self._value is _PENDING:
             self._value = value
             self._error = error

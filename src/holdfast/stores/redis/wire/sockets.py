@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 Protocol = TypeVar("Protocol", bound="asyncio.BaseProtocol")
 
 _PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""After so many seconds without a word, how often, and how many times; where the system knows them."""
+"""The TCP keepalive: idle seconds, seconds between probes, probes; where the system has them."""
 _LEAST = 0.001
-_NOTHING = "its name stands for no address"
+_NO_ADDRESS = "its name stands for no address"
 
 
 def prepare(sock: socket.socket) -> None:
     """Sets the options of a new socket.
 
-    Nothing is held back to be sent together. A socket that lies idle is probed: otherwise a router on
-    the way may forget it without a word, and the next command on it would wait in vain.
+    Small writes are sent at once. An idle socket is probed: otherwise a router on the way may silently
+    forget it, and the next command would wait in vain.
     """
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -58,20 +58,20 @@ def open_socket(address: Address, deadline: float, now: Callable[[], float]) -> 
 
 def _open_tcp(address: Address, deadline: float, now: Callable[[], float]) -> socket.socket:
     found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    reason = OSError(_NOTHING)
-    for left, (family, _, _, _, place) in zip(range(len(found), 0, -1), found, strict=True):
+    reason = OSError(_NO_ADDRESS)
+    for left, (family, _, _, _, where) in zip(range(len(found), 0, -1), found, strict=True):
         try:
-            return _connected(family, place, (deadline - now()) / left)
+            return _connected(family, where, (deadline - now()) / left)
         except OSError as error:
             reason = error
     raise reason
 
 
-def _connected(family: int, place: Any, timeout: float) -> socket.socket:
+def _connected(family: int, where: Any, timeout: float) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.settimeout(max(_LEAST, timeout))
-        sock.connect(place)
+        sock.connect(where)
     except BaseException:
         sock.close()
         raise
@@ -98,14 +98,14 @@ async def open_protocol(
         if ":" in host or host.replace(".", "").isdecimal():
             return (await loop.create_connection(make, host, port, ssl=tls))[1]
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        reason = OSError(_NOTHING)
-        for left, (family, _, _, _, place) in zip(range(len(found), 0, -1), found, strict=True):
+        reason = OSError(_NO_ADDRESS)
+        for left, (family, _, _, _, where) in zip(range(len(found), 0, -1), found, strict=True):
             try:
                 async with asyncio.timeout((deadline - now()) / left):
                     made = await loop.create_connection(
                         make,
-                        str(place[0]),
-                        int(place[1]),
+                        str(where[0]),
+                        int(where[1]),
                         family=family,
                         ssl=tls,
                         server_hostname=host if tls is not None else None,

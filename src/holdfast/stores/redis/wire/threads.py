@@ -1,325 +1,239 @@
-"""The wire for blocking code: a connection for each thread that is calling, kept for the next.
+"""The wire for blocking code: a connection for each thread that is calling, kept for the next one.
 
 A thread that waits for a lock keeps the connection on which it was put into the queue, and reads its
-own wake-up from it: no other thread stands between. The twin is `aio`: the same names and meanings.
+wake-up from that: no other thread stands between. Its twin for asyncio is `aio`, with the same names
+and meanings.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from threading import Lock
-from time import sleep
-from typing import TYPE_CHECKING, Any, Protocol
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 from ...._runtime.threads import Signal
 from ....clock import Clock
 from ....errors import BackendUnavailable, LockError
 from ....model import Granted, quick_new
 from ..address import Address
-from .protocol import FREED, LONG, NO_CHANNEL, PING, Lost, handed, pack
-from .threads_connection import SHORT, Connection, Ear
+from .blocking_connection import SHORT_READ, Connection, WaiterSignal
+from .pool import ConnectionPool, PrimaryFinder
+from .protocol import Lost, pack
+from .wakeups import HANDOVER_BYTES, NO_CHANNEL, PING_AHEAD, PING_AND_FREED, handed_token
 
 if TYPE_CHECKING:
     from ..._sync.contract import Ticket
 
+__all__ = ["ASYNCHRONOUS", "PrimaryFinder", "Wire"]
+
 ASYNCHRONOUS = False
-KEPT_IDLE = 32
-"""Connections kept for the next caller."""
-SUSPECT_AFTER = 0.5
-"""Seconds unused after which a connection is looked at before it is trusted."""
-PATIENT = 1.0
-"""Seconds that one must be ready to wait for, to be told of its place in the queue a moment later."""
-PAUSE = 0.5
-"""Seconds between attempts to hear again, while the server is gone."""
-ATTEMPT = 1.0
-"""Seconds for one attempt to reach a server that may not be the primary any more."""
-SHORT_PAUSE = 0.05
-"""Seconds before it is asked again where the primary is."""
-
-
-class Finder(Protocol):
-    """Knows where the primary is."""
-
-    def find(self, deadline: float) -> Address: ...
-
-    def doubt(self) -> None:
-        """It may be elsewhere by now: ask again next time."""
-        ...
+LONG_WAIT = 1.0
+"""Seconds that an attempt must have left for its place in the queue to be read together with the
+wake-up."""
+RESUBSCRIBE_PAUSE = 0.5
+"""Seconds between attempts to subscribe again, while the server is gone."""
 
 
 class Wire:
+    """All connections of one manager to one server."""
+
     def __init__(
-        self, address: Address, clock: Clock, channels: bytes, finder: Finder | None = None
+        self, address: Address, clock: Clock, channels: bytes, finder: PrimaryFinder | None = None
     ) -> None:
-        self._address = address
-        self._finder = finder
         self._clock = clock
         self._now = clock.now
         self._channels = channels
-        self._idle: list[Connection] = []
-        self.waiting: dict[str, Ear] = {}
-        """By owner: who waits to be told."""
-        self._mutex = Lock()
-        self._closed = False
+        self._pool = ConnectionPool(address, clock, finder)
+        self.waiting: dict[str, WaiterSignal] = {}
+        """The signals of waiters, by owner."""
+        self._mutex = RLock()  # the handler of a signal may call `close`
 
     @property
     def address(self) -> Address:
-        """Of the server, or of the one that was the primary last."""
-        return self._address
+        """The address of the server, or of the last one that was the primary."""
+        return self._pool.address
 
     def open(self, deadline: float) -> None:
         now = self._now()
-        self._give(self._take(deadline, now), now)
+        self._pool.give_back(self._pool.borrow(deadline, now), now)
 
     def call(self, command: bytes, deadline: float) -> Any:
-        """The server's answer, which may be an error it answered with. Raises `Lost` without one."""
+        """Returns the server's reply, which may be a refusal; raises `Lost` if there is none."""
         now = self._now()
-        connection = self._take(deadline, now)
+        connection = self._pool.borrow(deadline, now)
         try:
             reply = connection.call(command, deadline, now)
         except BaseException:
-            self._failed(connection)
+            self._discard(connection)
             raise
-        self._give(connection, now)
+        self._pool.give_back(connection, now)
         return reply
 
     def release(self, command: bytes, deadline: float) -> Any:
-        """As `call`, for a command that may wake others."""
-        clock = self._now
-        now = clock()
-        try:  # `_take`, in short
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._new(deadline)
+        """Sends a command that may wake waiters; else as `call`."""
+        now = self._now()
+        connection = self._pool.borrow(deadline, now)
         try:
-            if now - connection.used >= SUSPECT_AFTER:
-                connection = self._trusted(connection, deadline, now)
-            if connection.ear is None:
-                reply = connection.call(command, deadline, now, SHORT)
-            else:  # somebody else wanted what we had, and will again
-                data = connection.exchange(PING + command, deadline, now)
-                if data == FREED:
+            if connection.signal is None:
+                reply = connection.call(command, deadline, now, SHORT_READ)
+            else:  # this client has waited before, so others want the same lock
+                data = connection.exchange(PING_AHEAD + command, deadline, now)
+                if data == PING_AND_FREED:
                     reply = 1
                 else:
-                    connection.first(data, deadline)
-                    reply = connection.next(deadline)
+                    connection.first_reply(data, deadline)
+                    reply = connection.next_reply(deadline)
         except BaseException:
-            self._failed(connection)
+            self._discard(connection)
             raise
-        self._give(connection, now)
+        self._pool.give_back(connection, now)
         return reply
 
     def batch(self, commands: Sequence[bytes], deadline: float) -> list[Any]:
-        """All at once, in one round trip."""
+        """Returns the replies to all `commands`, in one round trip."""
         now = self._now()
-        connection = self._take(deadline, now)
+        connection = self._pool.borrow(deadline, now)
         try:
             replies = connection.batch(commands, deadline, now)
         except BaseException:
-            self._failed(connection)
+            self._discard(connection)
             raise
-        self._give(connection, now)
+        self._pool.give_back(connection, now)
         return replies
 
-    def ask(self, ticket: Ticket, command: bytes, owner: bytes, deadline: float) -> Any:
-        """Ask for a lock: `command`, the channel where the ticket will be told, `owner`.
+    def acquire(self, ticket: Ticket, command: bytes, owner: bytes, deadline: float) -> Any:
+        """Acquires a lock by `command`, the channel on which the ticket is woken, and `owner`.
 
-        A connection has no channel until it first needs one: who never waits never pays for it. So this
-        may answer "not in the queue" for a ticket that is to queue: `enqueue` is for that.
+        A connection has no channel until it first needs one: a client that never waits never pays for
+        it. So the reply may be "not in the queue" for a ticket that is to queue: then use `enqueue`.
 
-        Where there is one, the answer "in the queue" is waited for together with the wake-up, for a
-        moment: one sleep less, and if both have come this answers a grant that was handed over.
+        Where there is a channel, the place in the queue is read together with the wake-up, if that
+        comes within a moment: see `HANDOVER_BYTES`. If both have come, a grant is returned.
         """
-        clock = self._now
-        now = clock()
-        try:  # `_take`, in short
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._new(deadline)
+        now = self._now()
+        connection = self._pool.borrow(deadline, now)
         try:
-            if now - connection.used >= SUSPECT_AFTER:
-                connection = self._trusted(connection, deadline, now)
             channel = connection.channel if ticket.queue else NO_CHANNEL
             until = ticket.until
-            if channel is NO_CHANNEL or ticket.terms.barge or (until and until - now < PATIENT):
-                reply = connection.call(command + channel + owner, deadline, now, SHORT)
+            if channel is NO_CHANNEL or ticket.terms.barge or (until and until - now < LONG_WAIT):
+                reply = connection.call(command + channel + owner, deadline, now, SHORT_READ)
             else:
-                beginning = connection.told + ticket.owner.encode()
-                data = connection.exchange(command + channel + owner, deadline, now, LONG)
-                token = handed(data, beginning)
-                if token and connection.address is self._address:
-                    # `_give`, in short: others wait for the lock by now.
-                    connection.used = now
-                    self._idle.append(connection)
-                    if self._closed:
-                        connection.close()
-                    return quick_new(Granted, (token, ticket.ttl, True, 0.0))
-                reply = connection.first_or_woken(ticket, data, deadline)
-                if type(reply) is Granted and connection.address is not self._address:
+                prefix = connection.wakeup_prefix + ticket.owner.encode()
+                data = connection.exchange(command + channel + owner, deadline, now, HANDOVER_BYTES)
+                token = handed_token(data, prefix)
+                if token:
+                    reply = quick_new(Granted, (token, ticket.ttl, True, 0.0))
+                else:
+                    reply = connection.first_reply_or_grant(ticket, data, deadline)
+                if type(reply) is Granted and connection.address is not self._pool.address:
                     raise Lost(f"the server at {connection.address} may not be the primary now")
         except BaseException:
-            self._failed(connection)
+            self._discard(connection)
             raise
         if type(reply) is not int:
-            self._give(connection, now)
+            self._pool.give_back(connection, now)
         else:
-            self._asked(ticket, connection, reply)
+            self._start_waiting(ticket, connection, reply)
         return reply
 
     def enqueue(self, ticket: Ticket, command: bytes, owner: bytes, deadline: float) -> Any:
-        """The same, on a connection that has a channel."""
+        """Acquires as `acquire` does, on a connection that has a channel."""
         now = self._now()
-        connection = self._take(deadline, now)
+        connection = self._pool.borrow(deadline, now)
         try:
             self._subscribe(connection, deadline)
             reply = connection.call(command + connection.channel + owner, deadline, now)
         except BaseException:
-            self._failed(connection)
+            self._discard(connection)
             raise
-        self._asked(ticket, connection, reply)
+        self._start_waiting(ticket, connection, reply)
         return reply
 
-    def _asked(self, ticket: Ticket, connection: Connection, reply: Any) -> None:
-        """Listen on this connection, if that is what was answered."""
-        ear = connection.ear
-        if type(reply) is int and reply >= 0 and ear is not None:
+    def _start_waiting(self, ticket: Ticket, connection: Connection, reply: Any) -> None:
+        """Keeps the connection for the wake-up, if the reply is a place in the queue."""
+        signal = connection.signal
+        if type(reply) is int and reply >= 0 and signal is not None:
             if ticket.owner in self.waiting:
-                self.forget(ticket.owner)  # it was asked again
-            ear.ticket, ear.dropped, ear.rung = ticket, False, False
-            self.waiting[ticket.owner] = ear
-            ticket.attach(ear)
+                self.forget(ticket.owner)  # the acquire was repeated
+            signal.ticket, signal.forgotten, signal.was_set = ticket, False, False
+            self.waiting[ticket.owner] = signal
+            ticket.attach(signal)
         else:
-            self._give(connection, connection.used)
+            self._pool.give_back(connection, connection.used)
 
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None:
-        """Until this ticket is told something, or until `until`. With a grant it is forgotten."""
+        """Waits until `ticket` is woken, or until `until`; returns the grant of the wake-up, if any."""
         owner = ticket.owner
         with self._mutex:
-            ear = self.waiting.get(owner)
-            if ear is not None:
-                ear.listening = True
-        if ear is None:
+            signal = self.waiting.get(owner)
+            if signal is not None:
+                signal.listening = True
+        if signal is None:
             return ticket.wait(self._clock, until)
         grant = None
         try:
-            connection = ear.connection
+            connection = signal.connection
             if not connection.dead:
                 grant = connection.listen(ticket, until)
             else:
-                self._mend(ear, until)
+                self._resubscribe(signal, until)
         finally:
             with self._mutex:
-                ear.listening = ear.rung = False
-                ended = ear.dropped
+                signal.listening = signal.was_set = False
+                ended = signal.forgotten
                 if grant is not None and not ended:
                     ended = True
                     del self.waiting[owner]
             if ended:
                 ticket.attach(None)
-                self._give(ear.connection, ear.connection.used)
+                self._pool.give_back(signal.connection, signal.connection.used)
         return grant
 
     def forget(self, owner: str) -> None:
-        """This owner does not wait any more."""
+        """Ends the wait of `owner`, if it waits."""
         if owner not in self.waiting:
             return
         with self._mutex:
-            ear = self.waiting.pop(owner, None)
-            if ear is None:
+            signal = self.waiting.pop(owner, None)
+            if signal is None:
                 return
-            ear.dropped = True
-            listening = ear.listening
+            signal.forgotten = True
+            listening = signal.listening
         if listening:
-            ear.set()  # it gives the connection back itself
+            signal.set()  # its thread gives the connection back
             return
-        if ear.ticket is not None:
-            ear.ticket.attach(None)
-        self._give(ear.connection, self._now())
+        if signal.ticket is not None:
+            signal.ticket.attach(None)
+        self._pool.give_back(signal.connection, self._now())
 
-    def turn_away(self) -> None:
-        """This is not the server to talk to: next time a new connection may lead to another."""
-        if self._finder is not None:
-            self._finder.doubt()
-            self._address = self._address._replace()  # those in use now are not kept, see _give
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+    def drop_connections(self) -> None:
+        """Drops all connections: the next ones may lead to another server."""
+        self._pool.drop()
         with self._mutex:
-            ears = list(self.waiting.values())
-        for ear in ears:
-            ear.connection.interrupt()  # who waits on it hears again on another
+            signals = list(self.waiting.values())
+        for signal in signals:
+            signal.connection.interrupt()  # its waiter subscribes again on another
 
     def close(self) -> None:
+        self._pool.close()
         with self._mutex:
-            self._closed = True
-            idle, self._idle = self._idle, []
             owners = list(self.waiting)
         for owner in owners:
             self.forget(owner)
-        for connection in idle:
-            connection.close()
 
-    def _take(self, deadline: float, now: float) -> Connection:
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            return self._new(deadline)
-        if now - connection.used < SUSPECT_AFTER:
-            return connection
-        return self._trusted(connection, deadline, now)
-
-    def _trusted(self, connection: Connection, deadline: float, now: float) -> Connection:
-        """This one, if its server has not hung up meanwhile; else another."""
-        if connection.is_alive():
-            return connection
+    def _discard(self, connection: Connection) -> None:
+        """Closes a connection that broke or is overdue; all of them, if the primary may have moved."""
         connection.close()
-        return self._take(deadline, now)
-
-    def _new(self, deadline: float) -> Connection:
-        if self._closed:
-            raise BackendUnavailable(f"this connection to {self._address} is closed")
-        if self._finder is None:
-            return Connection(self._address, self._clock, deadline)
-        return self._found(self._finder, deadline)
-
-    def _found(self, finder: Finder, deadline: float) -> Connection:
-        """To wherever the primary is: asked, tried, and asked again while there is time."""
-        while True:
-            found = finder.find(deadline)
-            if found != self._address:
-                self._address = found
-            try:
-                return Connection(self._address, self._clock, min(deadline, self._now() + ATTEMPT))
-            except BackendUnavailable:
-                finder.doubt()
-                if self._closed or self._now() + SHORT_PAUSE >= deadline:
-                    raise
-                sleep(SHORT_PAUSE)
-
-    def _failed(self, connection: Connection) -> None:
-        """It broke, or is overdue. Where the primary may have moved, others to it are as good."""
-        connection.close()
-        if self._finder is not None:
-            self.turn_away()
-
-    def _give(self, connection: Connection, now: float) -> None:
-        """Kept for the next caller, with when it was last used."""
-        connection.used = now
-        idle = self._idle
-        if (
-            connection.dead
-            or connection.address is not self._address
-            or (idle and len(idle) >= KEPT_IDLE)
-        ):
-            connection.close()
-            return
-        idle.append(connection)
-        if self._closed:  # perhaps meanwhile
-            connection.close()
+        if self._pool.finder is not None:
+            self.drop_connections()
 
     def _subscribe(
-        self, connection: Connection, deadline: float, name: bytes = b"", ear: Ear | None = None
+        self,
+        connection: Connection,
+        deadline: float,
+        name: bytes = b"",
+        signal: WaiterSignal | None = None,
     ) -> None:
         if connection.channel != NO_CHANNEL:
             return
@@ -327,30 +241,32 @@ class Wire:
         reply = connection.call(pack(b"SUBSCRIBE", name), deadline, self._now())
         if isinstance(reply, Exception):
             raise BackendUnavailable(
-                f"the server at {self._address} does not let us listen on channels: {reply}; a user "
+                f"the server at {self.address} does not let us listen on channels: {reply}; a user "
                 f"with an access list needs &{self._channels.decode()}*"
             )
-        connection.listens_on(name, ear)
+        connection.set_channel(name, signal)
 
-    def _mend(self, ear: Ear, until: float | None) -> None:
-        """Hear again, on a new connection and the same channel; who comes back has to ask."""
-        broken = ear.connection
+    def _resubscribe(self, signal: WaiterSignal, until: float | None) -> None:
+        """Subscribes to the channel again on a new connection. The waiter then has to ask."""
+        broken = signal.connection
         broken.close()
-        ear.pause = Signal(self._clock)
-        while not (ear.dropped or ear.rung):
+        signal.pause = Signal(self._clock)
+        while not (signal.forgotten or signal.was_set):
             now = self._now()
-            limit = now + PAUSE if until is None else min(now + PAUSE, until)
+            limit = (
+                now + RESUBSCRIBE_PAUSE if until is None else min(now + RESUBSCRIBE_PAUSE, until)
+            )
             if now >= limit:
                 return
             try:
-                fresh = self._new(limit)
+                connection = self._pool.open(limit)
                 try:
-                    self._subscribe(fresh, limit, broken.channel_name, ear)
+                    self._subscribe(connection, limit, broken.channel_name, signal)
                 except BaseException:
-                    fresh.close()
+                    connection.close()
                     raise
             except (LockError, OSError):
-                ear.pause.wait(limit)
+                signal.pause.wait(limit)
                 continue
-            ear.connection = fresh
+            signal.connection = connection
             return

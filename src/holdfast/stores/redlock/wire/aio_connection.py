@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ....clock import Clock
 from ....errors import BackendUnavailable
 from ...redis.address import Address
-from ...redis.wire.aio_connection import Connection
+from ...redis.wire.pipelined_connection import Connection
 from ...redis.wire.protocol import NOTHING, Late, Lost, check_greeting, greeting
 from ...redis.wire.reply import Reply
 from ...redis.wire.sockets import open_protocol

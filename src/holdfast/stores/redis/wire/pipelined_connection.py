@@ -1,7 +1,7 @@
-"""One connection in asyncio: the commands of all tasks go out together, answers come in their order.
+"""One connection in asyncio: the commands of all tasks are pipelined, and replies come in their order.
 
-Wake-ups come between the answers. A task that is cancelled leaves its command where it is, so whatever
-is sent behind it takes effect after it.
+Wake-ups come between the replies. A task that is cancelled leaves its command where it is, so a command
+that is sent behind it takes effect after it.
 """
 
 from __future__ import annotations
@@ -17,37 +17,39 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ....clock import Clock
 from ....model import Granted, quick_new
-from .protocol import LONG, NO_CHANNEL, NOTHING, PING, Late, Lost, handed, wake_up
+from .protocol import NOTHING, Late, Lost
 from .reply import Reply
 from .sockets import prepare
+from .wakeups import HANDOVER_BYTES, NO_CHANNEL, PING_AHEAD, handed_token, wakeup_prefix
 
 if TYPE_CHECKING:
     from ..._async.contract import Ticket
 
-PATIENCE = 1.0
-"""Seconds for which an answer may be overdue before its connection is given up."""
+OVERDUE_LIMIT = 1.0
+"""Seconds for which a reply may be overdue before its connection is given up."""
 TOGETHER = 128
-"""Commands that go out in one write. More would leave the server idle while they are collected."""
+"""Commands in one write. With more the server would be idle while they are collected."""
 CHUNK = 65536
-TICK = 0.1
-"""Seconds for which the place in the queue may wait for the wake-up."""
-PATIENT = 1.0
-"""Seconds that one must be ready to wait for, to be told of its place in the queue a moment later."""
+HANDOVER_LIMIT = 0.1
+"""Seconds for which a place in the queue may stay unread, in case the wake-up follows it soon."""
+LONG_WAIT = 1.0
+"""Seconds that an attempt must have left for its place in the queue to be read together with the
+wake-up."""
 
 
-class User(Protocol):
-    """Whose connection it is."""
+class WireCallbacks(Protocol):
+    """The wire that a connection belongs to, as the connection sees it."""
 
     def hear(self, ticket: Ticket) -> None:
-        """A wake-up for this one may come soon."""
+        """Prepares for the wake-up of `ticket`."""
         ...
 
     def woken(self, message: bytes) -> None:
-        """What was published on our channel."""
+        """Takes a message that was published on our channel."""
         ...
 
     def lost(self, connection: Any) -> None:
-        """It has ended."""
+        """Takes note that `connection` has ended."""
         ...
 
     def broken(self) -> Lost: ...
@@ -55,8 +57,8 @@ class User(Protocol):
     def late(self) -> Late: ...
 
 
-class Nobody(Reply):
-    """Takes the answer to a command that was only sent along."""
+class DiscardedReply(Reply):
+    """A reply that nobody awaits, to a command that was only sent along."""
 
     __slots__ = ()
 
@@ -72,19 +74,21 @@ class Nobody(Reply):
         pass
 
 
-NOBODY = Nobody()
+DISCARDED = DiscardedReply()
 
 
 @cache
 def _driver() -> tuple[Any, Any, Any]:
-    """Looked for when it is first needed, and not again for each connection."""
+    """Returns what we use of hiredis, which is imported when it is first needed."""
     from hiredis import ProtocolError, PushNotification, Reader
 
     return ProtocolError, PushNotification, Reader
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, user: User, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    """A connection, and the commands and replies under way on it."""
+
+    def __init__(self, user: WireCallbacks, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         nonsense, push, make_reader = _driver()
         self._user = user
         self._loop = loop
@@ -92,8 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         reader = make_reader(notEnoughData=NOTHING)
         self._feed: Callable[..., None] = reader.feed
         self._gets = reader.gets
-        # Read into, again and again: for each read the loop would otherwise get a quarter of a
-        # megabyte from the system, and give it back.
+        # One buffer for all reads: the loop would otherwise allocate a quarter of a megabyte for each.
         self._buffer = bytearray(CHUNK)
         self._view = memoryview(self._buffer)
         self._push = push
@@ -104,27 +107,27 @@ class Connection(asyncio.BufferedProtocol):
         self._write: Callable[[bytes], None]
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = inf
-        self._asked: Ticket | None = None
-        """Whose question is the only one under way, if it may be answered by a wake-up as well."""
+        self._sole_acquire: Ticket | None = None
+        """The ticket whose acquire is the only command under way, if a wake-up may come with it."""
         self._socket: socket.socket | None = None
-        """Where the system can be told for how many bytes to wait."""
-        self._least = 1
-        self._hurry: asyncio.TimerHandle | None = None
+        """The socket, where `SO_RCVLOWAT` can be set."""
+        self._lowat = 1
+        self._lowat_timer: asyncio.TimerHandle | None = None
         self.channel = NO_CHANNEL
-        self._told = b""
-        """How a wake-up begins, see `handed`."""
+        self._wakeup_prefix = b""
+        """The beginning of a wake-up, see `handed_token`."""
         self.dead = False
 
-    def listens_on(self, channel: bytes) -> None:
+    def set_channel(self, channel: bytes) -> None:
         self.channel = channel
-        self._told = wake_up(channel)
+        self._wakeup_prefix = wakeup_prefix(channel)
 
     def send(self, command: bytes, deadline: float, reply: Reply | None = None) -> Reply:
-        """Answered in its turn. What is sent while others wait for answers goes out together."""
+        """Sends a command. Commands that are sent while others are under way go out together."""
         if reply is None:
             reply = Reply(self._loop)
-        if self._least != 1:
-            self._set_least(1)
+        if self._lowat != 1:
+            self._set_lowat(1)
         pending, unsent = self._pending, self._unsent
         if unsent:
             unsent.append(command)
@@ -144,11 +147,11 @@ class Connection(asyncio.BufferedProtocol):
         return reply
 
     def send_all(self, commands: Sequence[bytes], deadline: float) -> list[Reply]:
-        """In one write, where nothing else is under way."""
+        """Sends `commands` in one write, if nothing else is under way."""
         if self._pending or self._unsent or self.dead or not commands:
             return [self.send(command, deadline) for command in commands]
-        if self._least != 1:
-            self._set_least(1)
+        if self._lowat != 1:
+            self._set_lowat(1)
         replies = [Reply(self._loop) for _ in commands]
         self._write(b"".join(commands))
         self._pending.extend([(reply, deadline) for reply in replies])
@@ -157,24 +160,24 @@ class Connection(asyncio.BufferedProtocol):
         return replies
 
     def send_after_ping(self, command: bytes, deadline: float) -> Reply:
-        """See `PING`. With others' answers under way it would change nothing."""
+        """Sends a command behind `PING_AHEAD`, if nothing else is under way."""
         if self._pending or self.dead:
             return self.send(command, deadline)
-        self._pending.append((NOBODY, deadline))
-        return self._send_alone(PING + command, deadline)
+        self._pending.append((DISCARDED, deadline))
+        return self._send_alone(PING_AHEAD + command, deadline)
 
-    def ask(self, ticket: Ticket, command: bytes, deadline: float) -> Reply:
-        """For a lock. Nobody else's answer is kept waiting if this one is waited for together with the
-        wake-up, for a moment: one turn of the loop less. If both have come, it is a grant.
+    def acquire(self, ticket: Ticket, command: bytes, deadline: float) -> Reply:
+        """Sends the acquire of a lock. If no other reply is under way, the place in the queue stays
+        unread for a moment, to be read together with the wake-up: see `HANDOVER_BYTES`.
         """
         until = ticket.until
         barge = ticket.terms.barge
-        if self._pending or self.dead or barge or (until and until - self._now() < PATIENT):
+        if self._pending or self.dead or barge or (until and until - self._now() < LONG_WAIT):
             self._user.hear(ticket)
             return self.send(command, deadline)
-        self._asked = ticket
-        if self._least != LONG and self._socket is not None:
-            self._set_least(LONG)
+        self._sole_acquire = ticket
+        if self._lowat != HANDOVER_BYTES and self._socket is not None:
+            self._set_lowat(HANDOVER_BYTES)
         return self._send_alone(command, deadline)
 
     def _send_alone(self, command: bytes, deadline: float) -> Reply:
@@ -185,25 +188,25 @@ class Connection(asyncio.BufferedProtocol):
             self._arm(deadline)
         return reply
 
-    def _set_least(self, least: int) -> None:
-        """Bytes for which the system waits before it tells us of them; for a tick at the most."""
+    def _set_lowat(self, lowat: int) -> None:
+        """Sets the number of bytes at which the socket becomes readable, for a moment if above 1."""
         assert self._socket is not None
         assert self._transport is not None
-        self._least = least
+        self._lowat = lowat
         with suppress(OSError):  # it is closed, which we are told soon
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
-        if least != 1:
-            if self._hurry is None:
-                self._hurry = self._loop.call_later(TICK, self._hurry_up)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, lowat)
+        if lowat != 1:
+            if self._lowat_timer is None:
+                self._lowat_timer = self._loop.call_later(HANDOVER_LIMIT, self._reset_lowat)
         elif self._pending:
-            # Not every system looks again at what has come by itself.
+            # Not every system checks again by itself what has come already.
             self._transport.pause_reading()
             self._transport.resume_reading()
 
-    def _hurry_up(self) -> None:
-        self._hurry = None
-        if self._least != 1:
-            self._set_least(1)
+    def _reset_lowat(self) -> None:
+        self._lowat_timer = None
+        if self._lowat != 1:
+            self._set_lowat(1)
 
     def _flush(self) -> None:
         if self._unsent:
@@ -212,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write(unsent)
 
     def abort(self) -> None:
-        """Now, whatever was still to be written."""
+        """Closes the connection at once, whatever was still to be written."""
         if self._transport is not None:
             self._transport.abort()
         self._end()
@@ -220,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not asked whether it is one: other event loops have transports of their own.
+        # No isinstance: other event loops have transports of their own.
         self._transport = cast(asyncio.Transport, transport)
         self._write = self._transport.write
         sock = transport.get_extra_info("socket")
@@ -229,47 +232,49 @@ class Connection(asyncio.BufferedProtocol):
                 prepare(sock)
         if (
             transport.get_extra_info("sslcontext") is None
-        ):  # there, what is read is not what was sent
+        ):  # TLS records have other lengths than what is in them
             self._socket = sock
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view  # TLS reads into slices of it: those of the buffer itself would be copies
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._asked is not None and self._handed_over(nbytes, self._asked):
+        if self._sole_acquire is not None and self._handed_over(nbytes, self._sole_acquire):
             return
         self._feed(self._buffer, 0, nbytes)
         self._answer()
 
     def _handed_over(self, nbytes: int, ticket: Ticket) -> bool:
-        self._asked = None
+        self._sole_acquire = None
         reply = self._pending[0][0]
-        token = handed(bytes(self._view[:nbytes]), self._told + ticket.owner.encode())
+        token = handed_token(
+            bytes(self._view[:nbytes]), self._wakeup_prefix + ticket.owner.encode()
+        )
         if token:
             self._pending.popleft()
             reply.settle(quick_new(Granted, (token, ticket.ttl, True, 0.0)))
             return True
-        if not reply.settled:  # it is still wanted
+        if not reply.settled:  # its task still waits for it
             self._user.hear(ticket)
         return False
 
     def _answer(self) -> None:
         gets, push, pending = self._gets, self._push, self._pending
         try:
-            while (answer := gets()) is not NOTHING:
-                if type(answer) is push and answer[0] != b"subscribe":
-                    if answer[0] == b"message":
-                        self._user.woken(answer[2])
-                elif pending:  # otherwise an answer to nothing, which cannot be ours
-                    pending.popleft()[0].settle(answer)
+            while (reply := gets()) is not NOTHING:
+                if type(reply) is push and reply[0] != b"subscribe":
+                    if reply[0] == b"message":
+                        self._user.woken(reply[2])
+                elif pending:  # else a reply to no command, which cannot be ours
+                    pending.popleft()[0].settle(reply)
         except self._nonsense:
             self.abort()  # nothing that follows could be understood
         except BaseException:
-            # A task raised what ends the event loop. If that goes on, so does the rest.
+            # A task raised an exception that ends the loop. If the loop goes on, so do the others.
             self._loop.call_soon(self._answer)
             raise
-        if pending and self._least != 1 and self._asked is None:
-            self._set_least(1)  # what is still to come may be short
+        if pending and self._lowat != 1 and self._sole_acquire is None:
+            self._set_lowat(1)  # what is still to come may be short
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end()
@@ -279,11 +284,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.dead = True
         self._unsent.clear()
-        self._asked = None
-        for timer in (self._timer, self._hurry):
+        self._sole_acquire = None
+        for timer in (self._timer, self._lowat_timer):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._hurry = None
+        self._timer = self._lowat_timer = None
         pending = list(self._pending)
         self._pending.clear()
         for reply, _ in pending:
@@ -292,9 +297,9 @@ class Connection(asyncio.BufferedProtocol):
         self._user.lost(self)
 
     def _stand_in(self, until: float) -> None:
-        """Before those who wait until then are told that no answer came."""
+        """Lets a subclass prepare the commands due by `until`, before they are told: no reply came."""
 
-    # One timer for all that waits; it is left alone while answers come.
+    # One timer for all commands; it is not touched while replies come.
 
     def _arm(self, due: float) -> None:
         if self._timer is not None:
@@ -309,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         now = self._now()
         first = min([deadline for _, deadline in self._pending])
-        if first > now:  # mostly: what it was set for has been answered since
+        if first > now:  # mostly: the reply that it was set for has come
             self._arm(first)
             return
         self._stand_in(now)
@@ -321,8 +326,8 @@ class Connection(asyncio.BufferedProtocol):
             elif due is None or deadline < due:
                 due = deadline
         if self._pending[0][1] <= now:
-            # Its turn has not come, and all that is behind it waits too. Not for long.
-            last_chance = self._pending[0][1] + PATIENCE
+            # All commands behind this one wait, too. Not for long.
+            last_chance = self._pending[0][1] + OVERDUE_LIMIT
             if now >= last_chance:
                 self.abort()
                 return
