@@ -6,6 +6,9 @@ mark and write alike, and a lower token that comes later finds the higher mark.
 
 A resource without a row gets one that starts at the floor of what was pruned. The floors are read with
 a lock against whoever prunes: either we see what he forgot, or he does not see our row.
+
+Locks are taken in one order, the floors' row first, so that prune and guard never wait for each other
+in a circle. A row whose mark was raised a short time ago is the exception: it is not pruned yet.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from ..errors import ConfigError, GuaranteeError, StaleToken
@@ -38,8 +42,9 @@ from .sql_links import (
 from .sql_rows import OwnRow
 
 KNOWN_LIMIT = 10_000
+RECENT = 60.0
+"""Seconds for which a row counts as there, once its mark was raised: what is pruned is older."""
 ROUNDS = 4
-UNSURE = (0, "")
 
 
 class SqlFence(Fence):
@@ -56,8 +61,9 @@ class SqlFence(Fence):
         super().__init__(single_use=single_use)
         self._table = identifier("table", table, WITH_RESETS)
         self._statements: dict[tuple[str, str], Statements] = {}
-        self._known: dict[str, tuple[int, str]] = {}
-        """Resources that have, or had, a row, and what passed last: a hint, never relied upon."""
+        self._known: dict[str, tuple[int, str, float]] = {}
+        """Resources that have, or had, a row: what passed last, and when the mark was raised. A hint,
+        never relied upon."""
         self._updates: dict[Any, str] = {}
         """Statements of the one-statement form, as they were made."""
         if connection is not None:
@@ -90,7 +96,7 @@ class SqlFence(Fence):
             changed = cursor.rowcount
             keep_cursor(link, connection, cursor)
             if changed == 1:
-                self._known[resource] = (given.token, given.lock)
+                self._passed(resource, given)
                 return None
             tried = True
         if given.reader:
@@ -196,20 +202,27 @@ class SqlFence(Fence):
             return run_async(link, connection, steps)
         return run(link, connection, steps)
 
-    def _pass(self, sql: Statements, resource: str, given: Shown) -> Ask | None:
-        """The statement that lets it pass; None if the resource needs a row first."""
+    def _pass(
+        self, sql: Statements, resource: str, given: Shown, there: bool = False
+    ) -> Ask | None:
+        """Returns the statement that lets `given` pass; None if the resource may need a row first.
+
+        `there` says that it has one, which is locked.
+        """
         last = self._known.get(resource)
+        if sql.dialect.gaps and last is not None and last[2] + RECENT <= monotonic():
+            del self._known[resource]  # so this write raises the mark, and makes the row recent
+            last = None
         if last is None:
             if len(self._known) >= KNOWN_LIMIT:
                 self._known.clear()
-            if sql.dialect.gaps:
-                # An UPDATE that finds no row would lock the gap, and two of them each other out.
+            if sql.dialect.gaps and not there:
                 return None
         name: Any = resource
         lock: Any = given.lock
         if sql.dialect.binary:
             name, lock = resource.encode(), lock.encode()
-        if last == (given.token, given.lock) and not self.single_use:
+        if last is not None and last[:2] == (given.token, given.lock) and not self.single_use:
             # The same holder's next write changes no more than it must to lock the row.
             if lock:
                 return Ask(sql.again_locked, (name, given.token, lock))
@@ -217,6 +230,12 @@ class SqlFence(Fence):
         if lock:
             return Ask(sql.update_locked, (given.token, lock, name, given.token, lock))
         return Ask(sql.update, (given.token, name, given.token))
+
+    def _passed(self, resource: str, given: Shown) -> None:
+        """Remembers that `given` has passed, and when the mark was raised."""
+        last = self._known.get(resource)
+        if last is None or last[:2] != (given.token, given.lock):
+            self._known[resource] = (given.token, given.lock, monotonic())
 
     def _compare(
         self, sql: Statements, resource: str, given: Shown, is_open: Callable[[], bool]
@@ -239,39 +258,44 @@ class SqlFence(Fence):
         self, sql: Statements, resource: str, given: Shown, tried: bool = False
     ) -> Steps[None]:
         name = encoder(sql)(resource)
-        begun = False
+        there = False
         for _ in range(ROUNDS):
-            ask = self._pass(sql, resource, given)
-            if ask is None:
-                yield from self._begin(sql, resource, name, given)
-                begun = True
+            ask = self._pass(sql, resource, given, there)
+            if ask is None and (yield from self._begin(sql, resource, name, given)) is None:
+                there = True
                 continue
-            if not tried and (yield ask).changed == 1:
-                self._known[resource] = (given.token, given.lock)
+            if ask is not None and not tried and (yield ask).changed == 1:
+                self._passed(resource, given)
                 return
             tried = False
-            self._known[resource] = UNSURE
+            self._known.pop(resource, None)
             # Refused; or there is no row; or its first writer has committed it just now.
             mark = yield from self._look(sql, name, own=True)
             if mark is None:
-                yield from self._begin(sql, resource, name, given)
-                begun = True
-                continue
-            refused = rules.refusal(resource, mark, given, self.single_use)
+                refused = yield from self._begin(sql, resource, name, given)
+            else:
+                refused = rules.refusal(resource, mark, given, self.single_use)
             if refused is not None:
-                if begun:
-                    # Should he not roll back: the floor of his tokens is not that of another store's.
-                    yield Ask(sql.forget_new, (name,))
                 raise refused
+            there = True
         raise GuaranteeError(
             f"the fence's row for {resource!r} is not to be had; roll back and try again"
         )
 
-    def _begin(self, sql: Statements, resource: str, name: Any, given: Shown) -> Steps[None]:
-        """Give the resource a row, unless it has one."""
+    def _begin(
+        self, sql: Statements, resource: str, name: Any, given: Shown
+    ) -> Steps[StaleToken | None]:
+        """Gives the resource a row that starts at its floor, unless it has one.
+
+        If the floor refuses `given`, it makes none and returns the refusal. A row that is made and
+        then rolled back would leave gaps locked by those who waited for it.
+        """
         floors = yield from self._floors(sql)
-        yield Ask(sql.begin, (name, rules.unknown(floors, given).highest))
-        self._known[resource] = UNSURE
+        mark = rules.unknown(floors, given)
+        refused = rules.refusal(resource, mark, given, self.single_use)
+        if refused is None:
+            yield Ask(sql.begin, (name, mark.highest))
+        return refused
 
     def _look(self, sql: Statements, name: Any, own: bool = False) -> Steps[Mark | None]:
         rows = (yield Ask(sql.look_own if own else sql.look, (name,), rows=True)).rows
@@ -303,6 +327,10 @@ class SqlFence(Fence):
         yield Ask(sql.lock_floors)
         floors = yield from self._floors(sql)
         rows = (yield Ask(sql.old, (older_than,), rows=True)).rows
+        if sql.dialect.gaps:
+            found, rows = rows, []
+            for name, _, _ in found:
+                rows += (yield Ask(sql.lock_old, (older_than, name), rows=True)).rows
         marks = [Mark(int(token), text_of(lock)) for _, token, lock in rows]
         for name, _, _ in rows:
             yield Ask(sql.forget, (name,))

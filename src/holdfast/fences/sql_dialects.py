@@ -3,6 +3,13 @@
 One table, a row per resource. The row whose resource is empty holds the floors of what was pruned, as
 JSON. `writes` is raised by every write, so that a database which counts only rows that really
 changed counts ours. `touched` is by the database's clock.
+
+InnoDB, at its usual isolation level, has three habits that make deadlocks where rows are pruned. An
+UPDATE that finds no row locks the gap, so that two of them keep each other from making the row anew.
+A lock that was waited for stays, on the gap, when the row is deleted meanwhile. And MariaDB counts a
+row that `SKIP LOCKED` passes over as one that is waited for, as it looks for deadlocks. So where
+`gaps` is set, a writer locks the floors before a row that may be pruned, and whoever prunes finds out
+which rows are old without locking them, and then locks these one by one.
 """
 
 from __future__ import annotations
@@ -158,12 +165,10 @@ class Statements:
         lock_floors = f"UPDATE {table} SET writes = writes + 1, touched = {dialect.now}"
         self.lock_floors = self.mark(f"{lock_floors} WHERE resource = ''")
         self.set_floors = self.mark(f"{lock_floors}, lock_id = ? WHERE resource = ''")
-        self.old = self.mark(
-            f"SELECT resource, token, lock_id FROM {table} "
-            f"WHERE resource <> '' AND touched <= {dialect.ago}{dialect.skip}"
-        )
+        old = f"SELECT resource, token, lock_id FROM {table} WHERE touched <= {dialect.ago}"
+        self.old = self.mark(f"{old} AND resource <> ''{'' if dialect.gaps else dialect.skip}")
+        self.lock_old = self.mark(f"{old} AND resource = ?{dialect.skip}")
         self.forget = self.mark(f"DELETE FROM {table} WHERE resource = ?")
-        self.forget_new = self.mark(f"DELETE FROM {table} WHERE resource = ? AND writes = 0")
         self.reset = self.mark(
             f"UPDATE {table} SET token = ?, lock_id = '', writes = writes + 1, "
             f"touched = {dialect.now} WHERE resource = ?"
