@@ -117,7 +117,7 @@ def test_the_fences_own_files_are_nobodys_resource(name: str, tmp_path: Path) ->
 
 @FORKS
 def test_a_child_forked_meanwhile_does_not_keep_the_turn(tmp_path: Path) -> None:
-    """It inherits the open file, and with it the lock, for as long as it lives."""
+    """The child inherits the open file, and with it the lock, for as long as it lives."""
     path = tmp_path / "file"
     with FileFence().hold(path, 33):
         pid = os.fork()

@@ -265,7 +265,7 @@ def test_a_connection_that_is_lost_at_the_commit_leaves_neither_or_both(
 
 
 def test_a_holder_frozen_between_guard_and_commit_is_ended_by_the_database(site: SqlSite) -> None:
-    """It keeps the next one waiting for so long; then its write is undone with its mark."""
+    """The frozen one keeps the next waiting for so long; then its write is undone with its mark."""
     if type(site) is SqlSite:
         return  # who is frozen in SQLite has the file until he wakes
     site.write("x", "a", 32)

@@ -24,7 +24,7 @@ from ..errors import ConfigError
 from . import rules
 from .fence import Fence, not_installed, prove
 from .record import Record, sync_folder, write_all
-from .rules import Mark, Shown, Token
+from .rules import Credential, Mark, Token
 
 SUFFIX = ".fence"
 FLOORS = ".holdfast-floors.fence"
@@ -36,14 +36,14 @@ Path = str | os.PathLike[str]
 
 
 class FileFence(Fence):
-    """Holds nothing itself: any number of them, in any process, serve the same files."""
+    """A fence for files. Any number of them, in any process, serve the same files."""
 
     def write(self, path: Path, data: bytes | str, token: Token) -> None:
-        """Replace the file's contents, if no higher token has written to it; else `StaleToken`."""
+        """Replaces the file's contents; raises `StaleToken` if a higher token has written to it."""
         if not isinstance(data, bytes | bytearray | memoryview | str):
             raise ConfigError(f"data must be bytes or str, not {type(data).__name__}")
         contents = data.encode() if isinstance(data, str) else bytes(data)
-        given = rules.shown(token)
+        given = rules.credential(token)
         if os.path.isdir(path or os.curdir):
             raise ConfigError(f"{str(path)!r} is a folder, and cannot be written as a file")
         with self._inside(path) as memory:
@@ -56,29 +56,29 @@ class FileFence(Fence):
             sync_folder(memory.path)
 
     def guard(self, path: Path, token: Token) -> None:
-        """Let this token pass, and remember it. What you do next is another step: see `hold`."""
-        given = rules.shown(token)
+        """Lets this token pass, and remembers it. What you do next is another step: see `hold`."""
+        given = rules.credential(token)
         with self._inside(path) as memory:
             memory.check(given)
             memory.commit(given)
 
-    def hold(self, path: Path, token: Token) -> Held:
+    def hold(self, path: Path, token: Token) -> HeldFile:
         """`with fence.hold(path, token):` change the file yourself, such as append to it.
 
         Nobody else's write comes between. The token counts as seen from the beginning, also if the
         body fails: it may have written half. In asyncio: `async with`.
         """
-        return Held(self, path, rules.shown(token))
+        return HeldFile(self, path, rules.credential(token))
 
     def highest(self, path: Path) -> int:
-        """The highest token seen; 0 if none was."""
+        """Returns the highest token seen; 0 if none was."""
         if not os.path.exists(_memory_of(path)):
             return 0
         with self._inside(path) as memory:
             return memory.mark.highest
 
     def reset(self, path: Path, *, by: str, to: int = 0) -> int:
-        """Forget the highest token and the lock, and begin again at `to`; answers what it was.
+        """Forgets the highest token and the lock, and begins again at `to`; returns the old token.
 
         For when a store's tokens have fallen, or the file moved to another lock. Stop the writers
         first. Kept in the fence's file, under `resets`.
@@ -92,7 +92,7 @@ class FileFence(Fence):
             return was.highest
 
     def prune(self, folder: Path, older_than: float) -> int:
-        """Forget files of a folder not written to for so many seconds; answers how many.
+        """Forgets files of a folder not written to for so many seconds; returns how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
         file new to this fence has seen.
@@ -127,7 +127,7 @@ class FileFence(Fence):
                     record.close()
 
     def verify(self, folder: Path) -> None:
-        """Prove that it refuses in this folder; raises `GuaranteeError` otherwise."""
+        """Proves that it refuses in this folder; raises `GuaranteeError` otherwise."""
         name = f"holdfast-probe-{os.urandom(6).hex()}"
         path = os.path.join(os.path.realpath(folder), name)
         try:
@@ -166,7 +166,7 @@ class FileFence(Fence):
             raise
 
     def _floors_for(self, record: Record) -> Any:
-        """Only what has no memory yet needs to know what was forgotten."""
+        """Returns the floors for a file that has no memory yet; for others none count."""
         state = record.read()
         if state and not state.get("unknown"):
             return {}
@@ -179,7 +179,7 @@ class FileFence(Fence):
 
 
 class _Memory:
-    """What is remembered of one file, locked until `close`."""
+    """The fence's memory of one file, locked until `close`."""
 
     def __init__(
         self, record: Record, floors: dict[str, int], path: str = "", single_use: bool = False
@@ -200,7 +200,7 @@ class _Memory:
             with suppress(FileNotFoundError):
                 os.rename(os.path.join(os.path.dirname(path), self._pending), path)
 
-    def check(self, given: Shown) -> None:
+    def check(self, given: Credential) -> None:
         if self._new:
             self.mark = rules.unknown(self._floors, given)
         refused = rules.refusal(self.path, self.mark, given, self._single_use)
@@ -208,7 +208,7 @@ class _Memory:
             raise refused
 
     def stage(self, contents: bytes) -> str:
-        """The data in a file of its own, on the disk."""
+        """Writes the data to a file of its own, on the disk, and returns the path."""
         # Not under the name that the memory holds: what is found there was committed.
         fresh = f"{self._record.path}-{'b' if self._pending.endswith('-a') else 'a'}"
         mode = 0o666
@@ -230,7 +230,7 @@ class _Memory:
             os.close(descriptor)
         return fresh
 
-    def commit(self, given: Shown, staged: str | None = None) -> None:
+    def commit(self, given: Credential, staged: str | None = None) -> None:
         mark = rules.after(self.mark, given)
         if staged is not None:
             self._pending = staged
@@ -257,10 +257,10 @@ class _Memory:
         self._record.close()
 
 
-class Held:
+class HeldFile:
     """The turn at one file, for the body of `with`."""
 
-    def __init__(self, fence: FileFence, path: Path, given: Shown) -> None:
+    def __init__(self, fence: FileFence, path: Path, given: Credential) -> None:
         self._fence = fence
         self._path = path
         self._given = given
