@@ -123,7 +123,7 @@ class FileSite(Site):
         die(
             "import os, signal\n"
             "from holdfast.fences import FileFence, file\n"
-            "file._Memory.commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "file.FileMemory.commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
             f"FileFence().write({str(self.path(resource))!r}, {value!r}, {token})\n"
         )
 

@@ -14,8 +14,6 @@ import json
 import os
 import time
 from collections.abc import Generator, Sequence
-from functools import cache
-from hashlib import sha1
 from typing import Any, NamedTuple, TypeVar
 
 from .. import checks
@@ -23,21 +21,14 @@ from ..errors import ConfigError, GuaranteeError, StaleToken
 from ..stores.redis.cluster import slot_of, tag_of
 from . import rules
 from .fence import Fence, not_installed
+from .redis_keys import FLOORS, RESETS, SUFFIX, mark_of, resource_key
+from .redis_scripts import DELETE, SET, SET_PX, Script, read_script, script_for, sha_of
 from .rules import Credential, Mark, Token
 
-SUFFIX = ":holdfast-fence"
-FLOORS = "holdfast-fence-floors"
-RESETS = "holdfast-fence-resets"
 BATCH = 500
-_FOLDER = os.path.join(os.path.dirname(__file__), "scripts")
 
 Result = TypeVar("Result")
 Value = str | bytes | int | float
-
-
-class Script(NamedTuple):
-    text: str
-    sha: str
 
 
 class Request(NamedTuple):
@@ -69,7 +60,7 @@ class RedisFence(Fence):
         self._cluster = hasattr(client, "get_node_from_key")
         self._scripts: dict[str, Script] = {}
         self._mode = "o" if single_use else "w"
-        self._set_sha = script_for(_SET).sha
+        self._set_sha = script_for(SET).sha
 
     # Verbs. Each returns a coroutine if the client is asynchronous.
 
@@ -79,7 +70,7 @@ class RedisFence(Fence):
         `ttl` is in seconds. The mark stays when the value expires.
         """
         given = rules.credential(token)
-        _key(key)
+        resource_key(key)
         if ttl is None:
             if not self._asynchronous:
                 # The common case at once; all others step by step.
@@ -96,15 +87,15 @@ class RedisFence(Fence):
                         raise
                 else:
                     return self._explain(reply, key, given)
-            return self._run(self._guarded(_SET, key, given, (key,), (value,)))
+            return self._run(self._guarded(SET, key, given, (key,), (value,)))
         milliseconds = max(1, round(checks.ttl(ttl) * 1000))
-        return self._run(self._guarded(_SET_PX, key, given, (key,), (value, milliseconds)))
+        return self._run(self._guarded(SET_PX, key, given, (key,), (value, milliseconds)))
 
     def delete(self, key: str, token: Token) -> Any:
         """`DEL key`, on the same terms. The mark stays."""
         given = rules.credential(token)
-        _key(key)
-        return self._run(self._guarded(_DEL, key, given, (key,), ()))
+        resource_key(key)
+        return self._run(self._guarded(DELETE, key, given, (key,), ()))
 
     def run(
         self,
@@ -120,18 +111,18 @@ class RedisFence(Fence):
         must be in the slot of `resource`.
         """
         given = rules.credential(token)
-        _key(resource)
+        resource_key(resource)
         return self._run(self._guarded(script, resource, given, tuple(keys), tuple(args)))
 
     def guard(self, resource: str, token: Token) -> Any:
         """Lets this token pass, and remembers it. What you do next is another step: see `run`."""
         given = rules.credential(token)
-        _key(resource)
+        resource_key(resource)
         return self._run(self._guarded("", resource, given, (), ()))
 
     def highest(self, resource: str) -> Any:
         """Returns the highest token seen; 0 if none was."""
-        return self._run(self._highest(_key(resource)))
+        return self._run(self._highest(resource_key(resource)))
 
     def reset(self, resource: str, *, by: str, to: int = 0) -> Any:
         """Forgets the highest token and the lock, and begins again at `to`; returns the old token.
@@ -139,7 +130,7 @@ class RedisFence(Fence):
         For when a store's tokens have fallen, or the key moved to another lock. Stop the writers
         first. It is kept in the list `holdfast-fence-resets`.
         """
-        return self._run(self._reset(_key(resource), *rules.beginning(by, to)))
+        return self._run(self._reset(resource_key(resource), *rules.beginning(by, to)))
 
     def prune(self, older_than: float) -> Any:
         """Forgets marks that were not raised for so many seconds; returns how many.
@@ -221,8 +212,8 @@ class RedisFence(Fence):
         return forgotten
 
     def _forget(self, marks: Sequence[Any], older_than: float) -> Steps[int]:
-        text = _read("prune.lua")
-        script = Script(text, _sha(text))
+        text = read_script("prune.lua")
+        script = Script(text, sha_of(text))
         by_floors: dict[str, list[Any]] = {}
         for mark in marks:
             by_floors.setdefault(self._floors_of(_text(mark)), []).append(mark)
@@ -304,66 +295,6 @@ class RedisFence(Fence):
                     request = steps.send(reply)
         except StopIteration as stop:
             return stop.value
-
-
-_SET = "return redis.call('SET', KEYS[1], ARGV[1])"
-_SET_PX = "return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])"
-_DEL = "return redis.call('DEL', KEYS[1])"
-
-
-@cache
-def script_for(body: str) -> Script:
-    """Returns the check, and behind it a body that sees its own keys and arguments.
-
-    A refusal is a list of two. What a body of the user's answers is put into a list of one.
-    """
-    check = _read("check.lua")
-    if not body:
-        text = f"{check}\nreturn 1"
-    elif body in (_SET, _SET_PX, _DEL):  # ours, whose answers are no lists
-        own = body.replace("ARGV[2]", "ARGV[5]").replace("ARGV[1]", "ARGV[4]")
-        text = f"{check}\n{own.replace('KEYS[1]', 'KEYS[3]')}"
-    else:
-        text = (
-            f"{check}\nlocal function body(KEYS, ARGV)\n{body}\nend\n"
-            "local answer = body({unpack(KEYS, 3)}, {unpack(ARGV, 4)})\n"
-            "if type(answer) == 'table' and answer.err then return answer end\n"
-            "return {answer or false}"
-        )
-    return Script(text, _sha(text))
-
-
-@cache
-def _read(name: str) -> str:
-    """Returns a script without its comments, which would be kept in the server's memory."""
-    with open(os.path.join(_FOLDER, name), encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("--"))
-
-
-def _sha(text: str) -> str:
-    return sha1(text.encode(), usedforsecurity=False).hexdigest()
-
-
-def _key(name: object) -> str:
-    key = rules.resource_name(name)
-    if key.endswith(SUFFIX) or key.startswith((FLOORS, RESETS)):
-        raise ConfigError(f"{key!r} is one of the fence's own keys, where it remembers tokens")
-    return key
-
-
-def mark_of(key: str) -> str:
-    return beside(key, SUFFIX)
-
-
-def beside(key: str, suffix: str) -> str:
-    """Returns the name of a second key in the same slot of a cluster. No two keys share one."""
-    start = key.find("{")
-    end = key.find("}", start + 1)
-    if start >= 0 and end > start + 1:
-        # It has a hash tag of its own. The colon tells `{x}` from `x`.
-        return f"{key}:{suffix}"
-    return f"{{{key}}}{suffix}"
 
 
 def _at(node: Any) -> dict[str, Any]:
