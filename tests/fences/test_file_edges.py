@@ -15,7 +15,7 @@ import pytest
 
 import holdfast
 from fences.sites import die
-from holdfast.fences import FileFence, file, record
+from holdfast.fences import FileFence, file_memory, record
 from system_calls import call_pattern, call_set
 
 
@@ -176,13 +176,13 @@ def test_an_error_behind_the_commit_leaves_both(
     """Ctrl-C, or a disk that fails, at the worst moment: the memory names the new data already."""
     path = tmp_path / "file"
     FileFence().write(path, "old", 33)
-    commit = file.FileMemory.commit
+    commit = file_memory.FileMemory.commit
 
     def interrupted(self: Any, *args: Any) -> None:
         commit(self, *args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(file.FileMemory, "commit", interrupted)
+    monkeypatch.setattr(file_memory.FileMemory, "commit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         FileFence().write(path, "new", 34)
     monkeypatch.undo()
