@@ -1,4 +1,4 @@
-"""What a fence adds to the write that it guards: the same write in a plain transaction, or a plain SET.
+"""The cost of a fence, beside the write that it guards: in a plain transaction, or a plain SET.
 
 All candidates take turns within one process, against servers started for the run as the tests start
 theirs. PostgreSQL, MariaDB and SQLite keep their default durability: a commit is on the disk.

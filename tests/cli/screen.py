@@ -19,7 +19,7 @@ _TAKE = (
 
 
 class Screen:
-    """What the program shows, and the keys to press."""
+    """The screen of a program, and the keys to press."""
 
     def __init__(self, stage: Stage, *command: str) -> None:
         self._master, slave = pty.openpty()

@@ -32,7 +32,7 @@ def eventually(happened: Callable[[], Any], what: str = "", limit: float = LIMIT
 
 
 def lives(pid: int) -> bool:
-    """Whether that process runs; one that only waits to be reaped does not."""
+    """Returns True if that process runs; one that only waits to be reaped does not."""
     try:
         return _status(pid)[0] not in ("Z", "X")
     except (FileNotFoundError, ProcessLookupError):
@@ -165,7 +165,7 @@ class Stage:
 
 
 class Ended:
-    """What is left of a process."""
+    """The remains of a process."""
 
     def __init__(self, status: int, out: str, err: str) -> None:
         self.status = status

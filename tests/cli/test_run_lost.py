@@ -14,7 +14,7 @@ WILLING = "trap 'echo told > told; exit 0' TERM; echo $$ > child.pid; while :; d
 
 
 def last_beat(stage: Stage) -> float:
-    """When the command last showed that it ran."""
+    """Returns the time at which the command last showed that it ran."""
     return float(stage.wrote("beat").splitlines()[-1])
 
 
@@ -162,7 +162,7 @@ def test_frozen_past_its_end_it_kills_at_once(stage: Stage) -> None:
 
 
 def test_a_command_that_ended_while_we_were_frozen_past_the_end(stage: Stage) -> None:
-    """It may have ended before the lease did, or after: nobody can tell, so it is lost."""
+    """The command may have ended before the lease did, or after: nobody can tell, so it is lost."""
     script = "echo $$ > child.pid; until [ -e done ]; do sleep 0.02; done; exit 3"
     process = stage.start("run", "x", "--ttl", "2s", "--", "sh", "-c", script)
     child = stage.pid()

@@ -38,7 +38,7 @@ def shell(stage: Stage, screen: Callable[..., Screen]) -> Screen:
 
 
 def test_the_command_reads_the_terminal(screen: Callable[..., Screen]) -> None:
-    """It may ask before it was lent the terminal; that must not stop it."""
+    """The command may ask before it was lent the terminal; that must not stop it."""
     one = screen(*HOLDFAST, "run", "x", "--", "sh", "-c", 'read a; echo "got <$a>"; exit 4')
     one.line("hello")
     one.expect("got <hello>")

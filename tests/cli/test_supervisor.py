@@ -1,4 +1,4 @@
-"""What the supervisor decides, where the outcome of a real run would depend on a race."""
+"""The supervisor's decisions, where the outcome of a real run would depend on a race."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written after `holdfast`: options in any place, help, and mistakes that say what to do."""
+"""The words after `holdfast`: options in any place, help, and mistakes that say what to do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_console_script_is_the_same(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["frob"], "there is no command 'frob'; there is run"),
+        (["frob"], "there is no command 'frob'; choose from run"),
         (["rum"], "did you mean run?"),
         (["--url"], "--url needs a value"),
         (["--url", "sqlite:///x"], "name a command"),

@@ -14,7 +14,7 @@ from holdfast.fences import FencingMiddleware, FileFence, MemoryFence, Token, fe
 from servers import web
 
 VALUES: dict[str, dict[str, str]] = {}
-"""What was put, by the folder of the site."""
+"""The values that were put, by the folder of the site."""
 
 
 class WsgiSite(Site):

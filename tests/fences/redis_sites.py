@@ -8,7 +8,7 @@ from typing import Any
 
 from fences.sites import Site, die
 from holdfast.fences import RedisFence, Token
-from holdfast.fences.redis import mark_of
+from holdfast.fences.redis_keys import mark_of
 from servers.cluster import slot_of
 from stores import redis_nodes, redis_server
 
@@ -62,10 +62,11 @@ class RedisSite(Site):
         """Half of the request has been sent: the server sees none of it."""
         die(
             "import os, signal, socket, sys\n"
-            "from holdfast.fences.redis import script_for, _SET, mark_of\n"
+            "from holdfast.fences.redis_keys import mark_of\n"
+            "from holdfast.fences.redis_scripts import SET, script_for\n"
             f"key, value, token = {resource!r}, {value!r}, {token}\n"
             f"floors = {self.fence._floors_of(mark_of(resource))!r}\n"
-            "words = ['EVAL', script_for(_SET).text, '3', mark_of(key), floors, key,"
+            "words = ['EVAL', script_for(SET).text, '3', mark_of(key), floors, key,"
             " str(token), '', 'w', value]\n"
             "packed = f'*{len(words)}\\r\\n' + ''.join(f'${len(w)}\\r\\n{w}\\r\\n' for w in words)\n"
             f"sock = socket.create_connection(('127.0.0.1', {self.port(resource)}))\n"

@@ -17,11 +17,11 @@ from holdfast.fences import FileFence, MemoryFence, Token
 
 class Site(ABC):
     restarts = True
-    """Whether its memory outlives the process."""
+    """True if the fence's memory outlives the process."""
     transactions = True
-    """Whether check and write are undone together."""
+    """True if check and write are undone together."""
     prunes = True
-    """Whether it has marks of their own, which may be forgotten."""
+    """True if the fence has marks of their own, which may be forgotten."""
 
     def __init__(self, folder: Path, single_use: bool = False) -> None:
         self.folder = folder
@@ -123,7 +123,7 @@ class FileSite(Site):
         die(
             "import os, signal\n"
             "from holdfast.fences import FileFence, file\n"
-            "file._Memory.commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "file.FileMemory.commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
             f"FileFence().write({str(self.path(resource))!r}, {value!r}, {token})\n"
         )
 

@@ -159,7 +159,7 @@ class MariaSite(SqlSite):
 
 
 class AlchemySite(SqlSite):
-    """The same by SQLAlchemy."""
+    """Databases by SQLAlchemy."""
 
     def engine_url(self) -> str:
         raise NotImplementedError

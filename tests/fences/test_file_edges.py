@@ -15,7 +15,7 @@ import pytest
 
 import holdfast
 from fences.sites import die
-from holdfast.fences import FileFence, file, record
+from holdfast.fences import FileFence, file_memory, record
 from system_calls import call_pattern, call_set
 
 
@@ -117,7 +117,7 @@ def test_the_fences_own_files_are_nobodys_resource(name: str, tmp_path: Path) ->
 
 @FORKS
 def test_a_child_forked_meanwhile_does_not_keep_the_turn(tmp_path: Path) -> None:
-    """It inherits the open file, and with it the lock, for as long as it lives."""
+    """The child inherits the open file, and with it the lock, for as long as it lives."""
     path = tmp_path / "file"
     with FileFence().hold(path, 33):
         pid = os.fork()
@@ -176,13 +176,13 @@ def test_an_error_behind_the_commit_leaves_both(
     """Ctrl-C, or a disk that fails, at the worst moment: the memory names the new data already."""
     path = tmp_path / "file"
     FileFence().write(path, "old", 33)
-    commit = file._Memory.commit
+    commit = file_memory.FileMemory.commit
 
     def interrupted(self: Any, *args: Any) -> None:
         commit(self, *args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(file._Memory, "commit", interrupted)
+    monkeypatch.setattr(file_memory.FileMemory, "commit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         FileFence().write(path, "new", 34)
     monkeypatch.undo()

@@ -214,7 +214,7 @@ def test_a_conflict_of_somebody_elses_is_left_alone() -> None:
 
 
 def test_the_handler_gives_what_was_shown_to_its_database(tmp_path: Path) -> None:
-    """Where the service runs on several machines, its database is where they meet."""
+    """A service on several machines has one database, where they meet."""
     database = sqlite3.connect(tmp_path / "app.db", check_same_thread=False)
     fence = SqlFence(database)
 

@@ -49,7 +49,7 @@ def serving(interface: str, **options: Any) -> Iterator[str]:
 
 
 def status(url: str, path: str, *headers: str) -> int:
-    """Of a PUT with these very headers, as no client library would send them."""
+    """Returns the response to a PUT with these very headers, as no client library would send them."""
     host, port = url.removeprefix("http://").split(":")
     lines = [f"PUT {path} HTTP/1.1", f"Host: {host}", "Content-Length: 0", "Connection: close"]
     with socket.create_connection((host, int(port)), 20) as sock:
@@ -220,7 +220,7 @@ def test_a_folder_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_lock_for_correctness_over_http(interface: str, tmp_path: Path) -> None:
-    """What `protects=` takes for a service: its clients' side of the fence."""
+    """`protects=` takes this for a service: its clients' side of the fence."""
     fence = HttpFence()
     memory = MemoryFence()
     with (

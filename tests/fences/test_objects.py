@@ -128,7 +128,7 @@ def test_a_store_whose_versions_are_unique_takes_any_bytes(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["azure", "gcs", "s3"])
 def test_of_many_conditional_puts_at_once_one_succeeds(kind: str) -> None:
-    """What the fence stands on: not all emulators do it."""
+    """The fence stands on this: not all emulators do it."""
     store = s3_server().bucket(f"b{os.urandom(8).hex()}") if kind == "s3" else unique(kind)
 
     def put(mode: Any, number: int) -> int:

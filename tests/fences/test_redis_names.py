@@ -10,7 +10,7 @@ import redis
 
 import holdfast
 from holdfast.fences import RedisFence
-from holdfast.fences.redis import mark_of
+from holdfast.fences.redis_keys import mark_of
 from stores import redis_server
 
 

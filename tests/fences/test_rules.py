@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from fences.sites import Site
 from holdfast.fences import MemoryFence, rules
-from holdfast.fences.rules import Mark, Shown
+from holdfast.fences.rules import Credential, Mark
 
 T = 1_800_000_000_000_000
 
@@ -29,14 +29,14 @@ T = 1_800_000_000_000_000
     ],
 )
 def test_when_a_store_has_lost_its_memory(token: int, highest: int, lost: bool) -> None:
-    refused = rules.refusal("x", Mark(highest), Shown(token), False)
+    refused = rules.refusal("x", Mark(highest), Credential(token), False)
     assert refused is not None
     assert refused.reason == ("store-lost-memory" if lost else "stale")
     assert ("lost its memory" in str(refused)) is lost
 
 
 def test_readers_may_look_twice_at_a_single_use_fence() -> None:
-    given = Shown(34, "redis:a/b", reader=True)
+    given = Credential(34, "redis:a/b", reader=True)
     assert rules.refusal("x", Mark(34, "redis:a/b"), given, True) is None
     assert rules.refusal("x", Mark(35, "redis:a/b"), given, True) is not None
 
@@ -47,8 +47,8 @@ def test_readers_may_look_twice_at_a_single_use_fence() -> None:
 def test_what_counts_for_a_resource_that_was_forgotten(lock: str, least: int) -> None:
     floors = rules.raised({"redis:a": 40}, [Mark(100, "redis:a/x"), Mark(50, "redis:a/y")])
     floors = rules.raised(floors, [Mark(7, "etcd:a/x"), Mark(5)])
-    assert rules.unknown(floors, Shown(1, lock)) == Mark(least)
-    assert rules.unknown({}, Shown(1, lock)) == Mark()
+    assert rules.unknown(floors, Credential(1, lock)) == Mark(least)
+    assert rules.unknown({}, Credential(1, lock)) == Mark()
 
 
 def test_a_memory_that_is_only_compared_with_stays_as_it_is() -> None:
@@ -60,7 +60,7 @@ def test_a_memory_that_is_only_compared_with_stays_as_it_is() -> None:
 
 
 def test_an_old_floor_does_not_fall(site: Site) -> None:
-    """What is pruned later with a lower token does not lower it. (In a cluster: in one slot.)"""
+    """A mark that is pruned later with a lower token does not lower it. (In a cluster: in one slot.)"""
     if not site.prunes:
         return  # it has nothing to forget
     for resource, token in (("{s}x", 34), ("{s}y", 50)):

@@ -143,7 +143,7 @@ def test_a_driver_that_commits_each_statement(stage: Stage) -> None:
 
 
 def test_a_driver_whose_transaction_is_under_way(stage: Stage) -> None:
-    """It is not committed by the way."""
+    """The transaction is not committed by the way."""
     stage.execute(f"UPDATE {stage.table} SET writes = writes")
     stage(SqlFence(table=stage.table).install(stage.connection))
     with pytest.raises(holdfast.ConfigError, match="not done inside your transaction"):

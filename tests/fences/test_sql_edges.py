@@ -151,7 +151,7 @@ def test_what_the_fence_sets_itself_is_not_to_be_set(site: SqlSite, row: str) ->
 
 def test_its_memory_of_resources_is_bounded(site: SqlSite) -> None:
     connection, fence = site.connection(), site.fence
-    fence._known.update({f"r{n}": (0, "") for n in range(KNOWN_LIMIT)})
+    fence._known.update({f"r{n}": (0, "", 0.0) for n in range(KNOWN_LIMIT)})
     for name in ("x", "y"):
         fence.guard(connection, name, 34)
     connection.commit()
@@ -265,7 +265,7 @@ def test_a_connection_that_is_lost_at_the_commit_leaves_neither_or_both(
 
 
 def test_a_holder_frozen_between_guard_and_commit_is_ended_by_the_database(site: SqlSite) -> None:
-    """It keeps the next one waiting for so long; then its write is undone with its mark."""
+    """The frozen one keeps the next waiting for so long; then its write is undone with its mark."""
     if type(site) is SqlSite:
         return  # who is frozen in SQLite has the file until he wakes
     site.write("x", "a", 32)

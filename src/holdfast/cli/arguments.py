@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 STORE_OPTIONS = {"--url": "URL", "--namespace": "NAMESPACE"}
-"""Those that every command has, and that may stand before its name too. The word is what to give;
-an empty one marks an option that takes nothing."""
+"""The options of every command, which may stand before its name too, with an example of the value; an
+empty one marks an option that takes none."""
 
 
 class UsageError(Exception):
@@ -21,8 +21,8 @@ class HelpWanted(Exception):
     """Raised when --help was among the options."""
 
 
-class Words:
-    """What was written, sorted."""
+class Arguments:
+    """The words of a command line, sorted into options, operands and the command after `--`."""
 
     __slots__ = ("command", "operands", "options")
 
@@ -30,30 +30,30 @@ class Words:
         self.options: dict[str, str] = {}
         self.operands: list[str] = []
         self.command: list[str] | None = None
-        """What follows `--`; None if there is no `--`."""
+        """The words behind `--`; None if there is no `--`."""
 
 
-def sort(words: Sequence[str], known: Mapping[str, str]) -> Words:
-    """Sort the words after a command's name by the options that it knows."""
-    sorted_words = Words()
+def sort(words: Sequence[str], known: Mapping[str, str]) -> Arguments:
+    """Sorts the words after a command's name by the options that it knows."""
+    arguments = Arguments()
     rest = list(reversed(words))
     while rest:
         word = rest.pop()
         if word == "--":
-            sorted_words.command = rest[::-1]
+            arguments.command = rest[::-1]
             break
         if word in ("-h", "--help"):
             raise HelpWanted
         if not word.startswith("-") or word == "-":
-            sorted_words.operands.append(word)
+            arguments.operands.append(word)
         else:
             name, value = take_option(word, rest, known)
-            sorted_words.options[name] = value
-    return sorted_words
+            arguments.options[name] = value
+    return arguments
 
 
 def take_option(word: str, rest: list[str], known: Mapping[str, str]) -> tuple[str, str]:
-    """An option and its value, which may be the next word: the last one of `rest`."""
+    """Returns an option and its value, which may be the next word: the last one of `rest`."""
     name, equals, value = word.partition("=")
     if name not in known:
         raise UsageError(f"there is no option {name}{_nearest(name, known)}")
@@ -70,8 +70,8 @@ def take_option(word: str, rest: list[str], known: Mapping[str, str]) -> tuple[s
 
 
 def unknown(kind: str, given: str, known: Sequence[str]) -> UsageError:
-    """For a word that should have been one of a few."""
-    hint = _nearest(given, known) or f"; there is {', '.join(known)}"
+    """Returns the error for a word that should have been one of a few."""
+    hint = _nearest(given, known) or f"; choose from {', '.join(known)}"
     return UsageError(f"there is no {kind} {given!r}{hint}")
 
 

@@ -6,7 +6,7 @@ import os
 import time
 
 from .. import Lease, Lock, LockError, Locks
-from .calls import Call
+from .background import BackgroundCall
 from .report import say
 from .wakeups import ENDING, Wakeups, now
 
@@ -30,7 +30,7 @@ class Attempt:
     def __init__(self, locks: Locks, lock: Lock, wait: float | None, wakeups: Wakeups) -> None:
         self.lease: Lease | None = None
         self.tether: int | None = None
-        """What the command is to inherit, so that the lease outlives us with it."""
+        """The descriptor that the command inherits, so that the lease outlives us with it."""
         self.waited = 0.0
         self._locks = locks
         self._lock = lock
@@ -38,21 +38,21 @@ class Attempt:
         self._wakeups = wakeups
 
     def run(self) -> None:
-        """Raises what the store raises, and `Interrupted`, after having left nothing behind."""
+        """Waits for the lock. When it raises, nothing is left on the store."""
         started = now()
-        call = Call(self._obtain, self._wakeups.nudge)
+        call = BackgroundCall(self._obtain, self._wakeups.nudge)
         told = not os.isatty(2)
         try:
             while not call.ended():
                 self._hear(_QUIET)
                 if not told and now() - started >= _QUIET and not call.ended():
                     told = True
-                    Call(self._tell, self._wakeups.nudge)
+                    BackgroundCall(self._tell, self._wakeups.nudge)
             self._hear(0.0)
             if call.error is not None:
                 raise call.error
         except BaseException:
-            leaving = Call(self._locks.close, self._wakeups.nudge)
+            leaving = BackgroundCall(self._locks.close, self._wakeups.nudge)
             self._wakeups.wait_for(leaving.ended, _LEAVING)
             raise
         self.waited = now() - started
@@ -78,7 +78,7 @@ class Attempt:
 
 
 def holders(locks: Locks, name: str) -> str:
-    """Who holds it, as the end of a sentence; nothing if that is not to be had."""
+    """Returns the lock's holders, as the end of a sentence; empty if they cannot be read."""
     try:
         state = locks.inspect(name)
     except LockError:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from . import statuses
 
 _HIGH = 64
-"""Where the command finds its tether: above the descriptors that scripts use by number."""
+"""The descriptor of the command's tether: above those that scripts use by number."""
 _IGNORED_BY_PYTHON = tuple(
     getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)
 )
@@ -91,7 +91,7 @@ class Child:
         return True
 
     def group_lives(self) -> bool:
-        """Whether anybody is left in the group, the command itself included."""
+        """Returns True if anybody is left in the group, the command itself included."""
         if self.status is not None:
             # As the first process of a container we are the one to bury its orphans.
             with suppress(ChildProcessError):

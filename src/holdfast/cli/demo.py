@@ -106,7 +106,7 @@ class Demo:
         return 0 if good else 1
 
     def round(self, fenced: bool) -> int:
-        """What is left on the account."""
+        """Returns the balance of the account."""
         with open(self.path, "w", encoding="utf-8") as file:
             file.write(str(START))
         write = "write-fenced" if fenced else "write"
@@ -215,7 +215,7 @@ class Actor:
             self._process.stdin.flush()
 
     def ready(self, timeout: float) -> bool:
-        """Whether it answers within so many seconds."""
+        """Returns True if the process answers within so many seconds."""
         import select
 
         assert self._process.stdout is not None

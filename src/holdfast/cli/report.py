@@ -1,4 +1,4 @@
-"""What happened: in words for people on stderr, and as JSON lines for the caller of `--status-fd`.
+"""The report of a run, in words for people on stderr, and as JSON lines for `--status-fd`.
 
 Neither may ever harm the command or hold up its supervisor: a reader that has gone away is ignored,
 and one that does not read is not waited for. What it has not taken is kept, offered again with the

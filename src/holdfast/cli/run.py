@@ -72,8 +72,8 @@ OPTIONS = {
 }
 
 
-class Request:
-    """What was asked for, as far as it can be judged without a store."""
+class RunOptions:
+    """The options of `holdfast run`, checked as far as that needs no store."""
 
     def __init__(self, words: list[str]) -> None:
         given = sort(words, OPTIONS)
@@ -93,7 +93,7 @@ class Request:
         self.ttl = seconds("--ttl", options.get("--ttl", "30s"))
         self.grace = seconds("--grace", options.get("--grace", "5s"))
         self.wait = 0.0 if "--no-wait" in options else None
-        """Seconds, or None for ever."""
+        """Seconds to wait; None waits for ever."""
         if "--wait" in options:
             self.wait = seconds("--wait", options["--wait"])
         self.busy_ok = "--busy-ok" in options
@@ -105,9 +105,9 @@ class Request:
 
 
 def main(words: list[str]) -> int:
-    """Answers the exit status."""
+    """Runs the command, and returns the exit status."""
     try:
-        request = Request(words)
+        request = RunOptions(words)
     except HelpWanted:
         sys.stdout.write(HELP)
         return 0
@@ -121,7 +121,7 @@ def main(words: list[str]) -> int:
     return statuses.ended_by(-status)
 
 
-def _answer(request: Request, report: Report) -> int:
+def _answer(request: RunOptions, report: Report) -> int:
     """The exit status, or -n if signal n ended the command or our waiting."""
     try:
         return _run(request, report)
@@ -146,7 +146,7 @@ def _misused(error: Exception) -> int:
     return statuses.USAGE
 
 
-def _run(request: Request, report: Report) -> int:
+def _run(request: RunOptions, report: Report) -> int:
     _occupy_standard_descriptors()
     wakeups = Wakeups()
     locks = _connect(request)
@@ -193,7 +193,7 @@ def _run(request: Request, report: Report) -> int:
     return statuses.LOST
 
 
-def _connect(request: Request) -> Locks:
+def _connect(request: RunOptions) -> Locks:
     if request.url is None and not os.environ.get("HOLDFAST_URL"):
         import warnings
 
@@ -237,8 +237,10 @@ def _release(lease: Lease, locks: Locks, report: Report) -> bool:
 
 
 def _occupy_standard_descriptors() -> None:
-    """Where one of the three is closed, no file of ours may take its place: it would be written to
-    by whoever writes to stderr. The command still finds it closed."""
+    """Fills those of descriptors 0 to 2 that are closed, so that no file of ours takes their place.
+
+    It would be written to by whoever writes to stderr. The command still finds them closed.
+    """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(fd)

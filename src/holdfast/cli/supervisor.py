@@ -26,7 +26,7 @@ import signal
 
 from .. import Lease, LeaseLost, LockError
 from . import statuses
-from .calls import Call
+from .background import BackgroundCall
 from .child import Child
 from .report import Report, say
 from .terminal import Terminal
@@ -59,16 +59,16 @@ class Supervisor:
         self._third = lease.ttl / 3
         self._margin = min(0.25, lease.ttl / 10)
         self._due = 0.0
-        """When we meant to look again, at the latest."""
+        """The latest time at which we meant to look again."""
         self._held_back = False
-        """The command is to go on, once its lease is renewed."""
+        """True while the command is kept stopped until its lease is renewed."""
         self.until = now() + lease.remaining()
         """The lease's end as we last saw it, on our clock."""
         self.lost: str | None = None
-        """Why the lease ended before the command did, if so."""
+        """The reason why the lease ended before the command did, if it has."""
 
     def watch(self) -> None:
-        """Until the command has ended, or has been ended because of its lease."""
+        """Waits until the command has ended, or has been ended because of its lease."""
         try:
             self._report.event("started", pid=self._child.pid)
             self._lease.on_lost(lambda lease: self._wakeups.nudge())
@@ -138,7 +138,7 @@ class Supervisor:
         say(f"the lease on {self._lease.name!r} is lost, so the command was ended: {self.lost}")
 
     def _end(self) -> None:
-        """End the whole group, within what is left of the lease."""
+        """Ends the whole group, within what is left of the lease."""
         child = self._child
         started = now()
         kill_at = min(started + self._grace, self.until - self._margin)
@@ -159,14 +159,14 @@ class Supervisor:
         return self._child.group_lives()
 
     def _nap(self, until: float) -> None:
-        """Until a signal comes: that our child has ended, if it has not. Others are let pass."""
+        """Waits until a signal comes, such as that of the child's end. Others are dropped."""
         left = until - now()
         self._wakeups.wait(left if self._child.status is None else min(left, _POLL_GROUP))
 
     # Standing still.
 
     def _stopped(self, number: int) -> None:
-        """The command has been stopped by that signal."""
+        """Deals with a command that this signal has stopped."""
         terminal = self._terminal
         if terminal is None:
             return
@@ -190,7 +190,7 @@ class Supervisor:
         self._continue()
 
     def _continue(self) -> None:
-        """We, or all of us, may have stood still. The command goes on only under its lease."""
+        """Lets the command go on, if its lease is still good after we stood still."""
         self._refresh()
         self._held_back = self._look() < self._third
         if self._held_back:
@@ -200,9 +200,9 @@ class Supervisor:
         self._child.tell(signal.SIGCONT)
 
     def _refresh(self) -> None:
-        """Renew now, unless the store takes too long: the command must not wait for it."""
+        """Renews now, unless the store takes too long: the command must not wait for it."""
         if self._lease.held:
-            renewal = Call(self._renew, self._wakeups.nudge)
+            renewal = BackgroundCall(self._renew, self._wakeups.nudge)
             self._wakeups.wait_for(renewal.ended, min(_REFRESH, self._lease.remaining() / 2))
 
     def _renew(self) -> None:

@@ -21,7 +21,7 @@ import signal
 
 
 class Terminal:
-    """Opened by `Terminal.open`, when there is one."""
+    """The controlling terminal. `Terminal.open` returns it, or None if there is none."""
 
     __slots__ = ("_fd", "_group", "_modes", "default_signals", "lent")
 
@@ -35,7 +35,7 @@ class Terminal:
         except termios.error:
             self._modes = []
         self.lent = False
-        """Whether the command is to have it, when we have it ourselves."""
+        """True if the command is to have the terminal when we have it ourselves."""
         self.default_signals: tuple[int, ...] = ()
         if signal.signal(signal.SIGTTOU, signal.SIG_IGN) is not signal.SIG_IGN:
             self.default_signals = (signal.SIGTTOU,)
@@ -48,7 +48,7 @@ class Terminal:
             return None
 
     def is_for_us_alone(self) -> bool:
-        """Whether nobody else in our process group needs it, as far as one can tell."""
+        """Returns True if nobody else in our process group needs it, as far as one can tell."""
         return os.getpid() == self._group and all(os.isatty(fd) for fd in (0, 1, 2))
 
     def is_ours(self) -> bool:
@@ -58,19 +58,19 @@ class Terminal:
         return self._foreground() == group
 
     def lend(self, group: int) -> None:
-        """To the command's group, if it is ours to lend."""
+        """Lends the terminal to the command's group, if it is ours to lend."""
         self.lent = True
         if self.is_ours():
             self._give(group)
 
     def take_back(self, group: int) -> None:
-        """From the command's group, if that (or nobody) has it."""
+        """Takes the terminal from the command's group, if that (or nobody) has it."""
         foreground = self._foreground()
         if foreground == group or (foreground is not None and not _exists(foreground)):
             self._give(self._group)
 
     def restore(self) -> None:
-        """Set the modes as they were, for a command that ended by a signal and could not."""
+        """Sets the modes as they were, for a command that ended by a signal and could not."""
         import termios
 
         if self._modes and self.is_ours():
@@ -93,7 +93,7 @@ class Terminal:
 
 
 def end_like_a_job(number: int) -> None:
-    """For the job of a shell on a terminal that ended by Ctrl-C: end by SIGINT too.
+    """Ends us by SIGINT too, as the job of a shell on a terminal whose command ended by Ctrl-C.
 
     An exit status of 130 says the same to those who look at it, but a shell that gets the status
     believes that Ctrl-C was dealt with, and goes on with its script or loop.

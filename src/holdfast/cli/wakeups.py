@@ -17,9 +17,9 @@ from contextlib import suppress
 from types import FrameType
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-"""Those that end us while there is no command yet."""
+"""Signals that end us while there is no command yet."""
 FORWARDED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
-"""Those that the command gets as they come."""
+"""Signals that the command gets as they come."""
 
 LONGEST_SLEEP = 1.0
 """A sleep stands still while the machine is suspended; leases do not. So look."""
@@ -29,12 +29,12 @@ _TOLD = 1.0
 
 
 def now() -> float:
-    """Seconds on the clock that leases are counted on."""
+    """Returns the seconds on the clock that leases are counted on."""
     return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
 class Wakeups:
-    """Made once, in the main thread, and there until the process ends."""
+    """The pipe and its handlers, made once, in the main thread, and there until the process ends."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -50,25 +50,25 @@ class Wakeups:
                 signal.signal(number, _nothing)
 
     def hear_stops(self) -> None:
-        """From before the command starts: from then on, Ctrl-Z must never stop us alone."""
+        """Hears Ctrl-Z, from before the command starts: from then on it must never stop us alone."""
         self.hear(signal.SIGTSTP)
 
     def nudge(self) -> None:
-        """Wake the main thread, from another one."""
+        """Wakes the main thread, from another one."""
         try:
             os.write(self._write, b"\0")
         except BlockingIOError:
             return  # it has enough to wake up for
 
     def wait(self, seconds: float) -> Sequence[int]:
-        """The signals that came, after at most so long, and sooner if nudged."""
+        """Returns the signals that came, after at most so long, and sooner if nudged."""
         if not self._heard:
             self._listen(seconds)
         heard, self._heard = self._heard, []
         return heard
 
     def wait_for(self, happened: Callable[[], bool], seconds: float) -> bool:
-        """Whether it happened within that time. Signals that came meanwhile are kept for `wait`."""
+        """Returns True if it happened in that time. Signals that come meanwhile are kept for `wait`."""
         give_up = now() + seconds
         while not happened():
             left = give_up - now()
@@ -78,9 +78,9 @@ class Wakeups:
         return True
 
     def stop(self, everybody: bool) -> bool:
-        """Stop this process (or everybody in its group) as Ctrl-Z does, until it is continued.
+        """Stops this process (or everybody in its group) as Ctrl-Z does, until it is continued.
 
-        False if it was not stopped: nobody in our session could continue us, and the kernel knows.
+        Returns False if the kernel did not stop us, since nobody in our session could continue us.
         """
         before = signal.getsignal(signal.SIGTSTP)
         if before is signal.SIG_IGN:

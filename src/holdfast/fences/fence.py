@@ -1,4 +1,4 @@
-"""What all fences have in common, and the guard that a lease offers."""
+"""The base of all fences, and the guard that a lease offers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class BoundFence:
 
 
 def prove(write: Callable[[int], object], where: str) -> None:
-    """See whether a fence works where it stands: a probe passes with token 2, and not with 1.
+    """Tests a fence where it stands: a probe passes with token 2, and not with 1.
 
     Raises `GuaranteeError` if the older token is let through.
     """

@@ -13,7 +13,6 @@ fence is not stopped by it.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,27 +22,23 @@ from typing import Any
 from ..errors import ConfigError
 from . import rules
 from .fence import Fence, not_installed, prove
-from .record import Record, sync_folder, write_all
-from .rules import Mark, Shown, Token
+from .file_memory import FLOORS, SUFFIX, FileMemory, Path, memory_path, path_of, read_floors
+from .record import Record, sync_folder
+from .rules import Credential, Mark, Token
 
-SUFFIX = ".fence"
-FLOORS = ".holdfast-floors.fence"
-OWN = re.compile(r"\..*\.fence(-a|-b|\.new)?", re.DOTALL)
 FIRST_LOOK, LAST_LOOK = 0.001, 0.05
 """In asyncio nobody tells us when another process lets go: look again after so many seconds."""
 
-Path = str | os.PathLike[str]
-
 
 class FileFence(Fence):
-    """Holds nothing itself: any number of them, in any process, serve the same files."""
+    """A fence for files. Any number of them, in any process, serve the same files."""
 
     def write(self, path: Path, data: bytes | str, token: Token) -> None:
-        """Replace the file's contents, if no higher token has written to it; else `StaleToken`."""
+        """Replaces the file's contents; raises `StaleToken` if a higher token has written to it."""
         if not isinstance(data, bytes | bytearray | memoryview | str):
             raise ConfigError(f"data must be bytes or str, not {type(data).__name__}")
         contents = data.encode() if isinstance(data, str) else bytes(data)
-        given = rules.shown(token)
+        given = rules.credential(token)
         if os.path.isdir(path or os.curdir):
             raise ConfigError(f"{str(path)!r} is a folder, and cannot be written as a file")
         with self._inside(path) as memory:
@@ -56,29 +51,29 @@ class FileFence(Fence):
             sync_folder(memory.path)
 
     def guard(self, path: Path, token: Token) -> None:
-        """Let this token pass, and remember it. What you do next is another step: see `hold`."""
-        given = rules.shown(token)
+        """Lets this token pass, and remembers it. What you do next is another step: see `hold`."""
+        given = rules.credential(token)
         with self._inside(path) as memory:
             memory.check(given)
             memory.commit(given)
 
-    def hold(self, path: Path, token: Token) -> Held:
+    def hold(self, path: Path, token: Token) -> HeldFile:
         """`with fence.hold(path, token):` change the file yourself, such as append to it.
 
         Nobody else's write comes between. The token counts as seen from the beginning, also if the
         body fails: it may have written half. In asyncio: `async with`.
         """
-        return Held(self, path, rules.shown(token))
+        return HeldFile(self, path, rules.credential(token))
 
     def highest(self, path: Path) -> int:
-        """The highest token seen; 0 if none was."""
-        if not os.path.exists(_memory_of(path)):
+        """Returns the highest token seen; 0 if none was."""
+        if not os.path.exists(memory_path(path)):
             return 0
         with self._inside(path) as memory:
             return memory.mark.highest
 
     def reset(self, path: Path, *, by: str, to: int = 0) -> int:
-        """Forget the highest token and the lock, and begin again at `to`; answers what it was.
+        """Forgets the highest token and the lock, and begins again at `to`; returns the old token.
 
         For when a store's tokens have fallen, or the file moved to another lock. Stop the writers
         first. Kept in the fence's file, under `resets`.
@@ -92,7 +87,7 @@ class FileFence(Fence):
             return was.highest
 
     def prune(self, folder: Path, older_than: float) -> int:
-        """Forget files of a folder not written to for so many seconds; answers how many.
+        """Forgets files of a folder not written to for so many seconds; returns how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
         file new to this fence has seen.
@@ -117,8 +112,8 @@ class FileFence(Fence):
                     if record is not None:  # else somebody is writing right now
                         old.append(record)
                 # Each also finishes what a killed writer had committed.
-                marks = [_Memory(record, {}, _path_of(record.path)).mark for record in old]
-                floors_record.replace(rules.raised(_floors(floors_record), marks))
+                marks = [FileMemory(record, {}, path_of(record.path)).mark for record in old]
+                floors_record.replace(rules.raised(read_floors(floors_record), marks))
                 for record in old:
                     record.remove()
                 return len(old)
@@ -127,26 +122,26 @@ class FileFence(Fence):
                     record.close()
 
     def verify(self, folder: Path) -> None:
-        """Prove that it refuses in this folder; raises `GuaranteeError` otherwise."""
+        """Proves that it refuses in this folder; raises `GuaranteeError` otherwise."""
         name = f"holdfast-probe-{os.urandom(6).hex()}"
         path = os.path.join(os.path.realpath(folder), name)
         try:
-            first = Record.locked(_memory_of(path))
+            first = Record.locked(memory_path(path))
             assert first is not None
             with first:
-                second = Record.locked(_memory_of(path), wait=False)
+                second = Record.locked(memory_path(path), wait=False)
                 if second is not None:
                     second.close()
                     raise not_installed(repr(str(folder)), "its file system does not keep flock")
             probe = FileFence()
             prove(lambda token: probe.write(path, b"probe", token), repr(str(folder)))
         finally:
-            for leftover in (path, _memory_of(path)):
+            for leftover in (path, memory_path(path)):
                 with suppress(FileNotFoundError):
                     os.unlink(leftover)
 
     @contextmanager
-    def _inside(self, path: Path) -> Iterator[_Memory]:
+    def _inside(self, path: Path) -> Iterator[FileMemory]:
         memory = self._enter(path)
         assert memory is not None
         try:
@@ -154,19 +149,19 @@ class FileFence(Fence):
         finally:
             memory.close()
 
-    def _enter(self, path: Path, wait: bool = True) -> _Memory | None:
+    def _enter(self, path: Path, wait: bool = True) -> FileMemory | None:
         real = os.path.realpath(path)
-        record = Record.locked(_memory_of(real), wait=wait)
+        record = Record.locked(memory_path(real), wait=wait)
         if record is None:
             return None
         try:
-            return _Memory(record, self._floors_for(record), real, self.single_use)
+            return FileMemory(record, self._floors_for(record), real, self.single_use)
         except BaseException:
             record.close()
             raise
 
     def _floors_for(self, record: Record) -> Any:
-        """Only what has no memory yet needs to know what was forgotten."""
+        """Returns the floors for a file that has no memory yet; for others none count."""
         state = record.read()
         if state and not state.get("unknown"):
             return {}
@@ -175,96 +170,17 @@ class FileFence(Fence):
         shared = Record.locked(path, shared=True)
         assert shared is not None
         with shared:
-            return _floors(shared)
+            return read_floors(shared)
 
 
-class _Memory:
-    """What is remembered of one file, locked until `close`."""
-
-    def __init__(
-        self, record: Record, floors: dict[str, int], path: str = "", single_use: bool = False
-    ) -> None:
-        self.path = path
-        self._record = record
-        self._floors = floors
-        self._single_use = single_use
-        state = record.read()
-        self.mark = Mark(state.get("token", 0), state.get("lock", ""))
-        self.resets: list[Any] = state.get("resets", [])
-        self._empty = not state
-        self._new = self._empty or state.get("unknown", False)
-        """Nothing but readers has passed: what was forgotten of it still counts."""
-        self._pending: str = state.get("pending", "")
-        """The name under which the last write was staged; gone, unless its writer was killed."""
-        if path and self._pending:
-            with suppress(FileNotFoundError):
-                os.rename(os.path.join(os.path.dirname(path), self._pending), path)
-
-    def check(self, given: Shown) -> None:
-        if self._new:
-            self.mark = rules.unknown(self._floors, given)
-        refused = rules.refusal(self.path, self.mark, given, self._single_use)
-        if refused is not None:
-            raise refused
-
-    def stage(self, contents: bytes) -> str:
-        """The data in a file of its own, on the disk."""
-        # Not under the name that the memory holds: what is found there was committed.
-        fresh = f"{self._record.path}-{'b' if self._pending.endswith('-a') else 'a'}"
-        mode = 0o666
-        exists = True
-        try:
-            mode = os.stat(self.path).st_mode & 0o777
-        except FileNotFoundError:
-            exists = False
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        try:
-            if exists:
-                os.fchmod(descriptor, mode)
-            write_all(descriptor, contents)
-            os.fsync(descriptor)
-        except BaseException:
-            os.unlink(fresh)
-            raise
-        finally:
-            os.close(descriptor)
-        return fresh
-
-    def commit(self, given: Shown, staged: str | None = None) -> None:
-        mark = rules.after(self.mark, given)
-        if staged is not None:
-            self._pending = staged
-        elif given.reader or (mark == self.mark and not self._new):
-            return  # nothing to remember
-        if not given.reader:
-            self.mark, self._new = mark, False
-        self._save()
-
-    def reset(self, mark: Mark) -> None:
-        self.mark, self._new = mark, False
-        self._save()
-
-    def _save(self) -> None:
-        mark = Mark() if self._new else self.mark  # a reader's floor is not that of all
-        state = {"token": mark.highest, "lock": mark.lock, "pending": self._pending}
-        self._record.replace({**state, "resets": self.resets, "unknown": self._new})
-        self._empty = False
-
-    def close(self) -> None:
-        if self._empty:  # it helps nobody
-            with suppress(FileNotFoundError):
-                self._record.remove()
-        self._record.close()
-
-
-class Held:
+class HeldFile:
     """The turn at one file, for the body of `with`."""
 
-    def __init__(self, fence: FileFence, path: Path, given: Shown) -> None:
+    def __init__(self, fence: FileFence, path: Path, given: Credential) -> None:
         self._fence = fence
         self._path = path
         self._given = given
-        self._memory: _Memory | None = None
+        self._memory: FileMemory | None = None
 
     def __enter__(self) -> None:
         self._begin(self._fence._enter(self._path))
@@ -278,7 +194,7 @@ class Held:
             pause = min(pause * 2, LAST_LOOK)
         self._begin(memory)
 
-    def _begin(self, memory: _Memory | None) -> None:
+    def _begin(self, memory: FileMemory | None) -> None:
         assert memory is not None
         try:
             memory.check(self._given)
@@ -304,20 +220,3 @@ class Held:
         trace: TracebackType | None,
     ) -> None:
         self.__exit__(kind, error, trace)
-
-
-def _memory_of(path: Path) -> str:
-    folder, name = os.path.split(os.path.realpath(path))
-    memory = f".{name}{SUFFIX}"
-    if memory == FLOORS or OWN.fullmatch(name):
-        raise ConfigError(f"{name!r} is one of the fence's own files, where it remembers tokens")
-    return os.path.join(folder, memory)
-
-
-def _path_of(memory: str) -> str:
-    folder, name = os.path.split(memory)
-    return os.path.join(folder, name[1 : -len(SUFFIX)])
-
-
-def _floors(record: Record) -> dict[str, int]:
-    return {str(where): int(token) for where, token in record.read().items()}

@@ -25,15 +25,15 @@ from .rules import Token
 
 TOKEN, LOCK, COMPARE = "Fencing-Token", "Fencing-Lock", "Fencing-Compare"
 HIGHEST, REASON, PROBE = "Fencing-Highest", "Fencing-Reason", "Fencing-Probe"
-SHOWN = (TOKEN, LOCK, COMPARE)
+TOKEN_HEADERS = (TOKEN, LOCK, COMPARE)
 CONFLICT = 409
 MAX_LOCK = 4096
 
 Client = TypeVar("Client")
 
 
-class Presented:
-    """What a request showed: give it to a fence in your handler, wherever a token is taken."""
+class RequestToken:
+    """A request's token: give it to a fence in your handler, wherever a token is taken."""
 
     kind = "lock"
 
@@ -51,8 +51,8 @@ class Presented:
 
 
 def fencing_headers(token: Token) -> dict[str, str]:
-    """The headers that carry a token, or better a lease, to a fence: for any client."""
-    given = rules.shown(token)
+    """Returns the headers that carry a token, or better a lease, to a fence: for any client."""
+    given = rules.credential(token)
     headers = {TOKEN: str(given.token)}
     if given.lock:
         headers[LOCK] = quote(given.lock, safe="/:#")
@@ -61,8 +61,8 @@ def fencing_headers(token: Token) -> dict[str, str]:
     return headers
 
 
-def read_headers(headers: Mapping[str, str]) -> Presented | None:
-    """What a request shows; None if nothing. The mapping's names are in lower case.
+def read_headers(headers: Mapping[str, str]) -> RequestToken | None:
+    """Returns the token of a request; None if it carries none. The mapping's names are in lower case.
 
     One that came several times has all its values, with commas between, and is refused.
     """
@@ -81,8 +81,8 @@ def read_headers(headers: Mapping[str, str]) -> Presented | None:
     compare = headers.get(COMPARE.lower(), "").strip()
     if compare not in ("", "?0", "?1"):
         raise ConfigError(f"{COMPARE} must be ?1 or ?0, not {compare[:40]!r}")
-    presented = Presented(int(text), lock, compare == "?1")
-    rules.shown(presented)
+    presented = RequestToken(int(text), lock, compare == "?1")
+    rules.credential(presented)
     return presented
 
 
@@ -93,7 +93,7 @@ def raise_for_stale(response: Any) -> None:
     request = response.request
     token = request.headers.get(TOKEN, "0")
     try:
-        shown, highest = int(token), int(response.headers[HIGHEST])
+        credential, highest = int(token), int(response.headers[HIGHEST])
     except ValueError:
         return  # not one of ours
     name = unquote(request.headers.get(LOCK, "")).partition("/")[2] or None
@@ -103,7 +103,7 @@ def raise_for_stale(response: Any) -> None:
     except Exception:  # streamed and not read, or not what we sent
         detail = f"{reason}; the highest token that it has seen is {highest}"
     raise StaleToken(
-        _plain(str(request.url)), shown, highest, name=name, reason=reason, detail=detail
+        _plain(str(request.url)), credential, highest, name=name, reason=reason, detail=detail
     ) from None
 
 
@@ -157,7 +157,7 @@ def _hook(client: Any, headers: dict[str, str]) -> Callable[[], None]:
         waits = inspect.iscoroutinefunction(getattr(type(client), "request", None))
 
         def add(request: Any) -> None:
-            for name in SHOWN:  # of a lease further out
+            for name in TOKEN_HEADERS:  # of a lease further out
                 request.headers.pop(name, None)
             request.headers.update(headers)
 
@@ -185,7 +185,7 @@ def _hook(client: Any, headers: dict[str, str]) -> Callable[[], None]:
 
         return restore
     if hasattr(client, "hooks") and hasattr(client, "headers"):  # requests
-        had = {name: client.headers.pop(name, None) for name in SHOWN}
+        had = {name: client.headers.pop(name, None) for name in TOKEN_HEADERS}
         client.headers.update(headers)
 
         def look(response: Any, *_: Any, **__: Any) -> None:

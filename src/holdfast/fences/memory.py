@@ -8,8 +8,8 @@ from types import TracebackType
 
 from . import rules
 from .fence import Fence, prove
-from .resource_turns import Turns
-from .rules import Mark, Shown, Token
+from .resource_turns import ResourceTurns
+from .rules import Credential, Mark, Token
 
 
 class MemoryFence(Fence):
@@ -21,7 +21,7 @@ class MemoryFence(Fence):
         self._marks: dict[str, Mark] = {}
         self._touched: dict[str, float] = {}
         self._floors: dict[str, int] = {}
-        self._turns = Turns()
+        self._turns = ResourceTurns()
         self.resets: list[tuple[float, str, str, Mark]] = []
         """Every `reset`: when, by whom, of which resource, and what had been remembered."""
 
@@ -30,22 +30,22 @@ class MemoryFence(Fence):
 
         What you do next is another step. If it must not be overtaken, do it inside `hold`.
         """
-        self._pass(rules.resource_name(resource), rules.shown(token))
+        self._pass(rules.resource_name(resource), rules.credential(token))
 
-    def hold(self, resource: str, token: Token) -> Held:
+    def hold(self, resource: str, token: Token) -> HeldFile:
         """`with fence.hold(resource, token):` the write: nobody else's comes between.
 
         The token counts as seen from the beginning, also if the body fails: it may have written
         half. In asyncio: `async with`.
         """
-        return Held(self, rules.resource_name(resource), rules.shown(token))
+        return HeldFile(self, rules.resource_name(resource), rules.credential(token))
 
     def highest(self, resource: str) -> int:
-        """The highest token seen; 0 if none was."""
+        """Returns the highest token seen; 0 if none was."""
         return self._marks.get(rules.resource_name(resource), Mark()).highest
 
     def reset(self, resource: str, *, by: str, to: int = 0) -> int:
-        """Forget the highest token and the lock, and begin again at `to`; answers what it was.
+        """Forgets the highest token and the lock, and begins again at `to`; returns the old token.
 
         For when a store's tokens have fallen, or the resource moved to another lock. Until a holder
         has written, an old token may pass: stop the writers first. Kept in `resets`.
@@ -60,7 +60,7 @@ class MemoryFence(Fence):
         return mark.highest
 
     def prune(self, older_than: float) -> int:
-        """Forget resources not written to for so many seconds; answers how many.
+        """Forgets resources not written to for so many seconds; returns how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
         resource new to this fence has seen.
@@ -74,11 +74,11 @@ class MemoryFence(Fence):
         return len(old)
 
     def verify(self) -> None:
-        """Prove that it refuses; raises `GuaranteeError` otherwise."""
+        """Proves that it refuses; raises `GuaranteeError` otherwise."""
         probe = MemoryFence()
         prove(lambda token: probe.guard("probe", token), "this process")
 
-    def _pass(self, resource: str, given: Shown) -> None:
+    def _pass(self, resource: str, given: Credential) -> None:
         with self._mutex:
             mark = self._marks.get(resource)
             if mark is None:
@@ -91,10 +91,10 @@ class MemoryFence(Fence):
                 self._touched[resource] = time.monotonic()
 
 
-class Held:
+class HeldFile:
     """The turn at one resource of a `MemoryFence`, for the body of `with`."""
 
-    def __init__(self, fence: MemoryFence, resource: str, given: Shown) -> None:
+    def __init__(self, fence: MemoryFence, resource: str, given: Credential) -> None:
         self._fence = fence
         self._resource = resource
         self._given = given

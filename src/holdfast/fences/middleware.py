@@ -66,31 +66,31 @@ class FencingMiddleware:
         self._resource = resource
         self._required = required
 
-    def _hold(self, resource: str, shown: http.Presented) -> Any:
+    def _hold(self, resource: str, credential: http.RequestToken) -> Any:
         if self._folder is None:
-            return self.fence.hold(resource, shown)
+            return self.fence.hold(resource, credential)
         name = hashlib.sha256(resource.encode()).hexdigest()
         return FileFence(single_use=self.fence.single_use).hold(
-            os.path.join(self._folder, name), shown
+            os.path.join(self._folder, name), credential
         )
 
-    def _judge(self, method: str, headers: dict[str, str]) -> http.Presented | Answer | None:
-        """What was shown; or the answer, if that can be given at once; None if it just passes."""
+    def _judge(self, method: str, headers: dict[str, str]) -> http.RequestToken | Answer | None:
+        """Returns the request's token; or the response, if it ends here; None if it just passes."""
         probe = headers.get(http.PROBE.lower())
         if probe is not None and method == "OPTIONS":
             return NO_CONTENT, [(http.PROBE, quote(probe[:64]))], b""
         if method in SAFE:
             return None
         try:
-            shown = http.read_headers(headers)
+            credential = http.read_headers(headers)
         except LockError as error:
             return _answer(BAD, {"error": str(error)})
-        if shown is None and self._required:
+        if credential is None and self._required:
             return _answer(
                 REQUIRED,
                 {"error": f"this resource is fenced: send {http.TOKEN}, the token of your lease"},
             )
-        return shown
+        return credential
 
     def _name(self, path: str, request: Any) -> str:
         name = path if self._resource is None else self._resource(request)
@@ -134,22 +134,22 @@ class _Asgi(FencingMiddleware):
             key, text = name.decode("latin-1").lower(), value.decode("latin-1")
             # What comes twice is put together, as WSGI's servers do, and then found to be wrong.
             headers[key] = f"{headers[key]},{text}" if key in headers else text
-        shown = self._judge(scope["method"], headers)
-        if shown is None:
+        credential = self._judge(scope["method"], headers)
+        if credential is None:
             await self.app(scope, receive, send)
             return
-        if isinstance(shown, tuple):
-            await _send(send, shown)
+        if isinstance(credential, tuple):
+            await _send(send, credential)
             return
         resource = self._name(scope["path"], scope)
-        hold = self._hold(resource, shown)
+        hold = self._hold(resource, credential)
         try:
             await hold.__aenter__()
         except StaleToken as refused:
             await _send(send, _refusal(resource, refused))
             return
         try:
-            await self.app({**scope, KEY: shown}, receive, send)
+            await self.app({**scope, KEY: credential}, receive, send)
         finally:
             await hold.__aexit__(None, None, None)
 
@@ -168,21 +168,21 @@ class _Wsgi(FencingMiddleware):
             for name, value in environ.items()
             if name.startswith("HTTP_")
         }
-        shown = self._judge(environ["REQUEST_METHOD"], headers)
-        if shown is None:
+        credential = self._judge(environ["REQUEST_METHOD"], headers)
+        if credential is None:
             answer: Iterable[bytes] = self.app(environ, start_response)
             return answer
-        if isinstance(shown, tuple):
-            return _start(start_response, shown)
+        if isinstance(credential, tuple):
+            return _start(start_response, credential)
         path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
         resource = self._name(path.encode("latin-1").decode(errors="surrogateescape"), environ)
-        hold = self._hold(resource, shown)
+        hold = self._hold(resource, credential)
         try:
             hold.__enter__()
         except StaleToken as refused:
             return _start(start_response, _refusal(resource, refused))
         try:
-            body = self.app({**environ, KEY: shown}, start_response)
+            body = self.app({**environ, KEY: credential}, start_response)
         except BaseException:
             hold.__exit__(None, None, None)
             raise

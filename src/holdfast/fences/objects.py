@@ -27,7 +27,7 @@ from urllib.parse import quote, unquote
 from ..errors import BackendUnavailable, ConfigError, GuaranteeError, StaleToken
 from . import rules
 from .fence import Fence, not_installed
-from .rules import Mark, Shown, Token
+from .rules import Credential, Mark, Token
 
 # Azure takes no hyphens in these names, S3 no capitals.
 TOKEN, LOCK, SEEN = "holdfasttoken", "holdfastlock", "holdfastseen"
@@ -44,23 +44,23 @@ MAX_LOCK = 512
 Result = TypeVar("Result")
 
 
-class Seen(NamedTuple):
+class ObjectState(NamedTuple):
     """An object as it was when it was read."""
 
     version: dict[str, str] | None
-    """What to make the put conditional on; None if there is no such object."""
+    """The version that the next put is conditional on; None if there is no such object."""
     mark: Mark
     hashes: tuple[str, ...]
-    """Of the bytes that it has held lately, the present ones last."""
+    """Hashes of the bytes that the object has held lately, the present ones last."""
     hashed: bool
-    """Whether its version is such a hash, so that it comes back with the bytes."""
+    """True if the version is such a hash, so that it comes back with the bytes."""
     attributes: dict[str, str]
 
 
-NOTHING = Seen(None, Mark(), (), False, {})
+NOTHING = ObjectState(None, Mark(), (), False, {})
 
 
-class Call(NamedTuple):
+class Request(NamedTuple):
     """One request: `get`, `head`, `put`, `delete`, or `sleep`."""
 
     verb: str
@@ -68,7 +68,7 @@ class Call(NamedTuple):
     options: dict[str, Any] = {}  # noqa: RUF012  never changed
 
 
-Steps = Generator[Call, Any, Result]
+Steps = Generator[Request, Any, Result]
 
 
 class ObjectFence(Fence):
@@ -117,7 +117,7 @@ class ObjectFence(Fence):
         return data
 
     def highest(self, key: str) -> int:
-        """The highest token seen; 0 if none was."""
+        """Returns the highest token seen; 0 if none was."""
         return self._run(self._look(key)).mark.highest
 
     async def highest_async(self, key: str) -> int:
@@ -125,7 +125,7 @@ class ObjectFence(Fence):
         return seen.mark.highest
 
     def reset(self, key: str, *, by: str, to: int = 0) -> int:
-        """Forget the highest token and the lock, and begin again at `to`; answers what it was.
+        """Forgets the highest token and the lock, and begins again at `to`; returns the old token.
 
         For when a store's tokens have fallen, or the object moved to another lock. Stop the
         writers first. It is kept in the object's metadata.
@@ -136,7 +136,7 @@ class ObjectFence(Fence):
         return await self._run_async(self._reset(key, *rules.beginning(by, to)))
 
     def verify(self, prefix: str = "") -> None:
-        """Prove that this store keeps conditions, by a probe below `prefix` that is then deleted.
+        """Proves that this store keeps conditions, by a probe below `prefix` that is then deleted.
 
         Raises `GuaranteeError` otherwise: there are servers that ignore them.
         """
@@ -150,7 +150,7 @@ class ObjectFence(Fence):
     def _put(
         self, key: str, data: bytes | str, token: Token, attributes: dict[str, str] | None
     ) -> Steps[None]:
-        given = rules.shown(token)
+        given = rules.credential(token)
         rules.resource_name(key)
         if not isinstance(data, bytes | bytearray | memoryview | str):
             raise ConfigError(f"data must be bytes or str, not {type(data).__name__}")
@@ -181,14 +181,14 @@ class ObjectFence(Fence):
             if (yield from self._try_put(key, body, seen, mark, own)):
                 return
             pause = min(FIRST_PAUSE * 2**attempt, LAST_PAUSE)
-            yield Call("sleep", (pause * random.random(),))
+            yield Request("sleep", (pause * random.random(),))
         raise BackendUnavailable(
             f"{key!r} changed {ATTEMPTS} times while it was to be written; try again",
             token=given.token,
         )
 
     def _try_put(
-        self, key: str, body: bytes, seen: Seen, mark: Mark, attributes: dict[str, str]
+        self, key: str, body: bytes, seen: ObjectState, mark: Mark, attributes: dict[str, str]
     ) -> Steps[bool]:
         """False if the object is not the one that was read any more."""
         hashes = [*seen.hashes, _digest(body)][-REMEMBERED:]
@@ -202,11 +202,11 @@ class ObjectFence(Fence):
             "attributes": {**attributes, **fields},
             "use_multipart": False,
         }
-        error = yield Call("put", (key, body), options)
+        error = yield Request("put", (key, body), options)
         return error is None
 
-    def _look(self, key: str) -> Steps[Seen]:
-        found = yield Call("head", (key,))
+    def _look(self, key: str) -> Steps[ObjectState]:
+        found = yield Request("head", (key,))
         if found is None:
             return NOTHING
         attributes = dict(found.attributes)
@@ -221,10 +221,10 @@ class ObjectFence(Fence):
             hashed = HASH.fullmatch(etag) is not None
             hashes = (etag[:SHORT],) if hashed else ()
         hashed = hashed and not self._generations
-        return Seen(version, Mark(token, lock), hashes, hashed, attributes)
+        return ObjectState(version, Mark(token, lock), hashes, hashed, attributes)
 
     def _get(self, key: str) -> Steps[bytes]:
-        data = yield Call("get", (key,))
+        data = yield Request("get", (key,))
         body = bytes(data)
         stamp = STAMPED.match(body)
         return body[stamp.end() :] if stamp else body
@@ -234,7 +234,7 @@ class ObjectFence(Fence):
             seen = yield from self._look(key)
             if seen.version is None:
                 return 0
-            body = bytes((yield Call("get", (key,))))
+            body = bytes((yield Request("get", (key,))))
             note = json.dumps({"by": by, "token": seen.mark.highest})
             attributes = {**seen.attributes, "holdfastreset": quote(note)}
             if (yield from self._try_put(key, body, seen, Mark(to), attributes)):
@@ -262,76 +262,76 @@ class ObjectFence(Fence):
                 return
             raise not_installed(where, "it let an older token pass")
         finally:
-            yield Call("delete", (key,))
+            yield Request("delete", (key,))
 
     # How they reach the store.
 
     def _run(self, steps: Steps[Result]) -> Result:
         try:
-            call = next(steps)
+            request = next(steps)
             while True:
                 try:
-                    answer = self._perform(call)
+                    answer = self._perform(request)
                 except Exception as error:
-                    answer = self._outcome(call, error)
+                    answer = self._outcome(request, error)
                 # An error goes through the steps too, for what they have to clean up.
                 failed = isinstance(answer, _Failed)
-                call = steps.throw(answer.error) if failed else steps.send(answer)
+                request = steps.throw(answer.error) if failed else steps.send(answer)
         except StopIteration as stop:
             result: Result = stop.value
             return result
 
     async def _run_async(self, steps: Steps[Result]) -> Result:
         try:
-            call = next(steps)
+            request = next(steps)
             while True:
                 try:
-                    answer = await self._perform_async(call)
+                    answer = await self._perform_async(request)
                 except Exception as error:
-                    answer = self._outcome(call, error)
+                    answer = self._outcome(request, error)
                 failed = isinstance(answer, _Failed)
-                call = steps.throw(answer.error) if failed else steps.send(answer)
+                request = steps.throw(answer.error) if failed else steps.send(answer)
         except StopIteration as stop:
             result: Result = stop.value
             return result
 
-    def _perform(self, call: Call) -> Any:
+    def _perform(self, request: Request) -> Any:
         obstore, store = self._obstore, self._store
-        if call.verb == "sleep":
-            time.sleep(*call.args)
-        elif call.verb == "get":
-            return obstore.get(store, *call.args).bytes()
-        elif call.verb == "head":
-            return obstore.get(store, *call.args, options={"head": True})
-        elif call.verb == "put":
-            obstore.put(store, *call.args, **call.options)
+        if request.verb == "sleep":
+            time.sleep(*request.args)
+        elif request.verb == "get":
+            return obstore.get(store, *request.args).bytes()
+        elif request.verb == "head":
+            return obstore.get(store, *request.args, options={"head": True})
+        elif request.verb == "put":
+            obstore.put(store, *request.args, **request.options)
         else:
-            obstore.delete(store, *call.args)
+            obstore.delete(store, *request.args)
         return None
 
-    async def _perform_async(self, call: Call) -> Any:
+    async def _perform_async(self, request: Request) -> Any:
         from asyncio import sleep
 
         obstore, store = self._obstore, self._store
-        if call.verb == "sleep":
-            await sleep(*call.args)
-        elif call.verb == "get":
-            return await (await obstore.get_async(store, *call.args)).bytes_async()
-        elif call.verb == "head":
-            return await obstore.get_async(store, *call.args, options={"head": True})
-        elif call.verb == "put":
-            await obstore.put_async(store, *call.args, **call.options)
+        if request.verb == "sleep":
+            await sleep(*request.args)
+        elif request.verb == "get":
+            return await (await obstore.get_async(store, *request.args)).bytes_async()
+        elif request.verb == "head":
+            return await obstore.get_async(store, *request.args, options={"head": True})
+        elif request.verb == "put":
+            await obstore.put_async(store, *request.args, **request.options)
         else:
-            await obstore.delete_async(store, *call.args)
+            await obstore.delete_async(store, *request.args)
         return None
 
-    def _outcome(self, call: Call, error: Exception) -> Any:
-        """What an error means for the steps."""
+    def _outcome(self, request: Request, error: Exception) -> Any:
+        """Returns the meaning of an error for the steps."""
         name = type(error).__name__
         missing = isinstance(error, FileNotFoundError)
-        if missing and call.verb in ("head", "delete"):
+        if missing and request.verb in ("head", "delete"):
             return None
-        if call.verb == "put":
+        if request.verb == "put":
             if missing or name in ("AlreadyExistsError", "PreconditionError"):
                 return error  # not the object that was read any more
             if name in ("NotSupportedError", "NotImplementedError"):
@@ -344,7 +344,7 @@ class _Failed(NamedTuple):
     error: Exception
 
 
-def _lock(given: Shown) -> str:
+def _lock(given: Credential) -> str:
     if len(quote(given.lock, safe="/:#")) <= MAX_LOCK:
         return given.lock
     digest = hashlib.sha256(given.lock.encode()).hexdigest()

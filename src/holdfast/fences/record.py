@@ -42,7 +42,7 @@ class Record:
             os.close(descriptor)  # it was replaced while we waited
 
     def read(self) -> dict[str, Any]:
-        """What was written last; nothing, if nothing was."""
+        """Returns the contents that were written last; an empty record if there are none."""
         descriptor = self._held[-1]
         text = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
         if not text:

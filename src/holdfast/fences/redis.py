@@ -14,8 +14,6 @@ import json
 import os
 import time
 from collections.abc import Generator, Sequence
-from functools import cache
-from hashlib import sha1
 from typing import Any, NamedTuple, TypeVar
 
 from .. import checks
@@ -23,32 +21,25 @@ from ..errors import ConfigError, GuaranteeError, StaleToken
 from ..stores.redis.cluster import slot_of, tag_of
 from . import rules
 from .fence import Fence, not_installed
-from .rules import Mark, Shown, Token
+from .redis_keys import FLOORS, RESETS, SUFFIX, mark_of, resource_key
+from .redis_scripts import DELETE, SET, SET_PX, Script, read_script, script_for, sha_of
+from .rules import Credential, Mark, Token
 
-SUFFIX = ":holdfast-fence"
-FLOORS = "holdfast-fence-floors"
-RESETS = "holdfast-fence-resets"
 BATCH = 500
-_FOLDER = os.path.join(os.path.dirname(__file__), "scripts")
 
 Result = TypeVar("Result")
 Value = str | bytes | int | float
 
 
-class Script(NamedTuple):
-    text: str
-    sha: str
-
-
-class Call(NamedTuple):
-    words: tuple[Any, ...]
+class Request(NamedTuple):
+    command: tuple[Any, ...]
     text: str = ""
-    """For EVALSHA: the script, if the server does not know it yet."""
+    """The script of an EVALSHA, sent if the server does not know it yet."""
     node: Any = None
-    """Which server of a cluster to ask; None: the one that has the key."""
+    """The server of a cluster to send it to; None for the one that has the key."""
 
 
-Steps = Generator[Call, Any, Result]
+Steps = Generator[Request, Any, Result]
 
 
 class RedisFence(Fence):
@@ -69,42 +60,42 @@ class RedisFence(Fence):
         self._cluster = hasattr(client, "get_node_from_key")
         self._scripts: dict[str, Script] = {}
         self._mode = "o" if single_use else "w"
-        self._set_sha = script_for(_SET).sha
+        self._set_sha = script_for(SET).sha
 
-    # Verbs. Each answers a coroutine if the client is asynchronous.
+    # Verbs. Each returns a coroutine if the client is asynchronous.
 
     def set(self, key: str, value: Value, token: Token, *, ttl: float | None = None) -> Any:
         """`SET key value`, if no higher token has written to it; else raises `StaleToken`.
 
         `ttl` is in seconds. The mark stays when the value expires.
         """
-        given = rules.shown(token)
-        _key(key)
+        given = rules.credential(token)
+        resource_key(key)
         if ttl is None:
             if not self._asynchronous:
                 # The common case at once; all others step by step.
                 mark = mark_of(key)
                 floors = self._floors_of(mark)
                 mode = "r" if given.reader else self._mode
-                shown = (given.token, given.lock, mode)
+                credential = (given.token, given.lock, mode)
                 try:
-                    answer = self._execute(
-                        "EVALSHA", self._set_sha, 3, mark, floors, key, *shown, value
+                    reply = self._execute(
+                        "EVALSHA", self._set_sha, 3, mark, floors, key, *credential, value
                     )
                 except Exception as error:
                     if type(error).__name__ != "NoScriptError":
                         raise
                 else:
-                    return self._explain(answer, key, given)
-            return self._run(self._guarded(_SET, key, given, (key,), (value,)))
+                    return self._explain(reply, key, given)
+            return self._run(self._guarded(SET, key, given, (key,), (value,)))
         milliseconds = max(1, round(checks.ttl(ttl) * 1000))
-        return self._run(self._guarded(_SET_PX, key, given, (key,), (value, milliseconds)))
+        return self._run(self._guarded(SET_PX, key, given, (key,), (value, milliseconds)))
 
     def delete(self, key: str, token: Token) -> Any:
         """`DEL key`, on the same terms. The mark stays."""
-        given = rules.shown(token)
-        _key(key)
-        return self._run(self._guarded(_DEL, key, given, (key,), ()))
+        given = rules.credential(token)
+        resource_key(key)
+        return self._run(self._guarded(DELETE, key, given, (key,), ()))
 
     def run(
         self,
@@ -119,30 +110,30 @@ class RedisFence(Fence):
         It sees its own `KEYS` and `ARGV`, and what it returns is answered. In a cluster all its keys
         must be in the slot of `resource`.
         """
-        given = rules.shown(token)
-        _key(resource)
+        given = rules.credential(token)
+        resource_key(resource)
         return self._run(self._guarded(script, resource, given, tuple(keys), tuple(args)))
 
     def guard(self, resource: str, token: Token) -> Any:
-        """Let this token pass, and remember it. What you do next is another step: see `run`."""
-        given = rules.shown(token)
-        _key(resource)
+        """Lets this token pass, and remembers it. What you do next is another step: see `run`."""
+        given = rules.credential(token)
+        resource_key(resource)
         return self._run(self._guarded("", resource, given, (), ()))
 
     def highest(self, resource: str) -> Any:
-        """The highest token seen; 0 if none was."""
-        return self._run(self._highest(_key(resource)))
+        """Returns the highest token seen; 0 if none was."""
+        return self._run(self._highest(resource_key(resource)))
 
     def reset(self, resource: str, *, by: str, to: int = 0) -> Any:
-        """Forget the highest token and the lock, and begin again at `to`; answers what it was.
+        """Forgets the highest token and the lock, and begins again at `to`; returns the old token.
 
         For when a store's tokens have fallen, or the key moved to another lock. Stop the writers
         first. It is kept in the list `holdfast-fence-resets`.
         """
-        return self._run(self._reset(_key(resource), *rules.beginning(by, to)))
+        return self._run(self._reset(resource_key(resource), *rules.beginning(by, to)))
 
     def prune(self, older_than: float) -> Any:
-        """Forget marks that were not raised for so many seconds; answers how many.
+        """Forgets marks that were not raised for so many seconds; returns how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
         key new to this fence has seen; in a cluster, a key of the same slot. It walks through all keys
@@ -151,7 +142,7 @@ class RedisFence(Fence):
         return self._run(self._prune(rules.age(older_than)))
 
     def verify(self) -> Any:
-        """Prove that it refuses, and that the server forgets nothing by itself.
+        """Proves that it refuses, and that the server forgets nothing by itself.
 
         Raises `GuaranteeError` otherwise, and says why.
         """
@@ -163,7 +154,7 @@ class RedisFence(Fence):
         self,
         body: str,
         resource: str,
-        given: Shown,
+        given: Credential,
         keys: tuple[Any, ...],
         args: tuple[Any, ...],
     ) -> Steps[Any]:
@@ -172,18 +163,18 @@ class RedisFence(Fence):
         floors = self._floors_of(mark)
         mode = "r" if given.reader else self._mode
         count = 2 + len(keys)
-        shown = (given.token, given.lock, mode)
-        words = ("EVALSHA", script.sha, count, mark, floors, *keys, *shown, *args)
-        answer = yield Call(words, script.text)
-        return self._explain(answer, resource, given)
+        credential = (given.token, given.lock, mode)
+        command = ("EVALSHA", script.sha, count, mark, floors, *keys, *credential, *args)
+        reply = yield Request(command, script.text)
+        return self._explain(reply, resource, given)
 
-    def _explain(self, answer: Any, resource: str, given: Shown) -> Any:
-        """What was answered; a list of two is a refusal."""
-        if type(answer) is not list:
-            return answer
-        if len(answer) == 1:  # what a script of the user's answered
-            return answer[0]
-        highest, lock = answer
+    def _explain(self, reply: Any, resource: str, given: Credential) -> Any:
+        """Returns the result of a guarded script. A list of two is a refusal."""
+        if type(reply) is not list:
+            return reply
+        if len(reply) == 1:  # what a script of the user's answered
+            return reply[0]
+        highest, lock = reply
         seen = Mark(int(highest), _text(lock))
         refused = rules.refusal(resource, seen, given, self.single_use)
         raise refused or GuaranteeError(f"the fence at {resource!r} contradicts itself: {seen}")
@@ -195,15 +186,15 @@ class RedisFence(Fence):
         return made
 
     def _highest(self, resource: str) -> Steps[int]:
-        mark = _parse((yield Call(("GET", mark_of(resource)))))
+        mark = _parse((yield Request(("GET", mark_of(resource)))))
         return mark.highest
 
     def _reset(self, resource: str, by: str, to: int) -> Steps[int]:
         name = mark_of(resource)
-        was = _parse((yield Call(("GET", name))))
+        was = _parse((yield Request(("GET", name))))
         entry = {"at": time.time(), "by": by, "key": resource, "token": was.highest}
-        yield Call(("RPUSH", RESETS, json.dumps({**entry, "lock": was.lock})))
-        yield Call(("SET", name, f"{to} {round(time.time() * 1000)} "))
+        yield Request(("RPUSH", RESETS, json.dumps({**entry, "lock": was.lock})))
+        yield Request(("SET", name, f"{to} {round(time.time() * 1000)} "))
         return was.highest
 
     def _prune(self, older_than: float) -> Steps[int]:
@@ -211,8 +202,8 @@ class RedisFence(Fence):
         for node in (yield from self._nodes()):
             cursor = 0
             while True:
-                words = ("SCAN", cursor, "MATCH", f"*{SUFFIX}", "COUNT", BATCH)
-                told, marks = yield Call(words, node=node)
+                command = ("SCAN", cursor, "MATCH", f"*{SUFFIX}", "COUNT", BATCH)
+                told, marks = yield Request(command, node=node)
                 # In a cluster: by the name of the node.
                 (cursor,) = map(int, told.values() if isinstance(told, dict) else (told,))
                 forgotten += yield from self._forget(marks, older_than)
@@ -221,22 +212,24 @@ class RedisFence(Fence):
         return forgotten
 
     def _forget(self, marks: Sequence[Any], older_than: float) -> Steps[int]:
-        text = _read("prune.lua")
-        script = Script(text, _sha(text))
+        text = read_script("prune.lua")
+        script = Script(text, sha_of(text))
         by_floors: dict[str, list[Any]] = {}
         for mark in marks:
             by_floors.setdefault(self._floors_of(_text(mark)), []).append(mark)
         forgotten = 0
         for floors, those in by_floors.items():
-            words = ("EVALSHA", script.sha, 1 + len(those), floors, *those)
-            forgotten += yield Call((*words, round(older_than * 1000)), script.text)
+            command = ("EVALSHA", script.sha, 1 + len(those), floors, *those)
+            forgotten += yield Request((*command, round(older_than * 1000)), script.text)
         return forgotten
 
     def _nodes(self) -> Steps[list[Any]]:
-        """The servers to walk through; None stands for the only one."""
+        """Returns the servers to walk through; None stands for the only one."""
         if not self._cluster:
             return [None]
-        yield Call(("EXISTS", FLOORS))  # an asyncio client knows them once it has asked something
+        yield Request(
+            ("EXISTS", FLOORS)
+        )  # an asyncio client knows them once it has asked something
         nodes: list[Any] = self._client.get_primaries()
         return nodes
 
@@ -247,7 +240,7 @@ class RedisFence(Fence):
 
     def _verify(self) -> Steps[None]:
         for node in (yield from self._nodes()):
-            info = yield Call(("INFO", "memory"), node=node)
+            info = yield Request(("INFO", "memory"), node=node)
             policy = info.get("maxmemory_policy", "") if isinstance(info, dict) else ""
             if policy.startswith("allkeys"):
                 raise not_installed(
@@ -255,13 +248,13 @@ class RedisFence(Fence):
                 )
         probe = f"holdfast probe {os.urandom(6).hex()}"
         above = 2**62
-        yield from self._guarded("", probe, Shown(above), (), ())
+        yield from self._guarded("", probe, Credential(above), (), ())
         try:
-            yield from self._guarded("", probe, Shown(above - 1), (), ())
+            yield from self._guarded("", probe, Credential(above - 1), (), ())
         except StaleToken:
             return
         finally:
-            yield Call(("DEL", mark_of(probe)))
+            yield Request(("DEL", mark_of(probe)))
         raise not_installed("this Redis", "it let an older token pass")
 
     def _run(self, steps: Steps[Any]) -> Any:
@@ -269,107 +262,47 @@ class RedisFence(Fence):
 
     def _run_blocking(self, steps: Steps[Any]) -> Any:
         try:
-            call = next(steps)
+            request = next(steps)
             while True:
                 try:
                     try:
-                        answer = self._execute(*call.words, **_at(call.node))
+                        reply = self._execute(*request.command, **_at(request.node))
                     except Exception as error:
-                        if not _unknown_script(error, call):
+                        if not _unknown_script(error, request):
                             raise
-                        answer = self._execute("EVAL", call.text, *call.words[2:])
+                        reply = self._execute("EVAL", request.text, *request.command[2:])
                 except Exception as error:
-                    call = steps.throw(error)  # for what they have to clean up
+                    request = steps.throw(error)  # for what they have to clean up
                 else:
-                    call = steps.send(answer)
+                    request = steps.send(reply)
         except StopIteration as stop:
             return stop.value
 
     async def _run_async(self, steps: Steps[Any]) -> Any:
         try:
-            call = next(steps)
+            request = next(steps)
             while True:
                 try:
                     try:
-                        answer = await self._execute(*call.words, **_at(call.node))
+                        reply = await self._execute(*request.command, **_at(request.node))
                     except Exception as error:
-                        if not _unknown_script(error, call):
+                        if not _unknown_script(error, request):
                             raise
-                        answer = await self._execute("EVAL", call.text, *call.words[2:])
+                        reply = await self._execute("EVAL", request.text, *request.command[2:])
                 except Exception as error:
-                    call = steps.throw(error)  # for what they have to clean up
+                    request = steps.throw(error)  # for what they have to clean up
                 else:
-                    call = steps.send(answer)
+                    request = steps.send(reply)
         except StopIteration as stop:
             return stop.value
-
-
-_SET = "return redis.call('SET', KEYS[1], ARGV[1])"
-_SET_PX = "return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])"
-_DEL = "return redis.call('DEL', KEYS[1])"
-
-
-@cache
-def script_for(body: str) -> Script:
-    """The check, and behind it a body that sees its own keys and arguments.
-
-    A refusal is a list of two. What a body of the user's answers is put into a list of one.
-    """
-    check = _read("check.lua")
-    if not body:
-        text = f"{check}\nreturn 1"
-    elif body in (_SET, _SET_PX, _DEL):  # ours, whose answers are no lists
-        own = body.replace("ARGV[2]", "ARGV[5]").replace("ARGV[1]", "ARGV[4]")
-        text = f"{check}\n{own.replace('KEYS[1]', 'KEYS[3]')}"
-    else:
-        text = (
-            f"{check}\nlocal function body(KEYS, ARGV)\n{body}\nend\n"
-            "local answer = body({unpack(KEYS, 3)}, {unpack(ARGV, 4)})\n"
-            "if type(answer) == 'table' and answer.err then return answer end\n"
-            "return {answer or false}"
-        )
-    return Script(text, _sha(text))
-
-
-@cache
-def _read(name: str) -> str:
-    """Without comments: they would be kept in the server's memory."""
-    with open(os.path.join(_FOLDER, name), encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("--"))
-
-
-def _sha(text: str) -> str:
-    return sha1(text.encode(), usedforsecurity=False).hexdigest()
-
-
-def _key(name: object) -> str:
-    key = rules.resource_name(name)
-    if key.endswith(SUFFIX) or key.startswith((FLOORS, RESETS)):
-        raise ConfigError(f"{key!r} is one of the fence's own keys, where it remembers tokens")
-    return key
-
-
-def mark_of(key: str) -> str:
-    return beside(key, SUFFIX)
-
-
-def beside(key: str, suffix: str) -> str:
-    """Another key, in the same slot of a cluster. No two keys have the same."""
-    start = key.find("{")
-    end = key.find("}", start + 1)
-    if start >= 0 and end > start + 1:
-        # It has a hash tag of its own. The colon tells `{x}` from `x`.
-        return f"{key}:{suffix}"
-    return f"{{{key}}}{suffix}"
 
 
 def _at(node: Any) -> dict[str, Any]:
     return {} if node is None else {"target_nodes": node}
 
 
-def _unknown_script(error: Exception, call: Call) -> bool:
-    return bool(call.text) and type(error).__name__ == "NoScriptError"
+def _unknown_script(error: Exception, request: Request) -> bool:
+    return bool(request.text) and type(error).__name__ == "NoScriptError"
 
 
 def _parse(value: Any) -> Mark:

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
 Wake = Callable[[], object]
-"""Answers False if there is nobody to be woken any more."""
+"""Wakes a waiter; returns False if there is nobody to be woken any more."""
 
 
-class Turns:
-    """Whose turn it is, for any number of resources; those that nobody uses are not kept."""
+class ResourceTurns:
+    """The turns at any number of resources; a resource that nobody uses is not kept."""
 
     def __init__(self) -> None:
         self._mutex = Lock()
         self._queues: dict[str, deque[Wake]] = {}
-        """For each resource whose turn somebody has: how to wake the others."""
+        """The waiters for each resource whose turn is taken, by how to wake them."""
 
     def begin(self, resource: str) -> None:
-        """Wait for the turn, in a thread."""
+        """Waits for the turn, in a thread."""
         woken = Event()
         if self._enrol(resource, woken.set):
             return
@@ -38,7 +38,7 @@ class Turns:
             raise
 
     async def begin_in_loop(self, resource: str) -> None:
-        """Wait for the turn, in an event loop."""
+        """Waits for the turn, in an event loop."""
         from asyncio import get_running_loop
 
         waiter = _Waiter(get_running_loop())
@@ -72,7 +72,7 @@ class Turns:
             return False
 
     def _withdraw(self, resource: str, wake: Wake) -> None:
-        """Give up waiting; if the turn has come meanwhile, hand it on."""
+        """Gives up waiting; if the turn has come meanwhile, hands it on."""
         with self._mutex:
             queue = self._queues[resource]
             if wake in queue:
@@ -82,7 +82,7 @@ class Turns:
 
 
 class _Waiter:
-    """One who waits in an event loop."""
+    """A waiter in an event loop."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop

@@ -36,7 +36,7 @@ STALE, USED, OTHER_LOCK, FORGOTTEN = "stale", "used", "other-lock", "store-lost-
 
 
 class FencedLease(Protocol):
-    """What a fence needs of a lease: any lease of `holdfast` or `holdfast.aio` will do."""
+    """The part of a lease that a fence needs: any lease of `holdfast` or `holdfast.aio` will do."""
 
     @property
     def name(self) -> str: ...
@@ -56,28 +56,28 @@ Token = int | FencedLease
 """Wherever a token is taken, the lease itself may be given, and brings the lock's identity along."""
 
 
-class Shown(NamedTuple):
-    """What somebody shows to a fence."""
+class Credential(NamedTuple):
+    """A token as a writer shows it to a fence, with the lock that it is from."""
 
     token: int
     lock: str = ""
-    """Which lock it is from; empty if only the number was shown."""
+    """The lock's identity; empty if only the number was given."""
     reader: bool = False
     name: str | None = None
     owner: str | None = None
 
 
 class Mark(NamedTuple):
-    """What a fence remembers of one resource; all empty if nothing."""
+    """The memory of one resource; all empty if there is none."""
 
     highest: int = 0
     lock: str = ""
 
 
-def shown(token: Token) -> Shown:
-    """Take a token or a lease apart, and refuse what could never pass."""
+def credential(token: Token) -> Credential:
+    """Returns the credential of a token or a lease; raises for one that could never pass."""
     if type(token) is int:
-        return Shown(_number(token))
+        return Credential(_number(token))
     try:
         lock = token.lock_id  # type: ignore[union-attr]
     except AttributeError:
@@ -102,7 +102,7 @@ def shown(token: Token) -> Shown:
             # Not behind the name, which may have any ending. So each slot has floors of its own, too.
             place, slash, name = lock.partition("/")
             lock = f"{place}#{slot}{slash}{name}"
-    return Shown(_number(token.token), lock, reader, token.name, token.owner)
+    return Credential(_number(token.token), lock, reader, token.name, token.owner)
 
 
 def _number(token: int) -> int:
@@ -115,8 +115,8 @@ def resource_name(name: object) -> str:
     return checks.printable("the resource's name", name, checks.MAX_NAME_BYTES)
 
 
-def refusal(resource: str, mark: Mark, given: Shown, single_use: bool) -> StaleToken | None:
-    """Why it may not pass; None if it may."""
+def refusal(resource: str, mark: Mark, given: Credential, single_use: bool) -> StaleToken | None:
+    """Returns the reason why `given` may not pass; None if it may."""
     token, highest = given.token, mark.highest
     if mark.lock and given.lock and mark.lock != given.lock:
         return _stale(
@@ -152,7 +152,7 @@ def refusal(resource: str, mark: Mark, given: Shown, single_use: bool) -> StaleT
     return None
 
 
-def _stale(resource: str, given: Shown, highest: int, reason: str, detail: str) -> StaleToken:
+def _stale(resource: str, given: Credential, highest: int, reason: str, detail: str) -> StaleToken:
     return StaleToken(
         resource,
         given.token,
@@ -165,30 +165,30 @@ def _stale(resource: str, given: Shown, highest: int, reason: str, detail: str) 
 
 
 def far_below(token: int, highest: int) -> bool:
-    """Whether no late writer could explain it."""
+    """Returns True if `token` is so far below `highest` that no late writer could explain it."""
     if token >= MICROSECONDS:
         return highest - token > MONTH
     return highest - token > COUNTER_GAP and token < highest // COUNTER_FELL
 
 
-def after(mark: Mark, given: Shown) -> Mark:
-    """What is remembered once it has passed."""
+def after(mark: Mark, given: Credential) -> Mark:
+    """Returns the mark as it is once `given` has passed."""
     if given.reader:
         return mark
     return Mark(max(mark.highest, given.token), mark.lock or given.lock)
 
 
 Floors = Mapping[str, int]
-"""By realm; the empty one is for marks whose lock was never named."""
+"""Floors by realm; the empty realm is for marks whose lock was never named."""
 
 
 def realm(lock: str) -> str:
-    """Within a realm all tokens are from one source, so that they compare."""
+    """Returns the realm of a lock: store and namespace, within which tokens compare."""
     return lock.partition("/")[0]
 
 
-def unknown(floors: Floors, given: Shown) -> Mark:
-    """What counts as the mark of a resource that nothing is known of."""
+def unknown(floors: Floors, given: Credential) -> Mark:
+    """Returns the mark that stands for a resource of which the fence has none."""
     if not floors:
         return Mark()
     if given.lock:
@@ -197,7 +197,7 @@ def unknown(floors: Floors, given: Shown) -> Mark:
 
 
 def raised(floors: Floors, pruned: Iterable[Mark]) -> dict[str, int]:
-    """The floors once these marks have been forgotten."""
+    """Returns the floors as they are once these marks have been forgotten."""
     risen = dict(floors)
     for mark in pruned:
         where = realm(mark.lock)
@@ -210,7 +210,7 @@ def age(older_than: object) -> float:
 
 
 def beginning(by: object, to: object) -> tuple[str, int]:
-    """Who resets a fence, and from where it counts anew."""
+    """Returns `by` and `to` of a reset, checked."""
     if type(to) is not int or not 0 <= to <= MAX_TOKEN:
         raise ConfigError(f"a reset is to a number from 0 to 2^63 - 1, not {to!r:.40}")
     return checks.printable("by, who resets the fence,", by, checks.MAX_LABEL), to

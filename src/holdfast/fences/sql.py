@@ -6,6 +6,9 @@ mark and write alike, and a lower token that comes later finds the higher mark.
 
 A resource without a row gets one that starts at the floor of what was pruned. The floors are read with
 a lock against whoever prunes: either we see what he forgot, or he does not see our row.
+
+Locks are taken in one order, the floors' row first, so that prune and guard never wait for each other
+in a circle. A row whose mark was raised a short time ago is the exception: it is not pruned yet.
 """
 
 from __future__ import annotations
@@ -14,20 +17,20 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from ..errors import ConfigError, GuaranteeError, StaleToken
 from . import rules
 from .fence import Fence, not_installed
-from .rules import Mark, Shown, Token
-from .sql_dialects import DIALECTS, SQLITE, WITH_RESETS, Statements, encoder, identifier, text_of
-from .sql_links import (
-    Ask,
-    Link,
+from .rules import Credential, Mark, Token
+from .sql_connections import (
+    ConnectionKind,
+    Request,
     Steps,
     in_transaction,
     keep_cursor,
-    link_to,
+    kind_of,
     open_at_driver,
     refuse_autocommit,
     refuse_committed,
@@ -35,15 +38,17 @@ from .sql_links import (
     run_async,
     take_cursor,
 )
-from .sql_rows import OwnRow
+from .sql_dialects import DIALECTS, SQLITE, WITH_RESETS, Statements, encoder, identifier, text_of
+from .sql_rows import FencedRow
 
 KNOWN_LIMIT = 10_000
+RECENT = 60.0
+"""Seconds for which a row counts as there, once its mark was raised: what is pruned is older."""
 ROUNDS = 4
-UNSURE = (0, "")
 
 
 class SqlFence(Fence):
-    """For PostgreSQL, MySQL, MariaDB and SQLite, by DB-API or SQLAlchemy.
+    """A fence in PostgreSQL, MySQL, MariaDB or SQLite, by DB-API or SQLAlchemy.
 
     `SqlFence(connection)` makes its table if it is not there, outside of any transaction; the
     connection is not kept. With an asynchronous connection use `await SqlFence().install(connection)`,
@@ -56,51 +61,52 @@ class SqlFence(Fence):
         super().__init__(single_use=single_use)
         self._table = identifier("table", table, WITH_RESETS)
         self._statements: dict[tuple[str, str], Statements] = {}
-        self._known: dict[str, tuple[int, str]] = {}
-        """Resources that have, or had, a row, and what passed last: a hint, never relied upon."""
+        self._known: dict[str, tuple[int, str, float]] = {}
+        """Resources that have, or had, a row: what passed last, and when the mark was raised. A hint,
+        never relied upon."""
         self._updates: dict[Any, str] = {}
         """Statements of the one-statement form, as they were made."""
         if connection is not None:
-            if link_to(connection).asynchronous:
+            if kind_of(connection).asynchronous:
                 raise ConfigError(
                     "this connection is asynchronous: fence = SqlFence(), then "
                     "await fence.install(connection)"
                 )
             self.install(connection)
 
-    # Verbs. Each answers a coroutine if the connection is asynchronous.
+    # Verbs. Each returns a coroutine if the connection is asynchronous.
 
     def guard(self, connection: Any, resource: str, token: Token) -> Any:
-        """Let this token pass for the transaction that is under way; else raises `StaleToken`.
+        """Lets this token pass for the transaction that is under way; raises `StaleToken` otherwise.
 
-        Until you commit, others wait who would write to the resource. Call it first in the
-        transaction; if it raises, roll back.
+        Until you commit, other writers to the resource wait. Call it first in the transaction; if it
+        raises, roll back.
         """
         resource = rules.resource_name(resource)
-        given = rules.shown(token)
-        link = link_to(connection)
-        refuse_autocommit(link, connection)
-        statements = self._of(link)
+        given = rules.credential(token)
+        kind = kind_of(connection)
+        refuse_autocommit(kind, connection)
+        statements = self._of(kind)
         tried = False
-        ask = None if given.reader else self._pass(statements, resource, given)
-        if ask is not None and not link.asynchronous and not link.alchemy:
+        request = None if given.reader else self._pass(statements, resource, given)
+        if request is not None and not kind.asynchronous and not kind.alchemy:
             # The common case at once: the resource is known, and the token good.
-            cursor = take_cursor(link, connection)
-            cursor.execute(ask.sql, ask.values)
+            cursor = take_cursor(kind, connection)
+            cursor.execute(request.sql, request.values)
             changed = cursor.rowcount
-            keep_cursor(link, connection, cursor)
+            keep_cursor(kind, connection, cursor)
             if changed == 1:
-                self._known[resource] = (given.token, given.lock)
+                self._passed(resource, given)
                 return None
             tried = True
         if given.reader:
-            is_open = partial(open_at_driver, link, connection)
+            is_open = partial(open_at_driver, kind, connection)
             steps = self._compare(statements, resource, given, is_open)
         else:
             steps = self._guard(statements, resource, given, tried)
-        if link.alchemy:
-            steps = _in_its_transaction(link, connection, steps)
-        return self._run(link, connection, steps)
+        if kind.alchemy:
+            steps = _in_its_transaction(kind, connection, steps)
+        return self._run(kind, connection, steps)
 
     def update(
         self,
@@ -113,120 +119,133 @@ class SqlFence(Fence):
         column: str = "fencing_token",
         lock_column: str | None = None,
     ) -> Any:
-        """The one-statement form: `UPDATE table SET values WHERE where AND column <= token`.
+        """Checks and writes at once: `UPDATE table SET values WHERE where AND column <= token`.
 
         For a row that has a column (`BIGINT NOT NULL DEFAULT 0`) for the token, and perhaps one
         (text, `NOT NULL DEFAULT ''`) for the lock's identity. No other table and no further round
         trip. Raises `StaleToken`, or `LookupError` if there is no such row.
         """
-        given = rules.shown(token)
-        what = OwnRow(table, values, where, column, lock_column)
+        given = rules.credential(token)
+        what = FencedRow(table, values, where, column, lock_column)
         what.check(given)
-        link = link_to(connection)
-        steps = what.update(self._of(link), given, self._updates, self.single_use)
-        return self._run(link, connection, steps)
+        kind = kind_of(connection)
+        steps = what.update(self._of(kind), given, self._updates, self.single_use)
+        return self._run(kind, connection, steps)
 
     def highest(self, connection: Any, resource: str) -> Any:
-        """The highest token seen; 0 if none was."""
-        link = link_to(connection)
-        steps = self._highest(self._of(link), rules.resource_name(resource))
-        return self._run(link, connection, steps)
+        """Returns the highest token seen; 0 if none was."""
+        kind = kind_of(connection)
+        steps = self._highest(self._of(kind), rules.resource_name(resource))
+        return self._run(kind, connection, steps)
 
     def reset(self, connection: Any, resource: str, *, by: str, to: int = 0) -> Any:
-        """Forget the highest token and the lock, and begin again at `to`; answers what it was.
+        """Forgets the highest token and the lock, and begins again at `to`; returns the old token.
 
         For when a store's tokens have fallen, or the resource moved to another lock. Stop the
         writers first. It is kept in the table `…_resets`. Commit it yourself.
         """
-        link = link_to(connection)
+        kind = kind_of(connection)
         resource = rules.resource_name(resource)
-        steps = self._reset(self._of(link), resource, *rules.beginning(by, to))
-        return self._run(link, connection, steps)
+        steps = self._reset(self._of(kind), resource, *rules.beginning(by, to))
+        return self._run(kind, connection, steps)
 
     def prune(self, connection: Any, older_than: float) -> Any:
-        """Forget resources that saw no new token for so many seconds; answers how many.
+        """Forgets resources that saw no new token for so many seconds; returns how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
         resource new to this fence has seen. Commit it yourself.
         """
-        link = link_to(connection)
-        refuse_autocommit(link, connection)
-        steps = self._prune(self._of(link), rules.age(older_than))
-        return self._run(link, connection, steps)
+        kind = kind_of(connection)
+        refuse_autocommit(kind, connection)
+        steps = self._prune(self._of(kind), rules.age(older_than))
+        return self._run(kind, connection, steps)
 
     def install(self, connection: Any) -> Any:
-        """Make the tables if they are not there, and commit."""
-        link = link_to(connection)
-        busy = in_transaction(link, connection)
-        steps = self._install(self._of(link), busy)
-        if link.asynchronous:
-            return self._install_async(link, connection, steps, busy)
-        self._run(link, connection, steps)
+        """Makes the tables if they are not there, and commits."""
+        kind = kind_of(connection)
+        busy = in_transaction(kind, connection)
+        steps = self._install(self._of(kind), busy)
+        if kind.asynchronous:
+            return self._install_async(kind, connection, steps, busy)
+        self._run(kind, connection, steps)
         if not busy:
             connection.commit()
         return self
 
     def verify(self, connection: Any, *tables: str) -> Any:
-        """Prove that the fence works here; raises `GuaranteeError` otherwise, and says why.
+        """Proves that the fence works here; raises `GuaranteeError` otherwise, and says why.
 
         It runs in the transaction under way, or begins one, and leaves nothing behind. `tables` are
         those that it protects: they must be in the same database and know transactions.
         """
-        link = link_to(connection)
-        refuse_autocommit(link, connection)
+        kind = kind_of(connection)
+        refuse_autocommit(kind, connection)
         for table in tables:
             identifier("a table", table)
-        return self._run(link, connection, self._verify(self._of(link), tables))
+        return self._run(kind, connection, self._verify(self._of(kind), tables))
 
     # What they do, step by step.
 
-    def _of(self, link: Link) -> Statements:
-        key = (link.dialect, link.style)
+    def _of(self, kind: ConnectionKind) -> Statements:
+        key = (kind.dialect, kind.style)
         found = self._statements.get(key)
         if found is None:
-            if link.dialect not in DIALECTS:
-                raise ConfigError(f"SqlFence does not know the database {link.dialect!r}")
-            dialect = DIALECTS[link.dialect]
-            found = Statements(dialect, self._table, link.style, self.single_use)
+            if kind.dialect not in DIALECTS:
+                raise ConfigError(f"SqlFence does not know the database {kind.dialect!r}")
+            dialect = DIALECTS[kind.dialect]
+            found = Statements(dialect, self._table, kind.style, self.single_use)
             self._statements[key] = found
         return found
 
-    def _run(self, link: Link, connection: Any, steps: Steps[Any]) -> Any:
-        if link.asynchronous:
-            return run_async(link, connection, steps)
-        return run(link, connection, steps)
+    def _run(self, kind: ConnectionKind, connection: Any, steps: Steps[Any]) -> Any:
+        if kind.asynchronous:
+            return run_async(kind, connection, steps)
+        return run(kind, connection, steps)
 
-    def _pass(self, sql: Statements, resource: str, given: Shown) -> Ask | None:
-        """The statement that lets it pass; None if the resource needs a row first."""
+    def _pass(
+        self, sql: Statements, resource: str, given: Credential, there: bool = False
+    ) -> Request | None:
+        """Returns the statement that lets `given` pass; None if the resource may need a row first.
+
+        `there` says that it has one, which is locked.
+        """
         last = self._known.get(resource)
+        if sql.dialect.gaps and last is not None and last[2] + RECENT <= monotonic():
+            del self._known[resource]  # so this write raises the mark, and makes the row recent
+            last = None
         if last is None:
             if len(self._known) >= KNOWN_LIMIT:
                 self._known.clear()
-            if sql.dialect.gaps:
-                # An UPDATE that finds no row would lock the gap, and two of them each other out.
+            if sql.dialect.gaps and not there:
                 return None
         name: Any = resource
         lock: Any = given.lock
         if sql.dialect.binary:
             name, lock = resource.encode(), lock.encode()
-        if last == (given.token, given.lock) and not self.single_use:
+        if last is not None and last[:2] == (given.token, given.lock) and not self.single_use:
             # The same holder's next write changes no more than it must to lock the row.
             if lock:
-                return Ask(sql.again_locked, (name, given.token, lock))
-            return Ask(sql.again, (name, given.token))
+                return Request(sql.again_locked, (name, given.token, lock))
+            return Request(sql.again, (name, given.token))
         if lock:
-            return Ask(sql.update_locked, (given.token, lock, name, given.token, lock))
-        return Ask(sql.update, (given.token, name, given.token))
+            return Request(sql.update_locked, (given.token, lock, name, given.token, lock))
+        return Request(sql.update, (given.token, name, given.token))
+
+    def _passed(self, resource: str, given: Credential) -> None:
+        """Remembers that `given` has passed, and when the mark was raised."""
+        last = self._known.get(resource)
+        if last is None or last[:2] != (given.token, given.lock):
+            self._known[resource] = (given.token, given.lock, monotonic())
 
     def _compare(
-        self, sql: Statements, resource: str, given: Shown, is_open: Callable[[], bool]
+        self, sql: Statements, resource: str, given: Credential, is_open: Callable[[], bool]
     ) -> Steps[None]:
-        """A reader's: nothing is remembered."""
+        """Compares a reader's token, and remembers nothing."""
         name = encoder(sql)(resource)
         mark = yield from self._look(sql, name)
         if sql.dialect is SQLITE and not is_open():
             # Python's sqlite3 begins none for a SELECT, and a check outside of it says nothing.
-            yield Ask("BEGIN")
+            yield Request("BEGIN")
             mark = yield from self._look(sql, name)
         if mark is None:
             floors = yield from self._floors(sql)
@@ -236,49 +255,54 @@ class SqlFence(Fence):
             raise refused
 
     def _guard(
-        self, sql: Statements, resource: str, given: Shown, tried: bool = False
+        self, sql: Statements, resource: str, given: Credential, tried: bool = False
     ) -> Steps[None]:
         name = encoder(sql)(resource)
-        begun = False
+        there = False
         for _ in range(ROUNDS):
-            ask = self._pass(sql, resource, given)
-            if ask is None:
-                yield from self._begin(sql, resource, name, given)
-                begun = True
+            request = self._pass(sql, resource, given, there)
+            if request is None and (yield from self._begin(sql, resource, name, given)) is None:
+                there = True
                 continue
-            if not tried and (yield ask).changed == 1:
-                self._known[resource] = (given.token, given.lock)
+            if request is not None and not tried and (yield request).changed == 1:
+                self._passed(resource, given)
                 return
             tried = False
-            self._known[resource] = UNSURE
+            self._known.pop(resource, None)
             # Refused; or there is no row; or its first writer has committed it just now.
             mark = yield from self._look(sql, name, own=True)
             if mark is None:
-                yield from self._begin(sql, resource, name, given)
-                begun = True
-                continue
-            refused = rules.refusal(resource, mark, given, self.single_use)
+                refused = yield from self._begin(sql, resource, name, given)
+            else:
+                refused = rules.refusal(resource, mark, given, self.single_use)
             if refused is not None:
-                if begun:
-                    # Should he not roll back: the floor of his tokens is not that of another store's.
-                    yield Ask(sql.forget_new, (name,))
                 raise refused
+            there = True
         raise GuaranteeError(
-            f"the fence's row for {resource!r} is not to be had; roll back and try again"
+            f"the fence's row for {resource!r} could not be locked; roll back and try again"
         )
 
-    def _begin(self, sql: Statements, resource: str, name: Any, given: Shown) -> Steps[None]:
-        """Give the resource a row, unless it has one."""
+    def _begin(
+        self, sql: Statements, resource: str, name: Any, given: Credential
+    ) -> Steps[StaleToken | None]:
+        """Gives the resource a row that starts at its floor, unless it has one.
+
+        If the floor refuses `given`, it makes none and returns the refusal. A row that is made and
+        then rolled back would leave gaps locked by those who waited for it.
+        """
         floors = yield from self._floors(sql)
-        yield Ask(sql.begin, (name, rules.unknown(floors, given).highest))
-        self._known[resource] = UNSURE
+        mark = rules.unknown(floors, given)
+        refused = rules.refusal(resource, mark, given, self.single_use)
+        if refused is None:
+            yield Request(sql.begin, (name, mark.highest))
+        return refused
 
     def _look(self, sql: Statements, name: Any, own: bool = False) -> Steps[Mark | None]:
-        rows = (yield Ask(sql.look_own if own else sql.look, (name,), rows=True)).rows
+        rows = (yield Request(sql.look_own if own else sql.look, (name,), rows=True)).rows
         return Mark(int(rows[0][0]), text_of(rows[0][1])) if rows else None
 
     def _floors(self, sql: Statements) -> Steps[dict[str, int]]:
-        rows = (yield Ask(sql.floors, rows=True)).rows
+        rows = (yield Request(sql.floors, rows=True)).rows
         if not rows:
             raise not_installed(f"the table {self._table}", "its first row is missing: install()")
         floors: dict[str, int] = json.loads(text_of(rows[0][0]))
@@ -293,27 +317,31 @@ class SqlFence(Fence):
         name = text(resource)
         mark = yield from self._look(sql, name)
         if mark is None:
-            yield Ask(sql.begin, (name, to))
+            yield Request(sql.begin, (name, to))
             mark = Mark()
-        yield Ask(sql.reset, (to, name))
-        yield Ask(sql.audit, (text(by), name, mark.highest, text(mark.lock)))
+        yield Request(sql.reset, (to, name))
+        yield Request(sql.audit, (text(by), name, mark.highest, text(mark.lock)))
         return mark.highest
 
     def _prune(self, sql: Statements, older_than: float) -> Steps[int]:
-        yield Ask(sql.lock_floors)
+        yield Request(sql.lock_floors)
         floors = yield from self._floors(sql)
-        rows = (yield Ask(sql.old, (older_than,), rows=True)).rows
+        rows = (yield Request(sql.old, (older_than,), rows=True)).rows
+        if sql.dialect.gaps:
+            found, rows = rows, []
+            for name, _, _ in found:
+                rows += (yield Request(sql.lock_old, (older_than, name), rows=True)).rows
         marks = [Mark(int(token), text_of(lock)) for _, token, lock in rows]
         for name, _, _ in rows:
-            yield Ask(sql.forget, (name,))
+            yield Request(sql.forget, (name,))
         floors = rules.raised(floors, marks)
-        yield Ask(sql.set_floors, (encoder(sql)(json.dumps(floors)),))
+        yield Request(sql.set_floors, (encoder(sql)(json.dumps(floors)),))
         return len(rows)
 
     def _install(self, sql: Statements, busy: bool) -> Steps[None]:
         # Where DDL commits by itself the table may stand, and its first row not yet.
-        if (yield Ask(sql.exists, (self._table,), rows=True)).rows and (
-            yield Ask(sql.installed, rows=True)
+        if (yield Request(sql.exists, (self._table,), rows=True)).rows and (
+            yield Request(sql.installed, rows=True)
         ).rows:
             return
         if busy:
@@ -322,23 +350,23 @@ class SqlFence(Fence):
                 "transaction: give SqlFence a connection that has none under way"
             )
         for text in sql.create:
-            yield Ask(text)
-        yield Ask(sql.first_floors, (encoder(sql)("{}"),))
+            yield Request(text)
+        yield Request(sql.first_floors, (encoder(sql)("{}"),))
 
     async def _install_async(
-        self, link: Link, connection: Any, steps: Steps[None], busy: bool
+        self, kind: ConnectionKind, connection: Any, steps: Steps[None], busy: bool
     ) -> SqlFence:
-        await run_async(link, connection, steps)
+        await run_async(kind, connection, steps)
         if not busy:
             await connection.commit()
         return self
 
     def _verify(self, sql: Statements, tables: tuple[str, ...]) -> Steps[None]:
         for table in (self._table, *tables):
-            if not (yield Ask(sql.exists, (table,), rows=True)).rows:
+            if not (yield Request(sql.exists, (table,), rows=True)).rows:
                 raise not_installed("this database", f"it has no table {table}")
             if sql.engine:
-                rows = (yield Ask(sql.engine, (table,), rows=True)).rows
+                rows = (yield Request(sql.engine, (table,), rows=True)).rows
                 if text_of(rows[0][0]).lower() not in ("innodb", "rocksdb"):
                     raise not_installed(
                         f"the table {table}",
@@ -347,16 +375,16 @@ class SqlFence(Fence):
         probe = f"holdfast probe {os.urandom(6).hex()}"
         floors = yield from self._floors(sql)
         above = max(floors.values(), default=0) + 2
-        yield from self._guard(sql, probe, Shown(above))
+        yield from self._guard(sql, probe, Credential(above))
         try:
-            yield from self._guard(sql, probe, Shown(above - 1))
+            yield from self._guard(sql, probe, Credential(above - 1))
         except StaleToken:
-            yield Ask(sql.forget, (encoder(sql)(probe),))
+            yield Request(sql.forget, (encoder(sql)(probe),))
             self._known.pop(probe, None)
             return
         raise not_installed(f"the table {self._table}", "it let an older token pass")
 
 
-def _in_its_transaction(link: Link, connection: Any, steps: Steps[None]) -> Steps[None]:
+def _in_its_transaction(kind: ConnectionKind, connection: Any, steps: Steps[None]) -> Steps[None]:
     yield from steps
-    refuse_committed(link, connection)
+    refuse_committed(kind, connection)

@@ -3,6 +3,13 @@
 One table, a row per resource. The row whose resource is empty holds the floors of what was pruned, as
 JSON. `writes` is raised by every write, so that a database which counts only rows that really
 changed counts ours. `touched` is by the database's clock.
+
+InnoDB, at its usual isolation level, has three habits that make deadlocks where rows are pruned. An
+UPDATE that finds no row locks the gap, so that two of them keep each other from making the row anew.
+A lock that was waited for stays, on the gap, when the row is deleted meanwhile. And MariaDB counts a
+row that `SKIP LOCKED` passes over as one that is waited for, as it looks for deadlocks. So where
+`gaps` is set, a writer locks the floors before a row that may be pruned, and whoever prunes finds out
+which rows are old without locking them, and then locks these one by one.
 """
 
 from __future__ import annotations
@@ -14,36 +21,36 @@ from ..errors import ConfigError
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 WITH_RESETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}")
-"""The same with room for `_resets`: PostgreSQL would cut it off, and have one table for two."""
+"""An identifier with room for `_resets`: PostgreSQL would cut it off, and have one table for two."""
 QUALIFIED = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
 
 
 class Dialect(NamedTuple):
     name: str
     exists: str
-    """Counts, or names, the table: something if it is there."""
+    """Query that returns a row if the table is there."""
     create: tuple[str, ...]
     now: str
     ago: str
-    """So many seconds before it."""
+    """Expression for the time so many seconds ago."""
     share: str
-    """Behind a SELECT: keep others from changing what was read until we have committed."""
+    """Clause behind a SELECT: nobody else changes the rows until we have committed."""
     own: str
-    """The same, from the first look on for ourselves."""
+    """Clause behind a SELECT: nobody else locks the rows in any way until we have committed."""
     absent: str
-    """Behind an INSERT: leave a row that is there already as it is."""
+    """Clause behind an INSERT: a row that is there already stays as it is."""
     skip: str
-    """Behind a SELECT: lock what is found, and leave out what others have locked."""
+    """Clause behind a SELECT: locks the rows, and leaves out those that others have locked."""
     engine: str
-    """Names the storage engine of a table, where there are some that know no transactions."""
+    """Query for the storage engine of a table, where some engines have no transactions."""
     binary: bool = False
-    """Text is given as bytes, since only these compare exactly."""
+    """True if text is given as bytes, since only these compare exactly."""
     exactly: str = "{}"
-    """A text column of the user's, compared byte by byte."""
+    """Expression by which a text column of the user's is compared byte by byte."""
     counts_changes: bool = False
-    """An UPDATE that changes nothing in a row does not count it."""
+    """True if an UPDATE does not count a row in which it changes nothing."""
     gaps: bool = False
-    """An UPDATE that finds nothing locks the gap, in which others then cannot INSERT."""
+    """True if an UPDATE that finds nothing locks the gap, in which others then cannot INSERT."""
 
 
 POSTGRESQL = Dialect(
@@ -123,7 +130,7 @@ DIALECTS = {
 
 
 class Statements:
-    """Those of one dialect, table and way of marking values, made once."""
+    """The statements for one dialect, table and way of marking values, made once."""
 
     def __init__(self, dialect: Dialect, table: str, style: str, single_use: bool) -> None:
         self.dialect = dialect
@@ -158,12 +165,10 @@ class Statements:
         lock_floors = f"UPDATE {table} SET writes = writes + 1, touched = {dialect.now}"
         self.lock_floors = self.mark(f"{lock_floors} WHERE resource = ''")
         self.set_floors = self.mark(f"{lock_floors}, lock_id = ? WHERE resource = ''")
-        self.old = self.mark(
-            f"SELECT resource, token, lock_id FROM {table} "
-            f"WHERE resource <> '' AND touched <= {dialect.ago}{dialect.skip}"
-        )
+        old = f"SELECT resource, token, lock_id FROM {table} WHERE touched <= {dialect.ago}"
+        self.old = self.mark(f"{old} AND resource <> ''{'' if dialect.gaps else dialect.skip}")
+        self.lock_old = self.mark(f"{old} AND resource = ?{dialect.skip}")
         self.forget = self.mark(f"DELETE FROM {table} WHERE resource = ?")
-        self.forget_new = self.mark(f"DELETE FROM {table} WHERE resource = ? AND writes = 0")
         self.reset = self.mark(
             f"UPDATE {table} SET token = ?, lock_id = '', writes = writes + 1, "
             f"touched = {dialect.now} WHERE resource = ?"
@@ -175,7 +180,7 @@ class Statements:
         self.engine = self.mark(dialect.engine)
 
     def mark(self, text: str) -> str:
-        """Put the driver's own marks for `?`."""
+        """Returns `text` with the driver's own marks in place of `?`."""
         if self.style == "qmark":
             return text
         if self.style in ("format", "pyformat"):
@@ -189,17 +194,17 @@ class Statements:
 
 
 def encoder(sql: Statements) -> Any:
-    """How a text is given to the database."""
+    """Returns the function that turns a text into what this database is given."""
     return str.encode if sql.dialect.binary else str
 
 
 def text_of(value: Any) -> str:
-    """And how it is read from it."""
+    """Returns a text as it was before `encoder`."""
     return bytes(value).decode() if isinstance(value, bytes | bytearray | memoryview) else value
 
 
 def identifier(what: str, name: object, pattern: re.Pattern[str] = IDENTIFIER) -> str:
-    """A name that needs no quotes: it becomes part of a statement."""
+    """Returns `name` if it needs no quotes, since it becomes part of a statement."""
     if not isinstance(name, str) or not pattern.fullmatch(name):
         raise ConfigError(f"{what} must be a plain SQL name, not {name!r:.80}")
     return name

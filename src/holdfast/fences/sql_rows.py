@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigError, GuaranteeError
 from . import rules
-from .rules import Mark, Shown
+from .rules import Credential, Mark
+from .sql_connections import Request, Steps
 from .sql_dialects import QUALIFIED, Statements, encoder, identifier, text_of
-from .sql_links import Ask, Steps
 
 KNOWN_LIMIT = 10_000
 
 
-class OwnRow(NamedTuple):
-    """What is to be set, and in which row."""
+class FencedRow(NamedTuple):
+    """A row of the application's own table that carries its token, and the values to set in it."""
 
     table: str
     values: Mapping[str, Any]
@@ -26,7 +26,7 @@ class OwnRow(NamedTuple):
     column: str
     lock_column: str | None
 
-    def check(self, given: Shown) -> None:
+    def check(self, given: Credential) -> None:
         if given.reader:
             raise ConfigError("a reader's lease does not write", name=given.name)
         if not self.values or not self.where:
@@ -37,9 +37,9 @@ class OwnRow(NamedTuple):
                 raise ConfigError(f"the column {name} is set by the fence itself")
 
     def update(
-        self, sql: Statements, given: Shown, known: dict[Any, str], single_use: bool
+        self, sql: Statements, given: Credential, known: dict[Any, str], single_use: bool
     ) -> Steps[None]:
-        """`known` are the statements that were made before."""
+        """Returns the steps of the update. `known` has the statements that were made before."""
         columns = (self.column, self.lock_column, bool(given.lock))
         key = (sql.dialect.name, sql.style, self.table, *self.values, None, *self.where, *columns)
         text = known.get(key)
@@ -49,7 +49,7 @@ class OwnRow(NamedTuple):
             text = known[key] = self._compose(sql, given, single_use)
         return self._update(sql, text, given, single_use)
 
-    def _compose(self, sql: Statements, given: Shown, single_use: bool) -> str:
+    def _compose(self, sql: Statements, given: Credential, single_use: bool) -> str:
         identifier("the table", self.table, QUALIFIED)
         lock_columns = [self.lock_column] if self.lock_column else []
         for name in (*self.values, *self.where, self.column, *lock_columns):
@@ -64,7 +64,9 @@ class OwnRow(NamedTuple):
         setting, meeting = ", ".join(settings), " AND ".join(fenced)
         return sql.mark(f"UPDATE {self.table} SET {setting} WHERE {meeting}")
 
-    def _update(self, sql: Statements, text: str, given: Shown, single_use: bool) -> Steps[None]:
+    def _update(
+        self, sql: Statements, text: str, given: Credential, single_use: bool
+    ) -> Steps[None]:
         setting = [*self.values.values(), given.token]
         meeting = [*self.where.values(), given.token]
         if self.lock_column and given.lock:
@@ -78,10 +80,10 @@ class OwnRow(NamedTuple):
         named = ", ".join(f"{name}={value!r}" for name, value in self.where.items())
         what = f"{self.table} {named}"
         for _ in range(2):
-            if (yield Ask(text, (*setting, *meeting))).changed > 0:
+            if (yield Request(text, (*setting, *meeting))).changed > 0:
                 return
             # Why? It is refused; or there is no row; or there was none, and now there is.
-            rows = (yield Ask(look, tuple(self.where.values()), rows=True)).rows
+            rows = (yield Request(look, tuple(self.where.values()), rows=True)).rows
             if not rows:
                 raise LookupError(f"there is no row to update: {what}")
             if any(row[0] is None for row in rows):

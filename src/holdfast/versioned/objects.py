@@ -14,7 +14,7 @@ from .register import Conflict, Register, Steps, Versioned, data
 
 
 class ObjectVersion(NamedTuple):
-    """What a store calls a version: which of the two its condition is on, is its own affair."""
+    """A version as the store names it; which of the two its condition is on is its own affair."""
 
     e_tag: str | None
     version: str | None

@@ -8,7 +8,7 @@ from hashlib import sha1
 from typing import Any
 
 from ..errors import ConfigError
-from ..fences.redis import beside
+from ..fences.redis_keys import beside
 from .register import Conflict, Register, Steps, Versioned
 
 # KEYS[1] the hash. KEYS[2] what this very request was answered, if it has been here before: a client

@@ -1,7 +1,7 @@
-"""What all of them have in common: get, put on a condition, and the loop around them.
+"""The base of all registers: get, put on a condition, and the loop around them.
 
 Steps yield requests and are sent answers, so that they are written once for both worlds. A request is
-a call without arguments; in asyncio what it answers is awaited if it can be.
+a call without arguments; in asyncio its result is awaited if it can be.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Conflict(LockError):
 
 
 class Register(ABC):
-    """Values by key. The verbs answer coroutines where `asynchronous` is set."""
+    """Values by key. The verbs return coroutines where `asynchronous` is set."""
 
     asynchronous = False
 
     def get(self, key: Any) -> Any:
-        """The value and its version, as `Versioned`."""
+        """Returns the value and its version, as `Versioned`."""
         return self._run(self._get(key))
 
     def put(self, key: Any, value: Any, version: Any) -> Any:
-        """Write the value if it is still of that version; answers the new one.
+        """Writes the value if it is still of that version; returns the new version.
 
         None means that there must be no value yet. Raises `Conflict` otherwise.
         """
@@ -61,10 +61,10 @@ class Register(ABC):
     def update(
         self, key: Any, change: Callable[[Any], Any], *, timeout: float | None = 10.0
     ) -> Any:
-        """Write `change(value)`, and do it again as often as somebody else was quicker.
+        """Writes `change(value)`, and does it again as often as somebody else was quicker.
 
         `change` is given None where there is no value yet, may be called several times, and in
-        asyncio may be a coroutine function. Answers what was written, with its version. Raises
+        asyncio may be a coroutine function. Returns what was written, with its version. Raises
         `Conflict` if it did not succeed within `timeout` seconds.
         """
         if not callable(change):
@@ -93,14 +93,14 @@ class Register(ABC):
 
     @abstractmethod
     def _put(self, key: Any, value: Any, version: Any) -> Steps[Any]:
-        """Answers the new version, or raises `Conflict`."""
+        """Returns the new version, or raises `Conflict`."""
 
     def _run(self, steps: Steps[Any]) -> Any:
         return run_async(steps) if self.asynchronous else run(steps)
 
 
 def data(value: object) -> bytes:
-    """What is to be written to a file or an object. Not `bytes(5)`, which is five zeros."""
+    """Returns the bytes to write to a file or an object. Not `bytes(5)`, which is five zeros."""
     if isinstance(value, str):
         return value.encode()
     if not isinstance(value, bytes | bytearray | memoryview):

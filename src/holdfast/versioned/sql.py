@@ -6,16 +6,16 @@ import time
 from typing import Any
 
 from ..errors import ConfigError
-from ..fences.sql_dialects import DIALECTS, QUALIFIED, Statements, identifier
-from ..fences.sql_links import (
-    Answer,
-    Ask,
+from ..fences.sql_connections import (
+    Reply,
+    Request,
     execute,
     execute_async,
     in_transaction,
-    link_to,
+    kind_of,
     refuse_pipeline,
 )
+from ..fences.sql_dialects import DIALECTS, QUALIFIED, Statements, identifier
 from .register import Conflict, Register, Steps, Versioned
 
 
@@ -40,10 +40,10 @@ class SqlVersioned(Register):
         for name in (key, value, version):
             identifier("a column", name)
         self._connection = connection
-        self._link = link_to(connection)
-        self.asynchronous = self._link.asynchronous
+        self._kind = kind_of(connection)
+        self.asynchronous = self._kind.asynchronous
         self._table = table
-        sql = Statements(DIALECTS[self._link.dialect], "unused", self._link.style, False)
+        sql = Statements(DIALECTS[self._kind.dialect], "unused", self._kind.style, False)
         self._select = sql.mark(f"SELECT {value}, {version} FROM {table} WHERE {key} = ?")
         self._replace = sql.mark(
             f"UPDATE {table} SET {value} = ?, {version} = {version} + 1 "
@@ -57,8 +57,8 @@ class SqlVersioned(Register):
         )
 
     def _get(self, key: Any) -> Steps[Versioned]:
-        answer = yield from self._alone(Ask(self._select, (key,), rows=True))
-        return Versioned(*answer.rows[0]) if answer.rows else Versioned(None, None)
+        reply = yield from self._alone(Request(self._select, (key,), rows=True))
+        return Versioned(*reply.rows[0]) if reply.rows else Versioned(None, None)
 
     def _put(self, key: Any, value: Any, version: Any) -> Steps[int]:
         if version is None:
@@ -66,35 +66,35 @@ class SqlVersioned(Register):
             first = time.time_ns() // 1000
             made = Conflict(f"{self._table} {key}", "somebody else has made it")
             try:
-                answer = yield from self._alone(Ask(self._insert, (key, value, first)))
+                reply = yield from self._alone(Request(self._insert, (key, value, first)))
             except Exception as error:
                 if type(error).__name__ != "IntegrityError":
                     raise
                 if (yield from self._get(key)).version is None:
                     raise
                 raise made from None
-            if answer.changed != 1:
+            if reply.changed != 1:
                 raise made
             return first
-        answer = yield from self._alone(Ask(self._replace, (value, key, version)))
-        if answer.changed != 1:
+        reply = yield from self._alone(Request(self._replace, (value, key, version)))
+        if reply.changed != 1:
             raise Conflict(f"{self._table} {key}", f"its version is not {version} any more")
         return int(version) + 1
 
-    def _alone(self, ask: Ask) -> Steps[Answer]:
+    def _alone(self, request: Request) -> Steps[Reply]:
         """In a transaction of its own."""
-        connection, link = self._connection, self._link
-        refuse_pipeline(link, connection)
-        if in_transaction(link, connection):
+        connection, kind = self._connection, self._kind
+        refuse_pipeline(kind, connection)
+        if in_transaction(kind, connection):
             raise ConfigError(
                 "this connection has a transaction under way; commit it first, since each verb of "
                 "SqlVersioned is a transaction of its own"
             )
         perform = execute_async if self.asynchronous else execute
         try:
-            answer: Answer = yield lambda: perform(link, connection, ask)
+            reply: Reply = yield lambda: perform(kind, connection, request)
         except Exception:
             yield connection.rollback
             raise
         yield connection.commit
-        return answer
+        return reply

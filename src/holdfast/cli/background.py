@@ -6,8 +6,8 @@ from collections.abc import Callable
 from threading import Thread
 
 
-class Call:
-    """One call under way; `wake` is called when it has ended."""
+class BackgroundCall:
+    """A call under way on a thread of its own; `wake` is called when it has ended."""
 
     __slots__ = ("_ended", "_function", "_wake", "error")
 

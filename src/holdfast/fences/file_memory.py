@@ -1,0 +1,118 @@
+"""The memory of `FileFence`: what it keeps of each file, in a file beside it, and how it commits."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from typing import Any
+
+from ..errors import ConfigError
+from . import rules
+from .record import Record, write_all
+from .rules import Credential, Mark
+
+SUFFIX = ".fence"
+FLOORS = ".holdfast-floors.fence"
+OWN = re.compile(r"\..*\.fence(-a|-b|\.new)?", re.DOTALL)
+
+Path = str | os.PathLike[str]
+
+
+class FileMemory:
+    """The fence's memory of one file, locked until `close`."""
+
+    def __init__(
+        self, record: Record, floors: dict[str, int], path: str = "", single_use: bool = False
+    ) -> None:
+        self.path = path
+        self._record = record
+        self._floors = floors
+        self._single_use = single_use
+        state = record.read()
+        self.mark = Mark(state.get("token", 0), state.get("lock", ""))
+        self.resets: list[Any] = state.get("resets", [])
+        self._empty = not state
+        self._new = self._empty or state.get("unknown", False)
+        """Nothing but readers has passed: what was forgotten of it still counts."""
+        self._pending: str = state.get("pending", "")
+        """The name under which the last write was staged; gone, unless its writer was killed."""
+        if path and self._pending:
+            with suppress(FileNotFoundError):
+                os.rename(os.path.join(os.path.dirname(path), self._pending), path)
+
+    def check(self, given: Credential) -> None:
+        if self._new:
+            self.mark = rules.unknown(self._floors, given)
+        refused = rules.refusal(self.path, self.mark, given, self._single_use)
+        if refused is not None:
+            raise refused
+
+    def stage(self, contents: bytes) -> str:
+        """Writes the data to a file of its own, on the disk, and returns the path."""
+        # Not under the name that the memory holds: what is found there was committed.
+        fresh = f"{self._record.path}-{'b' if self._pending.endswith('-a') else 'a'}"
+        mode = 0o666
+        exists = True
+        try:
+            mode = os.stat(self.path).st_mode & 0o777
+        except FileNotFoundError:
+            exists = False
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        try:
+            if exists:
+                os.fchmod(descriptor, mode)
+            write_all(descriptor, contents)
+            os.fsync(descriptor)
+        except BaseException:
+            os.unlink(fresh)
+            raise
+        finally:
+            os.close(descriptor)
+        return fresh
+
+    def commit(self, given: Credential, staged: str | None = None) -> None:
+        mark = rules.after(self.mark, given)
+        if staged is not None:
+            self._pending = staged
+        elif given.reader or (mark == self.mark and not self._new):
+            return  # nothing to remember
+        if not given.reader:
+            self.mark, self._new = mark, False
+        self._save()
+
+    def reset(self, mark: Mark) -> None:
+        self.mark, self._new = mark, False
+        self._save()
+
+    def _save(self) -> None:
+        mark = Mark() if self._new else self.mark  # a reader's floor is not that of all
+        state = {"token": mark.highest, "lock": mark.lock, "pending": self._pending}
+        self._record.replace({**state, "resets": self.resets, "unknown": self._new})
+        self._empty = False
+
+    def close(self) -> None:
+        if self._empty:  # it helps nobody
+            with suppress(FileNotFoundError):
+                self._record.remove()
+        self._record.close()
+
+
+def memory_path(path: Path) -> str:
+    """Returns the path of the fence's memory of a file."""
+    folder, name = os.path.split(os.path.realpath(path))
+    memory = f".{name}{SUFFIX}"
+    if memory == FLOORS or OWN.fullmatch(name):
+        raise ConfigError(f"{name!r} is one of the fence's own files, where it remembers tokens")
+    return os.path.join(folder, memory)
+
+
+def path_of(memory: str) -> str:
+    """Returns the path of the file that a memory is of."""
+    folder, name = os.path.split(memory)
+    return os.path.join(folder, name[1 : -len(SUFFIX)])
+
+
+def read_floors(record: Record) -> dict[str, int]:
+    """Returns the floors of a folder."""
+    return {str(where): int(token) for where, token in record.read().items()}

@@ -1,0 +1,110 @@
+"""Pruning beside writers on a database that locks gaps: neither may be the victim of a deadlock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from fences.sql_sites import MariaSite
+from holdfast.fences import sql
+
+WRITERS = 8
+PURGED = 0.5
+"""Seconds after which a deleted row has left its page, and those who look for it lock a gap."""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[MariaSite]:
+    made = MariaSite(tmp_path)
+    yield made
+    made.close()
+
+
+def test_writers_who_come_back_after_a_pruning(
+    site: MariaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fence has known their resources, whose rows are gone."""
+    monkeypatch.setattr(sql, "RECENT", 0.0, raising=False)
+    start = threading.Barrier(WRITERS)
+    errors: list[BaseException] = []
+
+    def write(number: int) -> None:
+        try:
+            for token in range(1, 7):
+                site.write(f"r{number}", "a", token)
+                if start.wait(60) == 0:
+                    _prune(site)
+                start.wait(60)
+        except BaseException as error:
+            errors.append(error)
+            start.abort()
+
+    _together(write)
+    assert not errors, errors
+    assert [site.highest(f"r{number}") for number in range(WRITERS)] == [0] * WRITERS
+
+
+def test_writers_of_one_resource_that_was_pruned(
+    site: MariaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some are refused and roll back, while others wait for the row that those would have made."""
+    monkeypatch.setattr(sql, "RECENT", 0.0, raising=False)
+    start = threading.Barrier(WRITERS)
+    passed: list[int] = []
+    errors: list[BaseException] = []
+
+    def write(number: int) -> None:
+        try:
+            for first in range(0, 48, 8):
+                token = first + 1 + number // 2
+                try:
+                    site.write("x", "a", token)
+                    passed.append(token)
+                except holdfast.StaleToken:
+                    pass
+                if start.wait(60) == 0:
+                    _prune(site)
+                start.wait(60)
+                if number % 2:  # those who come late
+                    with pytest.raises(holdfast.StaleToken):
+                        site.write("x", "late", 1 + first // 2)
+        except BaseException as error:
+            errors.append(error)
+            start.abort()
+
+    site.write("x", "a", 1)
+    _together(write)
+    assert not errors, errors
+    assert passed
+
+
+def test_a_pruner_locks_no_row_that_it_leaves(site: MariaSite) -> None:
+    """A writer may hold such a row and ask for the floors, which the pruner has."""
+    site.write("x", "a", 1)
+    pruner, writer = site.connect(), site.connect()
+    writer.cursor().execute("SET SESSION innodb_lock_wait_timeout = 2")
+    assert site.fence.prune(pruner, 3600.0) == 0
+    site.fence.guard(writer, "x", 2)
+    writer.commit()
+    pruner.commit()
+    assert site.highest("x") == 2
+    pruner.close()
+    writer.close()
+
+
+def _prune(site: MariaSite) -> None:
+    site.prune()
+    time.sleep(PURGED)
+
+
+def _together(write: Callable[[int], None]) -> None:
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
