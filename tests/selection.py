@@ -17,7 +17,6 @@ from stores import STORES
 TESTS = Path(__file__).parent
 FENCES = "fences"
 ALSO = {
-    "embedded": "sqlite",
     "faults": "sqlite",
     "gate": "sqlite",
     "manual": "memory",
@@ -26,7 +25,7 @@ ALSO = {
 """Words in the path of a test that mean a store without being its name."""
 
 QUICK_STORES = frozenset({"memory", "redis", "sqlite"})
-QUICK_FOLDERS = frozenset({"conformance", "docs", "embedded", "unit"})
+QUICK_FOLDERS = frozenset({"conformance", "docs", "sqlite", "unit"})
 """Folders that `make test-quick` runs, beside the conformance suite on `QUICK_STORES` and the tests
 that stand in no folder."""
 
