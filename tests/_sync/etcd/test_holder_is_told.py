@@ -146,7 +146,8 @@ def test_an_old_wake_up_grants_nothing(cluster: EtcdCluster) -> None:
         created, attempt.created = attempt.created, 0
         wakes(created - 1)
         assert not attempt.token
-        attempt.created = created
+        attempt.created = 0
+        attempts.enqueued(attempt, created)
         assert not attempt.token
         assert not waiter.done()
         lease.release()

@@ -64,7 +64,7 @@ class Acquirer:
             attempt.queue.saw_waiters()
             inner = reply.results[0]
             if isinstance(inner, Transaction) and inner.succeeded and wait is not None:
-                attempt.enqueued(reply.revision)
+                self._attempts.enqueued(attempt, reply.revision)
                 self._attempts.hang_on(attempt, wait)
                 entries = self._naming.stored_entries(messages.held_keys(inner.results))
                 return await self._enqueued(attempt, wait, queue, entries, deadline)

@@ -14,7 +14,7 @@ from ....model import Granted
 from ..._sync.contract import Ticket
 from ..keys import Naming, StoredEntry, Wakeup
 from ..wire.messages import Event
-from .attempt import GRANTED, RELEASED, Attempt
+from .attempt import GRANTED, NEW, RELEASED, Attempt
 from .holder_watch import HolderWatch
 from .leases import OWN, Lease, Leases
 from .queue import Queue
@@ -63,6 +63,8 @@ class Attempts:
         self._by_key: dict[bytes, Attempt] = {}
         self._pending: dict[Attempt, None] = {}
         """Attempts that were released without the store having been told."""
+        self._early: dict[Attempt, tuple[Wakeup, int]] = {}
+        """Wake-ups that were heard before the reply to the waiter's own request."""
         self._sweep_at = SWEEP
         self._queues: dict[tuple[str, str, int], Queue] = {}
         self._drop_queues_at = QUEUES
@@ -126,6 +128,7 @@ class Attempts:
         known = attempt.name, attempt.owner
         with self._mutex:
             self._pending.pop(attempt, None)
+            self._early.pop(attempt, None)
             self._give_back(attempt, attempt.end())
             if self._attempts.get(known) is not attempt:
                 return  # it was removed before, and its key may be another's by now
@@ -179,6 +182,14 @@ class Attempts:
 
     # Transitions that concern more than the attempt itself.
 
+    def enqueued(self, attempt: Attempt, revision: int) -> None:
+        """Notes that a write of ours put `attempt` into the queue; it may have been woken already."""
+        with self._mutex:
+            attempt.enqueued(revision)
+            early = self._early.pop(attempt, None)
+        if early is not None:
+            self._handed_over(*early)
+
     def granted(
         self, attempt: Attempt, lease: Lease, revision: int, since: float
     ) -> Granted | None:
@@ -218,12 +229,13 @@ class Attempts:
         if attempt is None or attempt.owner != wakeup.owner:
             return
         token = self._token_base + revision
-        if attempt.handed_over(token, revision, self._clock.wall(), wakeup.followers):
+        with self._mutex:
+            granted = attempt.handed_over(token, revision, self._clock.wall(), wakeup.followers)
+            if attempt.state == NEW:
+                self._early[attempt] = wakeup, revision
+        if granted:
             self.holder_watch.add(attempt)
             attempt.ticket.tell(Granted(token, attempt.ticket.ttl, handed=True))
-        else:
-            # Perhaps heard before the reply to its own request: then it looks for itself.
-            self.waiter_watch.hint(attempt)
 
     def _wakeups_started(self, revision: int) -> None:
         with self._mutex:
