@@ -99,3 +99,28 @@ def test_while_with_is_left(
         assert others.lock("x").try_acquire() is not None
         session: Any = locks._session()
         assert not session.leases
+
+
+@pytest.mark.parametrize(
+    ("part", "step"), [(Session, "clean_up"), (Lease, "release"), (Keeper, "close")]
+)
+def test_close_that_is_interrupted_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Any, step: str
+) -> None:
+    """And meanwhile nothing is renewed."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    locks = holdfast.connect(url)
+    leases = [locks.lock(f"x{number}", ttl=90.0).acquire() for number in range(20)]
+    leases[0].on_lost(lambda lease: None)
+    session: Any = locks._session()
+    interrupt_once(monkeypatch, part, step)
+    with pytest.raises(KeyboardInterrupt):
+        locks.close()
+    session.keeper.keep(leases[-1], 0.0)  # as if it were due
+    ends = [lease._deadline for lease in leases]
+    locks.close()
+    assert [lease._deadline for lease in leases] == ends
+    assert not any(lease.held for lease in leases)
+    with holdfast.connect(url) as others:
+        for number in range(20):
+            assert others.lock(f"x{number}").try_acquire() is not None

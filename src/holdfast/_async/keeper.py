@@ -105,7 +105,7 @@ class Keeper:
         with self._mutex:
             self._closed = True
             kept = [*list(self._newcomers), *self._wheel.things()]
-            freeing = [one for one in kept if one._freeing]
+            freeing = [one for one in kept if isinstance(one, Hold) and one._freeing]
             self._newcomers.clear()
             self._wheel = TimerWheel()
             routine = self._routine
@@ -113,7 +113,8 @@ class Keeper:
         if routine is not None:
             await routine.join()
         for one in freeing:
-            await self._session.clean_up(one._ticket)
+            if one._body is None:
+                await one._free()
 
     async def _run(self) -> None:
         nap_until = self._clock.now() + LINGER
@@ -163,10 +164,12 @@ class Keeper:
         due: list[Kept] = []
         shortest = LONGEST_CALL
         for one in some:
-            if one._expire_if_due(sent):
-                if one._freeing:
-                    one._freeing = False
-                    await self._session.clean_up(one._ticket)
+            if isinstance(one, Hold) and one._freeing:
+                await one._free()
+            elif one._expire_if_due(sent):
+                continue
+            elif self._session.closed:
+                continue  # whatever is still held by then is freed by `close`, or ends by itself
             elif not one._wants_renewal():
                 self._again(one, one._due(sent))
             elif one._kept:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .. import checks, forks
-from .._runtime.aio import Interrupt, Signal
+from .._runtime.aio import Interrupt, Signal, current
 from ..entries import Claim
 from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockError
 from ..lifecycle import HELD, LOST
@@ -243,6 +243,7 @@ class Lease(Hold):
     def _enter(self) -> None:
         """Begins the body of `with`, which is stopped, where that can be done, if the lease is lost."""
         self.ensure()
+        self._body = current()
         self._interrupt = Interrupt()
         if Interrupt.works:
             self._set_alarm()
@@ -250,6 +251,7 @@ class Lease(Hold):
     async def _leave(self, error: BaseException | None) -> None:
         """Ends the body of `with`: releases the lease, and raises if it had been lost meanwhile."""
         try:
+            self._body = None
             interrupt, self._interrupt = self._interrupt, None
             stopped_by_us = interrupt is not None and interrupt.settle(error)
             if error is None:
@@ -258,6 +260,9 @@ class Lease(Hold):
                 return
             if self.state in HOLDING:
                 await self._release_quietly()
+            elif self._freeing:
+                await self._free()
+            self._session.body_ended()
         except BaseException:
             # Interrupted, before the release or behind it: nobody else has the lease any more.
             if self._state in HOLDING and self._session.generation == forks.generation:

@@ -89,11 +89,11 @@ class ReentrantLease(Lease):
             await super()._leave(error)
             return
         # The outer one settles what its interrupt did.
-        interrupt, self._interrupt = self._interrupt, None
+        body, interrupt, self._interrupt = self._body, self._interrupt, None
         try:
             await super()._leave(error)
         finally:
-            self._interrupt = interrupt
+            self._body, self._interrupt = body, interrupt
 
     async def _give_all_back(self) -> bool:
         self._depth = 1

@@ -43,7 +43,6 @@ class Waiter:
     """An attempt that was put into the queue."""
 
     __slots__ = (
-        "_freeing",
         "_kept",
         "_ticket",
         "beat_again",
@@ -71,7 +70,6 @@ class Waiter:
         self.ended = False
         """Granted or given up: what is still heard of it changes nothing."""
         self._kept = False
-        self._freeing = False
         session.waiters[ticket.owner] = self
 
     # Its end.

@@ -2,6 +2,10 @@
 
 """The engine's side of a lease: its state, its deadline, and all that can happen to it.
 
+However a lease ends other than by its holder's release (its deadline, `max_hold`, `close`, a store that
+has forgotten it), the order is the same: tell the holder; wait for the end of the body of `with`, while
+the store keeps the lease; free it there.
+
 The deadline is counted from the *sending* of the last answered request that renewed the lease at the
 store, less a margin for drift, so it ends for us before it can end there. Every change of state goes
 through the table in `lifecycle`, under the session's mutex; listeners and callbacks are told after it.
@@ -53,6 +57,10 @@ class Hold:
     _alarmed = False
     _end_at: float | None = None
     """The end of `max_hold`."""
+    _at_store_until = 0.0
+    """The deadline without `max_hold`, where there is one."""
+    _body: object = None
+    """The task or thread that runs the body of `with`."""
     _interrupt: Interrupt | None = None
     _lost: tuple[float, str] | None = None
     _callbacks: list[Callable[[Any], object]] | None = None
@@ -80,6 +88,7 @@ class Hold:
         max_hold = request.options.max_hold
         if max_hold is not None:
             self._end_at = now + max_hold
+            self._at_store_until = deadline
             deadline = min(deadline, self._end_at)
         self._deadline = deadline
 
@@ -134,6 +143,7 @@ class Hold:
             if self._state != HELD:
                 return
             if self._end_at is not None:
+                self._at_store_until = max(self._at_store_until, deadline)
                 deadline = min(deadline, self._end_at)
             self._deadline = max(self._deadline, deadline)
             self._confirmed = True
@@ -154,8 +164,7 @@ class Hold:
         else:
             forgotten = isinstance(outcome, Waiting)
         if forgotten:
-            self._freeing = True
-            self._end("the store has forgotten it")
+            self._recall("the store has forgotten it")
         return forgotten
 
     def _doubt(self, detail: str) -> None:
@@ -173,8 +182,7 @@ class Hold:
         """Ends the lease if its deadline has passed; returns whether it has ended, now or before."""
         if self._state in HOLDING and now >= self._deadline:
             if self._end_at is not None and now >= self._end_at:
-                self._freeing = True
-                self._end("its max_hold is over")
+                self._recall("its max_hold is over")
             else:
                 self._end("its end came before a renewal was answered")
         return self._state in (LOST, RELEASED)
@@ -207,6 +215,21 @@ class Hold:
             interrupt.fire()
         for callback in callbacks:
             self._call(callback)
+
+    def _wants_to_know(self) -> bool:
+        """Tells whether a body runs under the lease, or somebody asked to be told of its loss."""
+        return self._body is not None or bool(self._callbacks) or bool(self._watchers)
+
+    def _recall(self, reason: str) -> None:
+        """Ends the lease though the store would keep it: it is freed when its body has ended."""
+        self._freeing = True
+        self._end(reason)
+
+    def _free(self) -> None:
+        """Frees at the store what has ended for us."""
+        self._session.keeper.forget(self)
+        self._session.clean_up(self._ticket)
+        self._freeing = False
 
     def _freed(self, freed: bool) -> bool:
         """Ends the lease after the store was told; `freed`: it had not ended there before.
@@ -252,9 +275,16 @@ class Hold:
             self._session.alarm.at(self._deadline, self._ring)
 
     def _quiet(self) -> None:
-        """Stops the renewals and the alarm; what is left at the store is freed by the keeper."""
-        if self._freeing:
-            self._session.keeper.keep(self, self._session.clock.now())
+        """Stops the renewals and the alarm; what is left at the store is freed by the keeper.
+
+        That is at once, or, while a body runs, when the store is about to end the lease by itself. A
+        session that is being closed frees it by itself.
+        """
+        if self._freeing and not self._session.closed:
+            now = self._session.clock.now()
+            if self._body is not None:
+                now = max(now, self._deadline if self._end_at is None else self._at_store_until)
+            self._session.keeper.keep(self, now)
         elif self._kept:
             self._session.keeper.forget(self)
         if self._alarmed:

@@ -107,7 +107,7 @@ class Keeper:
         with self._mutex:
             self._closed = True
             kept = [*list(self._newcomers), *self._wheel.things()]
-            freeing = [one for one in kept if one._freeing]
+            freeing = [one for one in kept if isinstance(one, Hold) and one._freeing]
             self._newcomers.clear()
             self._wheel = TimerWheel()
             routine = self._routine
@@ -115,7 +115,8 @@ class Keeper:
         if routine is not None:
             routine.join()
         for one in freeing:
-            self._session.clean_up(one._ticket)
+            if one._body is None:
+                one._free()
 
     def _run(self) -> None:
         nap_until = self._clock.now() + LINGER
@@ -165,10 +166,12 @@ class Keeper:
         due: list[Kept] = []
         shortest = LONGEST_CALL
         for one in some:
-            if one._expire_if_due(sent):
-                if one._freeing:
-                    one._freeing = False
-                    self._session.clean_up(one._ticket)
+            if isinstance(one, Hold) and one._freeing:
+                one._free()
+            elif one._expire_if_due(sent):
+                continue
+            elif self._session.closed:
+                continue  # whatever is still held by then is freed by `close`, or ends by itself
             elif not one._wants_renewal():
                 self._again(one, one._due(sent))
             elif one._kept:

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from .. import forks
-from .._runtime.threads import Mutex, enter, finish, here
+from .._runtime.threads import Mutex, current, enter, finish, here
 from ..clock import system_clock
 from ..errors import BackendUnavailable, LockError
 from ..events import Listeners
@@ -87,8 +88,10 @@ class Opening:
         """Releases what is held, ends every wait, and lets go of the store. May be repeated."""
         # Before anything is waited for: a callback that uses us now is refused, and not waited for.
         self._closed = True
+        caller = current()
         with self._mutex:
-            session, self.live = self.live, None
+            session = self.live
             if session is not None:
-                # To its end, even if we are cancelled: a keeper must not go on renewing.
-                finish(session.close, grace=CLOSE_LIMIT)
+                # To its end, even if we are cancelled. Where we are interrupted, the next call goes on.
+                finish(partial(session.close, caller), grace=CLOSE_LIMIT)
+                self.live = None

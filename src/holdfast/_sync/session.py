@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 IO_LIMIT = 5.0
 """Seconds after which a call to the store counts as failed."""
+BODY_LIMIT = 5.0
+"""Seconds that `close` waits for the bodies of `with` whose leases it ends. The lease of a body that
+goes on after that is not freed: it ends with its TTL."""
 LEAST_LIMIT = 2.0
 """Seconds that the store is given to answer a caller that does not want to wait as long."""
 CLEAN_UP_LIMIT, SILENT_CLEAN_UP_LIMIT = 2.0, 0.25
@@ -46,6 +49,7 @@ class Session:
     __slots__ = (
         "_burned",
         "_drained",
+        "_recalled",
         "_sweep_at",
         "alarm",
         "backend",
@@ -103,6 +107,8 @@ class Session:
         """Seconds that the store is given to answer."""
         self._burned: dict[str, None] = {}
         self._drained = Signal(self.clock)
+        self._recalled: list[Lease] = []
+        """Leases that `close` has ended, and has still to free."""
         self._sweep_at = MANY
         if hasattr(backend, "look"):
             backend.look = self.look_at
@@ -241,23 +247,55 @@ class Session:
 
     # Its end.
 
-    def close(self) -> None:
-        """Releases what is held, ends every wait, and lets go of the store."""
+    def body_ended(self) -> None:
+        """Notes that a body of `with` has ended: `close` may be waiting for it."""
+        if self.closed:
+            self._drained.set()
+
+    def _wait_for_bodies(self, caller: object) -> None:
+        """Waits until the bodies of recalled leases have ended, and frees those leases."""
+        until = self.clock.now() + BODY_LIMIT
+        while self._recalled:
+            lease = self._recalled[-1]
+            while lease._body not in (None, caller) and self._drained.wait(until):
+                pass
+            if not lease._freeing:
+                pass  # it was freed at the end of its body
+            elif lease._body in (None, caller):
+                lease._free()
+            else:
+                detail = "its body goes on after its manager was closed"
+                self.tell("release_failed", lease.name, lease.owner, lease.token, 0.0, detail)
+            self._recalled.pop()
+
+    def close(self, caller: object = None) -> None:
+        """Ends every wait and every lease, and lets go of the store.
+
+        `caller` is the task or thread that closes: a body that it runs itself is not waited for. A call
+        that was interrupted may be repeated, and finishes what is left. From the first one on nothing
+        is renewed.
+        """
         with self.mutex:
-            if self.closed:
-                return
             self.closed = True
             tickets, leases = list(self.tickets.values()), list(self.leases.values())
+        for lease in leases:
+            if lease._wants_to_know():
+                lease._recall("its manager was closed")
+                self._recalled.append(lease)
         for ticket in tickets:
             self.clean_up(ticket)
             ticket.tell()  # it finds the session closed
+        self._wait_for_bodies(caller)
         limit: float | None = None
-        for lease in leases:
+        while self.leases:
+            lease = next(iter(self.leases.values()))
             if limit is not None:
                 # The store did not answer for one. All the others together get as long again.
                 self.patience = max(limit - self.clock.now(), 0.0)
-            if not lease._give_all_back() and limit is None:
-                limit = self.deadline()
+            if not lease._give_all_back():
+                if limit is None:
+                    limit = self.deadline()
+                self.leases.pop(lease.owner, None)
         self.patience = IO_LIMIT
         until = self.deadline()
         while self.tickets and self._drained.wait(until):

@@ -1,0 +1,144 @@
+"""Told before freed: however a lease ends, its holder is told first, and its body has ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import aio as holdfast
+from worlds.aio import Job, eventually, pause
+
+
+class Scene:
+    """A body that takes a while to end, and a rival; `order` is what happened."""
+
+    def __init__(self, locks: holdfast.Locks, others: holdfast.Locks) -> None:
+        self.locks = locks
+        self.others = others
+        self.order: list[str] = []
+
+    async def body(self, lock: holdfast.Lock) -> None:
+        async with lock as lease:
+            self.order.append("in")
+            try:
+                await lease.wait_lost(20.0)  # blocking code looks; in asyncio it is cancelled here,
+                await pause(0.3)  # or here
+            finally:
+                await pause(0.3)
+                self.order.append("out")
+
+    async def rival(self) -> None:
+        await self.others.lock("x").acquire()
+        self.order.append("rival")
+
+    async def start(self, lock: holdfast.Lock) -> tuple[Job[None], Job[None]]:
+        body = Job(self.body, lock)
+        await eventually(lambda: self.order)
+        rival = Job(self.rival)
+
+        async def waits() -> bool:
+            return len((await self.others.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        return body, rival
+
+
+async def test_close_tells_a_body_and_waits_for_its_end(url: str) -> None:
+    async with holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+        scene = Scene(locks, others)
+        body, rival = await scene.start(locks.lock("x", ttl=30.0))
+        await locks.close()
+        error = await body.error()
+        assert isinstance(error, holdfast.LeaseLost)
+        assert "closed" in str(error)
+        await rival.result()
+        assert scene.order == ["in", "out", "rival"]
+
+
+async def test_max_hold_tells_a_body_and_waits_for_its_end(url: str) -> None:
+    async with holdfast.connect(url) as others, holdfast.connect(url) as locks:
+        scene = Scene(locks, others)
+        body, rival = await scene.start(locks.lock("x", ttl=30.0, max_hold=1.5))
+        error = await body.error()
+        assert isinstance(error, holdfast.LeaseLost)
+        assert "max_hold" in str(error)
+        await rival.result()
+        assert scene.order == ["in", "out", "rival"]
+
+
+async def test_close_calls_back_before_it_frees(url: str) -> None:
+    async with holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+        lease = await locks.lock("x", ttl=30.0).acquire()
+        told: list[object] = []
+        lease.on_lost(told.append)
+        quiet = await locks.lock("y", ttl=30.0).acquire()
+        await locks.close()
+        assert told == [lease]
+        assert (lease.state, quiet.state) == ("lost", "released")
+        for name in ("x", "y"):
+            assert await others.lock(name).try_acquire() is not None
+
+
+async def test_close_inside_a_body_does_not_wait_for_itself(url: str) -> None:
+    locks = holdfast.connect(url)
+
+    async def body() -> None:
+        async with locks.lock("x", ttl=30.0) as lease:
+            await locks.close()
+            assert not lease.held
+
+    error = await Job(body).error()
+    assert isinstance(error, holdfast.LeaseLost)
+    async with holdfast.connect(url) as others:
+        assert await others.lock("x").try_acquire() is not None
+
+
+async def test_a_re_entrant_lock_is_told_of_once(url: str) -> None:
+    async with holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+        lock = locks.rlock("x", ttl=30.0)
+        inside: list[bool] = []
+
+        async def body() -> None:
+            async with lock, lock as lease:
+                inside.append(True)
+                await lease.wait_lost(20.0)
+
+        job = Job(body)
+        await eventually(lambda: inside)
+        await locks.close()
+        assert isinstance(await job.error(), holdfast.LeaseLost)
+        assert await others.lock("x").try_acquire() is not None
+
+
+# unasync: aio-only
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_who_cancels_all_tasks_does_not_stop_the_renewals(url: str, when: str) -> None:
+    import asyncio
+
+    def cancel_all() -> None:
+        for task in asyncio.all_tasks():
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    async with holdfast.connect(url, heartbeat=0.2) as locks, holdfast.connect(url) as others:
+        first = await locks.lock("x", ttl=2.0).acquire()
+        if when == "before":
+            cancel_all()
+        second = await locks.lock("y", ttl=2.0).acquire()
+        if when == "after":
+            cancel_all()
+        renewed: list[str] = []
+        locks.on_event(
+            lambda event: renewed.append(event.owner) if event.kind == "renewed" else None
+        )
+        await eventually(lambda: {first.owner, second.owner} <= set(renewed))
+        assert first.held
+        assert second.held
+        assert await others.lock("x").try_acquire() is None
+        await first.release()
+        await second.release()
+
+
+# unasync: end
