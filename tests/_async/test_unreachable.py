@@ -430,3 +430,16 @@ async def test_a_close_waits_for_a_silent_store_once_and_not_for_each_lease(url:
         assert first <= 5.0
         assert second <= 5.0
         assert rest == sorted(rest, reverse=True)
+
+
+async def test_a_close_tells_every_holder_though_the_store_is_silent(url: str) -> None:
+    async with scene(url) as s:
+        told: list[str] = []
+        for number in range(30):
+            lease = await s.locks.lock(f"n{number}").acquire()
+            lease.on_lost(lambda lease: told.append(lease.name))
+        s.line.silent = ALL
+        await s.locks.close()
+        assert sorted(told) == sorted(f"n{number}" for number in range(30))
+        assert s.kinds().count("release_failed") == 30
+        assert all(given <= 5.0 for verb, given in s.line.given if verb == "release")

@@ -167,7 +167,8 @@ async def _wait(waiter: Waiter, asked: float) -> Lease | Ending:
         if not waiter._kept and (until is None or unkept_until < until):
             until = unkept_until
         grant = await session.backend.wait(ticket, until)
-        session.check_open()
+        if session.closed:
+            session.check_open()
         if waiter.offer is not None:
             return waiter.accept(*waiter.take_offer()) or _too_late(session, ticket)
         if grant is not None:

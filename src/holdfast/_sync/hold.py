@@ -66,26 +66,20 @@ class Hold:
     _callbacks: list[Callable[[Any], object]] | None = None
     _watchers: list[Signal] | None = None
 
-    def __init__(
-        self,
-        session: Session,
-        request: Request,
-        ticket: Ticket,
-        token: int,
-        ttl: float,
-        deadline: float,
-        now: float,
-    ) -> None:
+    def __init__(self, session: Session, request: Request, ticket: Ticket) -> None:
         self._session = session
         self._request = request
         self._ticket = ticket
+        self._state = HELD
+
+    def _grant(self, token: int, ttl: float, deadline: float, now: float) -> None:
+        """Fills in what the store granted; before that, nobody sees the lease."""
         self.token = token
         """The fencing token, greater than that of every grant of this lock that ended before."""
         self.ttl = ttl
         """The seconds that the store gives it from each renewal on."""
-        self._state = HELD
         self._granted_at = now
-        max_hold = request.options.max_hold
+        max_hold = self._request.options.max_hold
         if max_hold is not None:
             self._end_at = now + max_hold
             self._at_store_until = deadline

@@ -25,17 +25,8 @@ if TYPE_CHECKING:
 class ReentrantLease(Lease):
     """The lease of a re-entrant lock: the same one at each acquisition, until the lock is free."""
 
-    def __init__(
-        self,
-        session: Session,
-        request: Request,
-        ticket: Ticket,
-        token: int,
-        ttl: float,
-        deadline: float,
-        now: float,
-    ) -> None:
-        super().__init__(session, request, ticket, token, ttl, deadline, now)
+    def __init__(self, session: Session, request: Request, ticket: Ticket) -> None:
+        super().__init__(session, request, ticket)
         self._depth = 1
         self._fresh: list[bool] = []
         """For each `with` that was entered: whether it is the one that a loss interrupts."""

@@ -152,22 +152,17 @@ class Session:
         if deadline <= now:
             return None
         ticket.ttl = ttl
-        lease = request.lease_type(self, request, ticket, token, ttl, deadline, now)
-        if not self.register(lease, ticket.owner):
-            return None
+        lease = request.lease_type(self, request, ticket)
+        lease._grant(token, ttl, deadline, now)
+        with self.mutex:
+            if self.closed:
+                return None
+            self.leases[ticket.owner] = lease
+            self.tickets.pop(ticket.owner, None)
         due = lease._due(sent)
         if due is not None:
             self.keeper.keep(lease, due)
         return lease
-
-    def register(self, lease: Lease, owner: str) -> bool:
-        """Puts a lease in the place of its attempt; False if the session has been closed."""
-        with self.mutex:
-            if self.closed:
-                return False
-            self.leases[owner] = lease
-            self.tickets.pop(owner, None)
-        return True
 
     def leave(self, owner: str) -> None:
         """Forgets an attempt that ended without a grant, and of which nothing is left."""
@@ -259,6 +254,8 @@ class Session:
             lease = self._recalled[-1]
             while lease._body not in (None, caller) and self._drained.wait(until):
                 pass
+            # A store that does not answer keeps us for as long again, and not once for each.
+            self.patience = min(IO_LIMIT, max(until + IO_LIMIT - self.clock.now(), 0.0))
             if not lease._freeing:
                 pass  # it was freed at the end of its body
             elif lease._body in (None, caller):
@@ -267,6 +264,7 @@ class Session:
                 detail = "its body goes on after its manager was closed"
                 self.tell("release_failed", lease.name, lease.owner, lease.token, 0.0, detail)
             self._recalled.pop()
+        self.patience = IO_LIMIT
 
     def close(self, caller: object = None) -> None:
         """Ends every wait and every lease, and lets go of the store.
@@ -280,8 +278,8 @@ class Session:
             tickets, leases = list(self.tickets.values()), list(self.leases.values())
         for lease in leases:
             if lease._wants_to_know():
-                lease._recall("its manager was closed")
                 self._recalled.append(lease)
+                lease._recall("its manager was closed")
         for ticket in tickets:
             self.clean_up(ticket)
             ticket.tell()  # it finds the session closed

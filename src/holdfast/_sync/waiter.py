@@ -46,6 +46,7 @@ class Waiter:
 
     __slots__ = (
         "_kept",
+        "_lease",
         "_ticket",
         "beat_again",
         "beat_sent",
@@ -72,6 +73,8 @@ class Waiter:
         self.ended = False
         """Granted or given up: what is still heard of it changes nothing."""
         self._kept = False
+        # Made while it waits: from the wake-up to the grant every step counts, on cold caches.
+        self._lease = request.lease_type(session, request, ticket)
         session.waiters[ticket.owner] = self
 
     # Its end.
@@ -100,12 +103,15 @@ class Waiter:
         left = deadline - now
         if left <= least:
             return None
-        lease = self.request.lease_type(
-            session, self.request, self._ticket, token, ttl, deadline, now
-        )
+        lease = self._lease
+        lease._grant(token, ttl, deadline, now)
         lease._confirmed = False
-        if not session.register(lease, self._ticket.owner):
-            return None
+        with session.mutex:
+            if session.closed:
+                return None
+            owner = self._ticket.owner
+            session.leases[owner] = lease
+            session.tickets.pop(owner, None)
         self.end()
         session.keeper.keep(lease, now + min(CONFIRM_AFTER, left / 4))
         return lease
@@ -113,7 +119,8 @@ class Waiter:
     def end(self) -> None:
         """Ends the waiting: granted, or given up."""
         self.ended = True
-        self.session.keeper.forget(self)
+        if self._kept:
+            self.session.keeper.forget(self)
         self.session.waiters.pop(self._ticket.owner, None)
 
     # What is heard of it while it waits.
