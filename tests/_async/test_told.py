@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from holdfast import aio as holdfast
 from worlds.aio import Job, eventually, pause
 
@@ -113,32 +111,23 @@ async def test_a_re_entrant_lock_is_told_of_once(url: str) -> None:
 
 
 # unasync: aio-only
-@pytest.mark.parametrize("when", ["before", "after"])
-async def test_who_cancels_all_tasks_does_not_stop_the_renewals(url: str, when: str) -> None:
+async def test_a_close_that_was_cancelled_is_finished_by_the_next(url: str) -> None:
     import asyncio
 
-    def cancel_all() -> None:
-        for task in asyncio.all_tasks():
-            if task is not asyncio.current_task():
-                task.cancel()
-
-    async with holdfast.connect(url, heartbeat=0.2) as locks, holdfast.connect(url) as others:
-        first = await locks.lock("x", ttl=2.0).acquire()
-        if when == "before":
-            cancel_all()
-        second = await locks.lock("y", ttl=2.0).acquire()
-        if when == "after":
-            cancel_all()
-        renewed: list[str] = []
-        locks.on_event(
-            lambda event: renewed.append(event.owner) if event.kind == "renewed" else None
-        )
-        await eventually(lambda: {first.owner, second.owner} <= set(renewed))
-        assert first.held
-        assert second.held
-        assert await others.lock("x").try_acquire() is None
-        await first.release()
-        await second.release()
+    locks = holdfast.connect(url)
+    told: list[object] = []
+    for number in range(40):
+        lease = await locks.lock(f"x{number}", ttl=30.0).acquire()
+        lease.on_lost(told.append)
+    for _ in range(3):
+        task = asyncio.create_task(locks.close())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+    await locks.close()
+    assert len(told) == 40
+    async with holdfast.connect(url) as others:
+        assert await others.list() == []
 
 
 # unasync: end

@@ -79,7 +79,8 @@ async def obtain(
                 result = BUSY
             else:
                 queued = True
-                result = await _queue(Waiter(session, request, ticket, sent), answer)
+                waiter = Waiter(session, request, ticket, answer.since or sent)
+                result = await _wait(waiter, answer, sent)
             if not isinstance(result, str):
                 if session.listeners:
                     _tell_granted(session, result, started, queued)
@@ -140,10 +141,12 @@ def _too_late(session: Session, ticket: Ticket) -> Ending:
     )
 
 
-async def _queue(waiter: Waiter, answer: Granted | Queued) -> Lease | Ending:
-    """Returns what becomes of a waiter, which perhaps was handed the lock already."""
+async def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Lease | Ending:
+    """Waits in the queue until the lock is granted, or the attempt has ended.
+
+    `answer` is the store's to what was sent at `asked`: perhaps it has handed the lock over already.
+    """
     result: Lease | Ending | None
-    asked = waiter.beat_sent
     if isinstance(answer, Granted):
         result = waiter.accept_handed(answer.token)
         if result is None:
@@ -152,12 +155,7 @@ async def _queue(waiter: Waiter, answer: Granted | Queued) -> Lease | Ending:
         if result is not None:
             return result
     else:
-        waiter.waits(answer.since or asked, answer.remaining)
-    return await _wait(waiter, asked)
-
-
-async def _wait(waiter: Waiter, asked: float) -> Lease | Ending:
-    """Waits in the queue until the lock is granted, or the attempt has ended."""
+        waiter.waits(waiter.beat_sent, answer.remaining)
     session, ticket = waiter.session, waiter._ticket
     give_up = ticket.until
     # The keeper need not know of those whose turn comes soon.

@@ -67,6 +67,9 @@ class Opening:
             left = deadline - system_clock().now()  # another may have tried in vain before us
             backend = self._opener()
             backend.open(backend.clock.now() + left)
+            if self._closed:  # meanwhile: `close` waits for nobody who is opening
+                backend.close()
+                self._check_open()
             session = Session(backend, self.listeners, self._label, self._realm)
             self.live = session
             return session
@@ -87,11 +90,11 @@ class Opening:
     def close(self) -> None:
         """Releases what is held, ends every wait, and lets go of the store. May be repeated."""
         # Before anything is waited for: a callback that uses us now is refused, and not waited for.
+        # No mutex: a signal's handler may call this while its own thread is opening, or closing.
         self._closed = True
-        caller = current()
-        with self._mutex:
-            session = self.live
-            if session is not None:
-                # To its end, even if we are cancelled. Where we are interrupted, the next call goes on.
-                finish(partial(session.close, caller), grace=CLOSE_LIMIT)
+        session = self.live
+        if session is not None:
+            # To its end, even if we are cancelled. Where we are interrupted, the next call goes on.
+            finish(partial(session.close, current()), grace=CLOSE_LIMIT)
+            if session.finished:
                 self.live = None

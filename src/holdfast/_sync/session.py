@@ -38,6 +38,8 @@ LEAST_LIMIT = 2.0
 """Seconds that the store is given to answer a caller that does not want to wait as long."""
 CLEAN_UP_LIMIT, SILENT_CLEAN_UP_LIMIT = 2.0, 0.25
 """Seconds that a caller waits for its clean-up; less if the store has just failed to answer it."""
+CLOSING_LOOK = 0.05
+"""Seconds after which a second caller of `close` looks whether the first has finished."""
 MANY = 1000
 """Leases among which those that have run out are looked for; then again when they are twice as many."""
 REMEMBERED_OWNERS = 10_000
@@ -48,6 +50,8 @@ class Session:
 
     __slots__ = (
         "_burned",
+        "_closers",
+        "_closing",
         "_drained",
         "_recalled",
         "_sweep_at",
@@ -57,6 +61,7 @@ class Session:
         "claim_window",
         "clock",
         "closed",
+        "finished",
         "generation",
         "heartbeat",
         "home",
@@ -103,6 +108,12 @@ class Session:
         self.keeper = Keeper(self)
         self.pending_releases = PendingReleases(self)
         self.closed = False
+        """Being closed, or closed: nothing is granted or renewed any more."""
+        self.finished = False
+        """Closed to its end."""
+        self._closing = False
+        self._closers: set[object] = set()
+        """The tasks or threads that are inside `close`."""
         self.patience = IO_LIMIT
         """Seconds that the store is given to answer."""
         self._burned: dict[str, None] = {}
@@ -247,18 +258,22 @@ class Session:
         if self.closed:
             self._drained.set()
 
-    def _wait_for_bodies(self, caller: object) -> None:
+    def _runs(self, lease: Lease) -> bool:
+        """Tells whether a body runs under the lease, in a task or thread that is not closing."""
+        return lease._body is not None and lease._body not in self._closers
+
+    def _wait_for_bodies(self) -> None:
         """Waits until the bodies of recalled leases have ended, and frees those leases."""
         until = self.clock.now() + BODY_LIMIT
         while self._recalled:
             lease = self._recalled[-1]
-            while lease._body not in (None, caller) and self._drained.wait(until):
+            while self._runs(lease) and self._drained.wait(until):
                 pass
             # A store that does not answer keeps us for as long again, and not once for each.
             self.patience = min(IO_LIMIT, max(until + IO_LIMIT - self.clock.now(), 0.0))
             if not lease._freeing:
                 pass  # it was freed at the end of its body
-            elif lease._body in (None, caller):
+            elif not self._runs(lease):
                 lease._free()
             else:
                 detail = "its body goes on after its manager was closed"
@@ -269,12 +284,32 @@ class Session:
     def close(self, caller: object = None) -> None:
         """Ends every wait and every lease, and lets go of the store.
 
-        `caller` is the task or thread that closes: a body that it runs itself is not waited for. A call
-        that was interrupted may be repeated, and finishes what is left. From the first one on nothing
-        is renewed.
+        `caller` is the task or thread that closes: a body that it runs itself is not waited for. Of
+        several at once one does the work, and the others wait for it. A call that was interrupted may
+        be repeated, and finishes what is left. From the first one on nothing is renewed.
         """
+        again = caller in self._closers
+        if again:
+            return  # from a callback, or a signal's handler: the call that it interrupts goes on
+        first = False
+        try:
+            with self.mutex:
+                self.closed = True
+                first = not self._closing
+                self._closing = True
+                self._closers.add(caller)
+            if first:
+                self._close()
+            self._drained.set()  # its own body is not to be waited for
+            while self._closing and not first:
+                Signal(self.clock).wait(self.clock.now() + CLOSING_LOOK)
+        finally:
+            self._closers.discard(caller)
+            if first:
+                self._closing = False
+
+    def _close(self) -> None:
         with self.mutex:
-            self.closed = True
             tickets, leases = list(self.tickets.values()), list(self.leases.values())
         for lease in leases:
             if lease._wants_to_know():
@@ -283,17 +318,16 @@ class Session:
         for ticket in tickets:
             self.clean_up(ticket)
             ticket.tell()  # it finds the session closed
-        self._wait_for_bodies(caller)
+        self._wait_for_bodies()
         limit: float | None = None
         while self.leases:
             lease = next(iter(self.leases.values()))
             if limit is not None:
                 # The store did not answer for one. All the others together get as long again.
                 self.patience = max(limit - self.clock.now(), 0.0)
-            if not lease._give_all_back():
-                if limit is None:
-                    limit = self.deadline()
-                self.leases.pop(lease.owner, None)
+            if not lease._give_all_back() and limit is None:
+                limit = self.deadline()
+            self.leases.pop(lease.owner, None)  # also one whose end was interrupted half-way
         self.patience = IO_LIMIT
         until = self.deadline()
         while self.tickets and self._drained.wait(until):
@@ -302,6 +336,7 @@ class Session:
         self.keeper.close()
         self.alarm.close()
         self.backend.close()
+        self.finished = True
 
     def check_open(self) -> None:
         if self.closed:

@@ -96,24 +96,11 @@ def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
         future.set_exception(error)
 
 
-def _task_of_ours(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Returns a task that `asyncio.all_tasks()` does not name.
-
-    Programs cancel all tasks of their loop when they shut down. The keeper, and clean-up that is under
-    way, must outlive that: leases are held, and released, by the tasks that are being cancelled.
-    """
-    task = asyncio.get_running_loop().create_task(work, name=name)
-    asyncio._unregister_task(task)
-    # A loop that ends takes it along: that is no mistake of anybody's.
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
-    return task
-
-
 class Routine:
     """Work that goes on beside the caller until it returns: a task here, a thread there."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        self._task = _task_of_ours(work(), name)
+        self._task = asyncio.get_running_loop().create_task(work(), name=name)
 
     async def join(self) -> None:
         """Waits for the end of the work."""
@@ -129,7 +116,7 @@ async def finish(cleanup: Callable[[], Coroutine[Any, Any, None]], grace: float)
 
     A cancellation of the caller does not reach `cleanup`, which goes on in the background.
     """
-    task = _task_of_ours(cleanup(), "holdfast-clean-up")
+    task = asyncio.get_running_loop().create_task(cleanup())
     _unfinished.add(task)
     task.add_done_callback(_unfinished.discard)
     await asyncio.wait({task}, timeout=grace)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from threading import Lock, Thread
 from typing import TypeVar
 
+from ...errors import LockError
+
 Result = TypeVar("Result")
 
 Mutex = Lock
@@ -53,8 +55,8 @@ def finish(cleanup: Callable[[], None], grace: float) -> None:
     """Runs `cleanup` whatever happens to the caller. A thread cannot be cancelled: it simply runs."""
     try:
         cleanup()
-    except Exception:
-        return  # clean-ups tell their failures by events
+    except LockError:
+        return  # clean-ups tell their failures by events; what a signal's handler raises comes out
 
 
 class Interrupt:

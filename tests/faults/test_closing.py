@@ -1,0 +1,139 @@
+"""`close()` from where nobody expects it: callbacks, signal handlers, bodies; and interrupted."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from faults.actors import until
+
+
+class SoftTimeLimit(Exception):
+    """Raised by a signal's handler, as task queues do."""
+
+
+@contextmanager
+def alarm(handler: Any, seconds: float) -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def hold_until_lost(locks: holdfast.Locks, inside: threading.Event, leave: threading.Event) -> None:
+    """A body that ends when `leave` is set; it must have been told by then."""
+    try:
+        with locks.lock("body", ttl=30.0):
+            inside.set()
+            leave.wait(20)
+    except holdfast.LeaseLost:
+        return
+    raise AssertionError("it was not told")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite://{tmp_path}/locks.db"
+
+
+def test_a_callback_of_close_may_close(url: str) -> None:
+    locks = holdfast.connect(url)
+    lease = locks.lock("x", ttl=30.0).acquire()
+    lease.on_lost(lambda _: locks.close())
+    locks.close()
+    with holdfast.connect(url) as others:
+        assert others.lock("x").try_acquire() is not None
+
+
+def test_an_exception_from_a_handler_comes_out_and_the_next_close_finishes(url: str) -> None:
+    locks = holdfast.connect(url)
+    for number in range(5):
+        locks.lock(f"x{number}", ttl=30.0).acquire()
+    inside, leave = threading.Event(), threading.Event()
+    body = partial(hold_until_lost, locks, inside, leave)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    assert inside.wait(20)
+
+    def handler(*_: object) -> None:
+        raise SoftTimeLimit
+
+    with pytest.raises(SoftTimeLimit), alarm(handler, 0.2):
+        locks.close()  # it waits for the body
+    leave.set()
+    thread.join(20)
+    locks.close()
+    with holdfast.connect(url) as others:
+        assert others.list() == []
+
+
+def test_a_handler_may_close_while_close_waits_for_a_body(url: str) -> None:
+    locks = holdfast.connect(url)
+    inside, leave = threading.Event(), threading.Event()
+    body = partial(hold_until_lost, locks, inside, leave)
+
+    def handler(*_: object) -> None:
+        locks.close()
+        leave.set()
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    assert inside.wait(20)
+    with alarm(handler, 0.1):
+        locks.close()
+    thread.join(20)
+    with holdfast.connect(url) as others:
+        assert others.list() == []
+
+
+def test_a_handler_may_close_while_the_store_is_being_opened() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        locks = holdfast.connect(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        closed: list[float] = []
+
+        def handler(*_: object) -> None:
+            began = time.monotonic()
+            locks.close()
+            closed.append(time.monotonic() - began)
+
+        with pytest.raises(holdfast.LockError), alarm(handler, 0.2):
+            locks.lock("x").acquire(timeout=1.0)
+        assert closed
+        assert closed[0] < 1.0
+
+
+def test_two_threads_that_close_from_their_own_bodies(url: str) -> None:
+    locks = holdfast.connect(url)
+    meet = threading.Barrier(2)
+    lost: list[str] = []
+
+    def body(name: str) -> None:
+        try:
+            with locks.lock(name, ttl=30.0):
+                meet.wait(20)
+                locks.close()
+        except holdfast.LeaseLost:
+            lost.append(name)
+
+    threads = [threading.Thread(target=body, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    until(lambda: sorted(lost) == ["a", "b"], "both to be told")
+    with holdfast.connect(url) as others:
+        assert others.list() == []
