@@ -49,7 +49,7 @@ class Hold:
     _confirmed = True
     """False from a hand-over until the first renewal: the store gave it for a short time only."""
     _freeing = False
-    """It ended for us, and the keeper has still to free it at the store."""
+    """The lease ended for us, and has still to be freed at the store."""
     _release_doubtful = False
     """A release was sent and not answered."""
     _alarmed = False
