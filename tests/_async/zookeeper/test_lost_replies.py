@@ -228,8 +228,9 @@ async def test_an_acquire_that_another_call_gives_up_returns_at_once(
         error = await acquire.error()
         assert isinstance(error, holdfast.BackendUnavailable)
         assert "given up" in str(error)
+        proxy.hang_up()  # still stalled: what was on its way never arrives
         proxy.stalled = False
-        proxy.hang_up()
+        proxy.hang_up()  # the connection that was made meanwhile, and that nobody answered
         assert await release.result() is False
         assert not (await locks.inspect("x")).held
 
