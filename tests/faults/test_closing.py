@@ -137,3 +137,15 @@ def test_two_threads_that_close_from_their_own_bodies(url: str) -> None:
     until(lambda: sorted(lost) == ["a", "b"], "both to be told")
     with holdfast.connect(url) as others:
         assert others.list() == []
+
+
+def test_a_lease_whose_end_was_interrupted_half_way_does_not_keep_close(url: str) -> None:
+    locks = holdfast.connect(url)
+    lease = locks.lock("x", ttl=30.0).acquire()
+    session: Any = locks._session()
+    lease.release()
+    session.leases[lease.owner] = lease  # as an exception between two lines of its end leaves it
+    thread = threading.Thread(target=locks.close, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
