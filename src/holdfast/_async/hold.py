@@ -223,6 +223,12 @@ class Hold:
         await self._session.clean_up(self._ticket)
         self._freeing = False
 
+    def _free_later(self) -> None:
+        """Has what has ended for us freed at the store, in the background."""
+        self._session.keeper.forget(self)
+        self._session.pending_releases.add(self._ticket)
+        self._freeing = False
+
     def _freed(self, freed: bool) -> bool:
         """Ends the lease after the store was told; `freed`: it had not ended there before.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from _thread import get_ident
 from collections.abc import Callable
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import TypeVar
 
 from ...errors import LockError
+from ...events import report
 
 Result = TypeVar("Result")
 
@@ -38,16 +39,35 @@ class Worker:
         pass
 
 
+FAILED_PAUSE = 1.0
+"""Seconds after which a routine that failed begins anew."""
+
+
 class Routine:
-    """Work that goes on beside the caller until it returns: a thread here, a task there."""
+    """Work that goes on beside the caller until it returns: a thread here, a task there.
+
+    Work that failed begins anew after a pause.
+    """
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
-        self._thread = Thread(target=work, name=name, daemon=True)
+        self._work = work
+        self._joined = Event()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                return self._work()
+            except BaseException as error:  # also one that exits: others depend on the work
+                report(f"the routine {self._thread.name!r} failed", error)
+            if self._joined.wait(FAILED_PAUSE):
+                return
 
     def join(self) -> None:
         """Waits for the end of the work, unless the caller is the work itself."""
         if self._thread.ident != get_ident():
+            self._joined.set()
             self._thread.join()
 
 
