@@ -53,6 +53,8 @@ class Listeners(list[Listener]):
         for listener in tuple(self):
             try:
                 listener(event)
+            except KeyboardInterrupt:
+                raise
             except BaseException as error:  # also one that exits: it must not take the keeper along
                 report(f"a listener failed on the event {event.kind!r} of {event.name!r}", error)
 

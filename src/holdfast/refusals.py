@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import BackendUnavailable, ConfigError
+from .errors import BackendUnavailable, ConfigError, LeaseLost, LockNotOwned
 
 
 def in_use_as(
@@ -37,6 +37,32 @@ def given_up(name: str, owner: str) -> BackendUnavailable:
     """Returns the refusal of a request that reached the store after its attempt had been given up."""
     return BackendUnavailable(
         f"the request for {name!r} came after it had been given up", name=name, owner=owner
+    )
+
+
+def lease_lost(
+    name: str, owner: str, token: int, lost_at: float | None, reason: str | None
+) -> LeaseLost:
+    """Returns the error for the use of a lease that has ended."""
+    return LeaseLost(
+        f"the lease on {name!r} (token {token}) is no longer held: {reason}; stop the work it "
+        "protected, and acquire the lock again before going on",
+        name=name,
+        owner=owner,
+        token=token,
+        lost_at=lost_at,
+        reason=reason,
+    )
+
+
+def of_the_parent(name: str, owner: str, token: int) -> LockNotOwned:
+    """Returns the refusal of a lease that a forked child has inherited."""
+    return LockNotOwned(
+        f"the lease on {name!r} belongs to the parent of this forked process, which goes on holding "
+        "it; acquire the lock anew in the child",
+        name=name,
+        owner=owner,
+        token=token,
     )
 
 

@@ -48,7 +48,7 @@ async def test_leases_are_renewed_after_all_tasks_were_cancelled(url: str) -> No
     async with holdfast.connect(url) as locks:
         clock = (await session_of(locks)).clock
         first = await locks.lock("x", ttl=3.0).acquire()
-        await eventually(lambda: first._kept)
+        await eventually(lambda: first._hold._kept)
         for _ in range(3):
             cancel_all_others()
             end = first.remaining() + clock.now()

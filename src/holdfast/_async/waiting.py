@@ -24,6 +24,7 @@ from .session import LEAST_LIMIT
 from .waiter import Waiter
 
 if TYPE_CHECKING:
+    from .hold import Hold
     from .lease import Lease
     from .opening import Opening
     from .request import Request
@@ -70,11 +71,11 @@ async def obtain(
             # A caller that tries once and does not wait has set no limit to the store.
             deadline = session.deadline_for(sent, give_up) if timeout else sent + session.patience
             answer = await session.backend.acquire(ticket, deadline)
-            result: Lease | Ending
+            result: Hold | Ending
             if isinstance(answer, Granted) and not answer.handed:
                 since = answer.since or sent
-                lease = session.hold(request, ticket, answer.token, answer.ttl, since)
-                result = lease or _too_late(session, ticket)
+                hold = session.hold(request, ticket, answer.token, answer.ttl, since)
+                result = hold or _too_late(session, ticket)
             elif isinstance(answer, Busy):
                 result = BUSY
             else:
@@ -84,7 +85,7 @@ async def obtain(
             if not isinstance(result, str):
                 if session.listeners:
                     _tell_granted(session, result, started, queued)
-                return result
+                return request.lease_type(result, opening)
             if result == LATE:
                 queued = True
                 await session.give_up(ticket)
@@ -141,12 +142,12 @@ def _too_late(session: Session, ticket: Ticket) -> Ending:
     )
 
 
-async def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Lease | Ending:
+async def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold | Ending:
     """Waits in the queue until the lock is granted, or the attempt has ended.
 
     `answer` is the store's to what was sent at `asked`: perhaps it has handed the lock over already.
     """
-    result: Lease | Ending | None
+    result: Hold | Ending | None
     if isinstance(answer, Granted):
         result = waiter.accept_handed(answer.token)
         if result is None:
@@ -170,9 +171,9 @@ async def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Lease
         if waiter.offer is not None:
             return waiter.accept(*waiter.take_offer()) or _too_late(session, ticket)
         if grant is not None:
-            lease = waiter.accept_handed(grant.token)
-            if lease is not None:
-                return lease
+            hold = waiter.accept_handed(grant.token)
+            if hold is not None:
+                return hold
         if waiter.out:
             return PLACE_LOST
         now = session.now()
@@ -186,7 +187,7 @@ async def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Lease
             return result
 
 
-async def _ask(waiter: Waiter) -> Lease | Ending | None:
+async def _ask(waiter: Waiter) -> Hold | Ending | None:
     """Asks the store about the waiter. None: it still waits, or there was no answer."""
     session, ticket = waiter.session, waiter._ticket
     sent = session.now()
@@ -196,8 +197,8 @@ async def _ask(waiter: Waiter) -> Lease | Ending | None:
     except BackendUnavailable:
         return None  # the keeper goes on asking
     if isinstance(outcome, Renewed):
-        lease = waiter.accept(outcome.token, outcome.ttl, outcome.since or sent)
-        return lease or _too_late(session, ticket)
+        hold = waiter.accept(outcome.token, outcome.ttl, outcome.since or sent)
+        return hold or _too_late(session, ticket)
     if isinstance(outcome, Waiting):
         waiter.waits(outcome.since or sent, outcome.remaining)
     elif isinstance(outcome, Gone):
@@ -205,12 +206,12 @@ async def _ask(waiter: Waiter) -> Lease | Ending | None:
     return None
 
 
-def _tell_granted(session: Session, lease: Lease, started: float, queued: bool) -> None:
-    lease._set_alarm()
+def _tell_granted(session: Session, hold: Hold, started: float, queued: bool) -> None:
+    hold._set_alarm()
     duration = session.clock.now() - started
     if queued:
-        session.tell("waited", lease.name, lease.owner, lease.token, duration, "granted")
-    session.tell("acquired", lease.name, lease.owner, lease.token, duration)
+        session.tell("waited", hold.name, hold.owner, hold.token, duration, "granted")
+    session.tell("acquired", hold.name, hold.owner, hold.token, duration)
 
 
 def _unavailable(ticket: Ticket, error: BackendUnavailable) -> BackendUnavailable:

@@ -15,7 +15,7 @@ from ..options import LockKeywords, LockOptions, options_of, refuse_incorrect, r
 from .election import Election, Term
 from .lock import Lock, ReadWriteLock
 from .opening import Opening
-from .reentrant import ReentrantLease, ReentrantLock
+from .reentrant import ReentrantHold, ReentrantLease, ReentrantLock
 from .request import Request
 from .session import Session
 
@@ -59,7 +59,7 @@ class Locks:
         It is the same lease each time, with the same token, and is released as often. `lock(name)`
         is not part of that: it waits until all are released. Options as for `lock`.
         """
-        request = self._request(name, options, lease_type=ReentrantLease)
+        request = self._request(name, options, hold_type=ReentrantHold, lease_type=ReentrantLease)
         return ReentrantLock(self._opening, request)
 
     def election(self, name: str, value: str | None = None, *, ttl: float = 30.0) -> Election:

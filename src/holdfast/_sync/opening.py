@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 
@@ -75,6 +77,19 @@ class Opening:
             return session
         finally:
             mutex.release()
+
+    def __del__(self) -> None:
+        session = getattr(self, "live", None)
+        if session is None or session.closed or session.generation != forks.generation:
+            return
+        if not sys.is_finalizing():
+            warnings.warn(
+                f"the manager of locks at {self.url} was dropped and never closed; call close(), or "
+                "use `with`",
+                ResourceWarning,
+                stacklevel=2,
+            )
+            session.drop()
 
     def _check_open(self) -> None:
         if self._closed:

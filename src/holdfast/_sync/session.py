@@ -14,7 +14,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from .. import forks
-from .._runtime.threads import Alarm, Signal, finish, here
+from .._runtime.threads import Alarm, Signal, finish, here, in_background
 from ..errors import LockError
 from ..events import Event, Listeners
 from ..lifecycle import drift_margin, handed_for
@@ -26,7 +26,7 @@ from .pending_releases import PendingReleases
 from .waiter import Waiter
 
 if TYPE_CHECKING:
-    from .lease import Lease
+    from .hold import Hold
     from .request import Request
 
 IO_LIMIT = 5.0
@@ -96,13 +96,13 @@ class Session:
         # needed in asyncio too: a lease may be asked, and a clock moved, from another thread.
         # One that may be entered again, because a signal's handler may release a lease.
         self.mutex = RLock()
-        self.leases: dict[str, Lease] = {}
+        self.leases: dict[str, Hold] = {}
         """The leases that are held, by owner."""
         self.tickets: dict[str, Ticket] = {}
         """The attempts under way, by owner. `close` waits until each has left nothing behind."""
         self.waiters: dict[str, Waiter] = {}
         """The attempts that are in a queue, by owner."""
-        self.reentrant: dict[tuple[str, object], Lease] = {}
+        self.reentrant: dict[tuple[str, object], Hold] = {}
         """Leases that may be taken again: by name, and by the task or thread that holds them."""
         self.alarm = Alarm(self.clock)
         self.keeper = Keeper(self)
@@ -118,7 +118,7 @@ class Session:
         """Seconds that the store is given to answer."""
         self._burned: dict[str, None] = {}
         self._drained = Signal(self.clock)
-        self._recalled: list[Lease] = []
+        self._recalled: list[Hold] = []
         """Leases that `close` has ended, and has still to free."""
         self._sweep_at = MANY
         if hasattr(backend, "look"):
@@ -153,8 +153,8 @@ class Session:
 
     def hold(
         self, request: Request, ticket: Ticket, token: int, ttl: float, sent: float
-    ) -> Lease | None:
-        """Returns the lease that was granted in reply to what was sent at `sent`.
+    ) -> Hold | None:
+        """Returns the hold that was granted in reply to what was sent at `sent`.
 
         None if that came too late to be of use: the attempt has to be given up.
         """
@@ -163,17 +163,17 @@ class Session:
         if deadline <= now:
             return None
         ticket.ttl = ttl
-        lease = request.lease_type(self, request, ticket)
-        lease._grant(token, ttl, deadline, now)
+        hold = request.hold_type(self, request, ticket)
+        hold._grant(token, ttl, deadline, now)
         with self.mutex:
             if self.closed:
                 return None
-            self.leases[ticket.owner] = lease
+            self.leases[ticket.owner] = hold
             self.tickets.pop(ticket.owner, None)
-        due = lease._due(sent)
+        due = hold._due(sent)
         if due is not None:
-            self.keeper.keep(lease, due)
-        return lease
+            self.keeper.keep(hold, due)
+        return hold
 
     def leave(self, owner: str) -> None:
         """Forgets an attempt that ended without a grant, and of which nothing is left."""
@@ -258,7 +258,7 @@ class Session:
         if self.closed:
             self._drained.set()
 
-    def _runs(self, lease: Lease) -> bool:
+    def _runs(self, lease: Hold) -> bool:
         """Tells whether a body runs under the lease, in a task or thread that is not closing."""
         return lease._body is not None and lease._body not in self._closers
 
@@ -307,6 +307,14 @@ class Session:
             self._closers.discard(caller)
             if first:
                 self._closing = False
+
+    def drop(self) -> None:
+        """Closes the session in the background, because its manager is gone; unless it holds a lease.
+
+        Called where an object is finalized, so this takes no mutex.
+        """
+        if not self.leases and not self.tickets:
+            in_background(self.close, self.home)
 
     def _close(self) -> None:
         with self.mutex:

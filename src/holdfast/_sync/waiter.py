@@ -22,7 +22,7 @@ from ..model import Gone, Outcome, Renewed, Waiting
 
 if TYPE_CHECKING:
     from ..stores._sync.contract import Ticket
-    from .lease import Lease
+    from .hold import Hold
     from .request import Request
     from .session import Session
 
@@ -45,8 +45,8 @@ class Waiter:
     """An attempt that was put into the queue."""
 
     __slots__ = (
+        "_hold",
         "_kept",
-        "_lease",
         "_ticket",
         "beat_again",
         "beat_sent",
@@ -74,22 +74,22 @@ class Waiter:
         """Granted or given up: what is still heard of it changes nothing."""
         self._kept = False
         # Made while it waits: from the wake-up to the grant every step counts, on cold caches.
-        self._lease = request.lease_type(session, request, ticket)
+        self._hold = request.hold_type(session, request, ticket)
         session.waiters[ticket.owner] = self
 
     # Its end.
 
-    def accept(self, token: int, ttl: float, sent: float) -> Lease | None:
+    def accept(self, token: int, ttl: float, sent: float) -> Hold | None:
         """Returns the lease that was granted in reply to what was sent at `sent`.
 
         None if that came too late to be of use: the attempt has to be given up.
         """
-        lease = self.session.hold(self.request, self._ticket, token, ttl, sent)
-        if lease is not None:
+        hold = self.session.hold(self.request, self._ticket, token, ttl, sent)
+        if hold is not None:
             self.end()
-        return lease
+        return hold
 
-    def accept_handed(self, token: int) -> Lease | None:
+    def accept_handed(self, token: int) -> Hold | None:
         """Returns the lease that was handed over, by a grant that came after the last heartbeat.
 
         None if too little is left of the claim window to use it without a renewal.
@@ -103,18 +103,18 @@ class Waiter:
         left = deadline - now
         if left <= least:
             return None
-        lease = self._lease
-        lease._grant(token, ttl, deadline, now)
-        lease._confirmed = False
+        hold = self._hold
+        hold._grant(token, ttl, deadline, now)
+        hold._confirmed = False
         with session.mutex:
             if session.closed:
                 return None
             owner = self._ticket.owner
-            session.leases[owner] = lease
+            session.leases[owner] = hold
             session.tickets.pop(owner, None)
         self.end()
-        session.keeper.keep(lease, now + min(CONFIRM_AFTER, left / 4))
-        return lease
+        session.keeper.keep(hold, now + min(CONFIRM_AFTER, left / 4))
+        return hold
 
     def end(self) -> None:
         """Ends the waiting: granted, or given up."""

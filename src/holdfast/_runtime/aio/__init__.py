@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .alarm import Alarm
 from .poller import Poller
-from .routine import Interrupt, Mutex, Routine, Worker, current, enter, finish, here
+from .routine import Interrupt, Mutex, Routine, Worker, current, enter, finish, here, in_background
 from .signal import Signal
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "enter",
     "finish",
     "here",
+    "in_background",
 ]

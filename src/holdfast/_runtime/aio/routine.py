@@ -183,6 +183,13 @@ async def finish(cleanup: Callable[[], Coroutine[Any, Any, None]], grace: float)
         raise
 
 
+def in_background(work: Callable[[], Coroutine[Any, Any, None]], home: object) -> None:
+    """Runs `work` in the loop `home`, if that is still open. From any thread, and from a finalizer."""
+    assert isinstance(home, asyncio.AbstractEventLoop)
+    with suppress(RuntimeError):  # the loop is closed
+        home.call_soon_threadsafe(lambda: Routine(work, "holdfast-dropped"))
+
+
 class Interrupt:
     """The interruption of a body of `async with` whose lease is lost: its task is cancelled."""
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from _thread import get_ident as current
-
 from .alarm import Alarm
 from .poller import Poller
-from .routine import Interrupt, Mutex, Routine, Worker, enter, finish, here
+from .routine import Interrupt, Mutex, Routine, Worker, current, enter, finish, here, in_background
 from .signal import Signal
 
 __all__ = [
@@ -21,4 +19,5 @@ __all__ = [
     "enter",
     "finish",
     "here",
+    "in_background",
 ]

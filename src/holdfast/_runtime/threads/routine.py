@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from _thread import get_ident
+from _thread import get_ident, start_new_thread
 from collections.abc import Callable
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, local
 from typing import TypeVar
 
 from ...errors import LockError
 from ...events import report
 
 Result = TypeVar("Result")
+
+
+class _Me(local):
+    def __init__(self) -> None:
+        self.me = object()
+
+
+_me = _Me()
+
+
+def current() -> object:
+    """Returns the caller: a thread here, a task there. Never the same for two, as numbers are that the
+    system gives to another thread when one has ended."""
+    return _me.me
+
 
 Mutex = Lock
 """The mutex to hold across calls to the store; across plain code a `threading.Lock` will do."""
@@ -77,6 +92,11 @@ def finish(cleanup: Callable[[], None], grace: float) -> None:
         cleanup()
     except LockError:
         return  # clean-ups tell their failures by events; what a signal's handler raises comes out
+
+
+def in_background(work: Callable[[], None], home: object) -> None:
+    """Runs `work` in a thread of its own. From a finalizer too, where no mutex may be taken."""
+    start_new_thread(work, ())
 
 
 class Interrupt:
