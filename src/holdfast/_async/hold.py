@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .. import forks
 from .._runtime.aio import Interrupt, Signal
 from ..errors import BackendUnavailable, LeaseLost, LockNotOwned
-from ..events import report
+from ..events import refuse_coroutine, report
 from ..lifecycle import (
     DOUBTED,
     ENDED,
@@ -284,7 +284,7 @@ class Hold:
 
     def _call(self, callback: Callable[[Any], object]) -> None:
         try:
-            callback(self)
+            refuse_coroutine(callback(self))
         except BaseException as error:  # also one that exits: it must not take the keeper along
             report(f"an on_lost callback of the lease on {self.name!r} failed", error)
 

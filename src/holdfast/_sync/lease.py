@@ -17,6 +17,7 @@ from .. import checks, forks
 from .._runtime.threads import Interrupt, Signal, current
 from ..entries import Claim
 from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockError
+from ..events import Ignored
 from ..lifecycle import HELD, LOST
 from ..model import Renewed, Unknown, slot_of
 from .hold import HOLDING, Hold
@@ -111,11 +112,13 @@ class Lease(Hold):
                 reason="too little is left of it",
             )
 
-    def on_lost(self, callback: Callable[[Lease], object]) -> None:
+    def on_lost(self, callback: Callable[[Lease], Ignored]) -> None:
         """Calls `callback(lease)` once when the lease is lost; at once if it already is.
 
-        It is called in the thread, or the event loop, that notices; a release is no loss.
+        It is called in the thread, or the event loop, that notices; a release is no loss. `async def`
+        is refused: nobody would await it.
         """
+        checks.callback("on_lost", callback)
         self._refuse_fork()
         with self._session.mutex:
             if self._state in HOLDING:
