@@ -66,5 +66,12 @@ def of_the_parent(name: str, owner: str, token: int) -> LockNotOwned:
     )
 
 
+def unavailable(
+    what: str, error: BackendUnavailable, name: str | None = None, owner: str | None = None
+) -> BackendUnavailable:
+    """Returns a backend's error, which knows of servers, as users see it: with what was wanted."""
+    return BackendUnavailable(f"{what}: {error}", name=name, owner=owner)
+
+
 def _in_words(kind: str, capacity: int) -> str:
     return f"a semaphore of {capacity} permits" if kind == "semaphore" else f"a {kind}"

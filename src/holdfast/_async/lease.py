@@ -19,6 +19,7 @@ from .. import checks, forks
 from .._runtime.aio import Interrupt, Signal, current
 from ..entries import Claim
 from ..errors import BackendUnavailable, GuaranteeError, LeaseLost
+from ..events import Ignored
 from ..lifecycle import LOST
 from ..model import Renewed, Unknown, slot_of
 from .entering import Enterable
@@ -172,11 +173,13 @@ class Lease(Enterable):
                 reason="too little is left of it",
             )
 
-    def on_lost(self, callback: Callable[[Lease], object]) -> None:
+    def on_lost(self, callback: Callable[[Lease], Ignored]) -> None:
         """Calls `callback(lease)` once when the lease is lost; at once if it already is.
 
-        It is called in the thread, or the event loop, that notices; a release is no loss.
+        It is called in the thread, or the event loop, that notices; a release is no loss. `async def`
+        is refused: nobody would await it.
         """
+        checks.callback("on_lost", callback)
         hold = self._hold
         hold._refuse_fork()
         with hold._session.mutex:

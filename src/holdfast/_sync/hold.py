@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from .. import forks
 from .._runtime.threads import Interrupt, Signal
 from ..errors import BackendUnavailable, LeaseLost, LockError
-from ..events import report
+from ..events import refuse_coroutine, report
 from ..lifecycle import (
     DOUBTED,
     ENDED,
@@ -371,7 +371,7 @@ class Hold:
 
     def _call(self, callback: Callable[[Any], object], lease: Lease) -> None:
         try:
-            callback(lease)
+            refuse_coroutine(callback(lease))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also one that exits: it must not take the keeper along

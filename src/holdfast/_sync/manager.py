@@ -109,14 +109,20 @@ class Locks:
     def inspect(self, name: str) -> LockState:
         """Returns who holds this lock and who waits for it, as the store sees it."""
         checks.lock_name(name)
-        session = self._session()
-        return session.backend.inspect(name, session.deadline())
+        return self._opening.ask(
+            f"asked about {name!r}",
+            name,
+            lambda session, deadline: session.backend.inspect(name, deadline),
+        )
 
     def list(self, prefix: str = "") -> Sequence[LockState]:
         """Returns every lock that is held or waited for and whose name starts with `prefix`."""
         checks.prefix(prefix)
-        session = self._session()
-        return session.backend.list(prefix, session.deadline())
+        return self._opening.ask(
+            "asked for its locks",
+            None,
+            lambda session, deadline: session.backend.list(prefix, deadline),
+        )
 
     def force_release(self, name: str) -> bool:
         """Takes the lock away from its holders: True if there was one. It is audited.
@@ -125,10 +131,14 @@ class Locks:
         the next token is higher than every one before.
         """
         checks.lock_name(name)
-        session = self._session()
-        forced = session.backend.force_release(name, str(session.label), session.deadline())
-        session.tell("forced", name, "", 0, 0.0, f"by {session.label}")
-        return forced
+
+        def force(session: Session, deadline: float) -> bool:
+            label = str(session.label)
+            forced = session.backend.force_release(name, label, deadline)
+            session.tell("forced", name, "", 0, 0.0, f"by {label}")
+            return forced
+
+        return self._opening.ask(f"made to free {name!r}", name, force)
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
         """Calls `listener(event)` for what happens to leases from now on; returns how to stop."""

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 SOON = 0.02
 """Seconds after a holder's end at which its waiters ask."""
+SILENCE_LIMIT = 10.0
+"""Seconds for which a waiter goes on though the store answers nothing: a store that fails over is given
+that long, and comes back to a waiter that has lost at most its place."""
+LEAST_SILENCES = 4
+"""Requests that have to be unanswered in that time."""
 CONFIRM_AFTER = 0.05
 """Seconds until a hand-over is confirmed in the background. A lock that is released sooner never needs
 it; the claim window is forty times as long."""
@@ -47,6 +52,8 @@ class Waiter:
     __slots__ = (
         "_hold",
         "_kept",
+        "_silences",
+        "_silent_since",
         "_ticket",
         "beat_again",
         "beat_sent",
@@ -55,6 +62,7 @@ class Waiter:
         "out",
         "request",
         "session",
+        "unanswered",
     )
 
     def __init__(
@@ -72,6 +80,10 @@ class Waiter:
         """The store knows nothing of this owner any more."""
         self.ended = False
         """Granted or given up: what is still heard of it changes nothing."""
+        self.unanswered = False
+        """The store has been silent for `SILENCE_LIMIT`."""
+        self._silences = 0
+        self._silent_since = 0.0
         self._kept = False
         # Made while it waits: from the wake-up to the grant every step counts, on cold caches.
         self._hold = request.hold_type(session, request, ticket)
@@ -131,6 +143,7 @@ class Waiter:
         The present holders have `remaining` seconds at the most.
         """
         if not self.ended:
+            self._silences = 0
             self.beat_sent = sent
             # A holder that lets its lease run out wakes nobody: ask when its time is over.
             self.beat_again = min(self.session.heartbeat, max(remaining, 0.0) + SOON)
@@ -154,7 +167,22 @@ class Waiter:
             self.out = True
             self._ticket.tell()
             return None
+        self.note_silence()
         return self.session.keeper.soon(self._interval())
+
+    def note_silence(self) -> None:
+        """Notes that a request was not answered, and has the waiter told if that goes on for long.
+
+        It counts from the first failure that was heard, and takes several: time that passed because we
+        were frozen ourselves is no silence of the store.
+        """
+        now = self.session.now()
+        if not self._silences:
+            self._silent_since = now
+        self._silences += 1
+        if self._silences >= LEAST_SILENCES and now >= self._silent_since + SILENCE_LIMIT:
+            self.unanswered = True
+            self._ticket.tell()
 
     # What the keeper asks.
 

@@ -21,9 +21,11 @@ from ..clock import system_clock
 from ..entries import Claim
 from ..errors import BackendUnavailable
 from ..model import Busy, Gone, Granted, Queued, Renewed, Waiting, new_owner
+from ..refusals import unavailable
 from ..stores._sync.contract import OPEN_LIMIT, Ticket
+from .opening import LEAST_REST
 from .session import LEAST_LIMIT
-from .waiter import Waiter
+from .waiter import SILENCE_LIMIT, Waiter
 
 if TYPE_CHECKING:
     from .hold import Hold
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from .session import Session
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
+LATENESS = 0.5
+"""Seconds by which a grant may come after the time that its request was given. A later one is given
+back: its caller counts on an answer by then."""
 
 
 BUSY: Final = "busy"
@@ -55,11 +60,11 @@ def obtain(
     session = opening.live
     spent = 0.0
     if session is None or session.closed:
-        session, spent = _opened(opening, timeout)
+        session, spent = _opened(opening, request, timeout)
     if owner is not None:
         session.burn(owner)
     sent = session.now()
-    started = sent - spent
+    started = asked = sent - spent  # opening the store is part of the time that it is given
     give_up = None if timeout is None else started + timeout
     pause = SHORTEST_PAUSE
     queued = False
@@ -67,7 +72,9 @@ def obtain(
         ticket = session.begin(request, owner or new_owner(), timeout != 0, give_up)
         try:
             # A caller that tries once and does not wait has set no limit to the store.
-            deadline = session.deadline_for(sent, give_up) if timeout else sent + session.patience
+            deadline = session.deadline_for(asked, give_up) if timeout else asked + session.patience
+            if asked != sent:
+                deadline = max(deadline, sent + LEAST_REST)
             answer = session.backend.acquire(ticket, deadline)
             result: Hold | Ending
             if isinstance(answer, Granted) and not answer.handed:
@@ -80,6 +87,8 @@ def obtain(
                 queued = True
                 waiter = Waiter(session, request, ticket, answer.since or sent)
                 result = _wait(waiter, answer, sent)
+            if give_up and timeout and session.now() > max(give_up, deadline) + LATENESS:
+                result = LATE  # also a lease
             if not isinstance(result, str):
                 if session.listeners:
                     _tell_granted(session, result, started, queued)
@@ -95,7 +104,8 @@ def obtain(
             if isinstance(error, BackendUnavailable):
                 session.check_open()  # then that is why
                 if error.name is None:
-                    raise _unavailable(ticket, error) from error
+                    what = f"{ticket.name!r} could not be acquired"
+                    raise unavailable(what, error, ticket.name, ticket.owner) from error
             raise
         now = session.now()
         if give_up is not None and now >= give_up:
@@ -114,15 +124,18 @@ def obtain(
             moment = now + pause * (0.5 + os.urandom(1)[0] / 256)
             Signal(session.clock).wait(moment if give_up is None else min(moment, give_up))
             pause = min(pause * 2, LONGEST_PAUSE)
-        sent = session.now()
+        asked = sent = session.now()
 
 
-def _opened(opening: Opening, timeout: float | None) -> tuple[Session, float]:
+def _opened(opening: Opening, request: Request, timeout: float | None) -> tuple[Session, float]:
     """Returns the session, and the seconds that it took to open it."""
     clock = system_clock()
     began = clock.now()
     limit = min(OPEN_LIMIT, max(timeout, LEAST_LIMIT)) if timeout else OPEN_LIMIT
-    session = opening.session(limit)
+    try:
+        session = opening.session(limit)
+    except BackendUnavailable as error:
+        raise unavailable(f"{request.name!r} could not be acquired", error, request.name) from error
     return session, clock.now() - began
 
 
@@ -174,6 +187,10 @@ def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold | Endi
                 return hold
         if waiter.out:
             return PLACE_LOST
+        if waiter.unanswered:
+            raise BackendUnavailable(
+                f"the store has not answered for {SILENCE_LIMIT:g} s, so its queue was left"
+            )
         now = session.now()
         if give_up is not None and now >= give_up:
             return LATE
@@ -193,6 +210,7 @@ def _ask(waiter: Waiter) -> Hold | Ending | None:
     try:
         (outcome,) = session.backend.renew([claim], session.deadline_for(sent, ticket.until))
     except BackendUnavailable:
+        waiter.note_silence()
         return None  # the keeper goes on asking
     if isinstance(outcome, Renewed):
         hold = waiter.accept(outcome.token, outcome.ttl, outcome.since or sent)
@@ -210,10 +228,3 @@ def _tell_granted(session: Session, hold: Hold, started: float, queued: bool) ->
     if queued:
         session.tell("waited", hold.name, hold.owner, hold.token, duration, "granted")
     session.tell("acquired", hold.name, hold.owner, hold.token, duration)
-
-
-def _unavailable(ticket: Ticket, error: BackendUnavailable) -> BackendUnavailable:
-    """Returns the backend's error, which knows of servers, told about this lock."""
-    return BackendUnavailable(
-        f"{ticket.name!r} could not be acquired: {error}", name=ticket.name, owner=ticket.owner
-    )
