@@ -29,6 +29,7 @@ def open_store(path: str) -> sqlite3.Connection:
         if not os.path.exists(path):
             _make(path)
         try:
+            _refuse_second_name(path)
             _remove_foreign_log(path)
             _verify(path)
             connection = _connect(path, "rw")
@@ -48,6 +49,25 @@ def open_store(path: str) -> sqlite3.Connection:
         except BaseException:
             connection.close()
             raise
+
+
+def _refuse_second_name(path: str) -> None:
+    """Refuses a file that has two names: each would have a log and a "-live" folder of its own."""
+    here = os.stat(path)
+    if here.st_nlink > 1:
+        # Of a store whose maker was killed the draft is left; it is of no use to anybody.
+        folder, name = os.path.split(path)
+        for other in os.listdir(folder):
+            if other.startswith(f"{name}-") and other.endswith(".new"):
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.stat(f"{folder}/{other}"), here):
+                        os.unlink(f"{folder}/{other}")
+        if os.stat(path).st_nlink > 1:
+            raise ConfigError(
+                f"the store {path!r} has a second name (a hard link), by which other processes would "
+                "not see the locks that are held here. Remove the other name: "
+                f"find {folder} -xdev -samefile {path}"
+            )
 
 
 def _remove_foreign_log(path: str) -> None:
