@@ -101,12 +101,12 @@ class SqliteRows:
         return number
 
     def mint(self, taken: Container[int] = (), permits: int = 1) -> int:
-        above = max(self._last + 1, self._base + tokens.boot_microseconds())
-        token = in_free_slot(above, taken, permits)
+        clock = self._base + tokens.boot_microseconds()
+        token = in_free_slot(max(self._last + 1, clock), taken, permits)
         if token >= self._ceiling:
             if not self._durable:
                 raise tokens.CeilingReached
-            self._ceiling = token + tokens.HEADROOM
+            self._ceiling = max(clock + tokens.HEADROOM, token + tokens.LEAST_HEADROOM)
             self._execute("UPDATE store SET ceiling = ?", (self._ceiling,))
         self._last = token
         self._execute("UPDATE store SET token = ?", (token,))
@@ -166,6 +166,11 @@ class SqliteRows:
 
     def drop(self, entry: Entry) -> None:
         self._execute(_DROP, (entry.name, entry.token == 0, entry.seq, entry.owner))
+
+
+def entries_of(connection: sqlite3.Connection) -> list[Entry]:
+    """Returns the entries of all locks."""
+    return [_entry(row) for row in connection.execute(f"SELECT {COLUMNS} FROM entry")]
 
 
 def _key_number(entry: Entry) -> int:
