@@ -1,7 +1,8 @@
 """The store behind `memory://`: a dictionary behind a mutex, in one process, for users' own tests.
 
 Managers that name the same `memory://NAME` in one process share one store, blocking or asyncio; it
-ends with the last of them. Its clock may be one that the test moves by hand.
+ends with the last of them. Its clock may be one that the test moves by hand. A forked child has none of
+its parent's stores.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Container, Iterator
 from threading import Lock
 from typing import TypeVar
 
+from ... import forks
 from ...clock import BootClock, Clock
 from ...entries import AcquireRequest, Claim, Entry
 from ...errors import ConfigError
@@ -154,3 +156,12 @@ def leave(name: str, store: MemoryStore) -> None:
         store.users -= 1
         if store.users == 0 and _stores.get(name) is store:
             del _stores[name]
+
+
+def _after_fork_in_child() -> None:
+    global _stores_mutex
+    _stores_mutex = Lock()  # another thread of the parent may have held it
+    _stores.clear()
+
+
+forks.in_child(_after_fork_in_child)

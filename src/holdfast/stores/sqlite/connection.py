@@ -16,12 +16,14 @@ import os
 import sqlite3
 import time
 
+from ... import forks
 from ...clock import BootClock
 from ...errors import BackendUnavailable, ConfigError
 from . import forking, location, tokens
 from .cleaning import sweep
-from .file import open_store
+from .file import NO_BOOT, open_store
 from .gate import Gate
+from .guard import Guard
 from .presence import Presence
 from .rows import SqliteRows, entries_of
 from .shortcuts import Mint
@@ -49,7 +51,13 @@ class StoreConnection:
         self._presence_checked_until = 0.0
         self._presence: Presence | None = None
         self._closed = False
+        self._guard: Guard | None = None
+        self._made_in = forks.current()
         forking.register(self)
+
+    def is_open(self) -> bool:
+        """Returns whether there is a connection."""
+        return self._connection is not None
 
     def before_fork(self, deadline: float) -> bool:
         """Closes the connection and keeps threads out; returns False if that is impossible."""
@@ -122,6 +130,7 @@ class StoreConnection:
         self._presence_checked_until = 0.0
         self._mint = Mint(connection)
         self._connection = connection
+        self._guard = Guard.of(self.path)
         if len(os.listdir(self.folder)) > CROWDED_FOLDER:
             sweep(self._presence)
         return connection
@@ -137,7 +146,11 @@ class StoreConnection:
             connection.execute("BEGIN IMMEDIATE")
             was = connection.execute("SELECT boot, timens, live FROM store").fetchone()
             if was != (boot, timens, live):
-                if was[1] != timens and (was[0] == boot or self._are_others_alive()):
+                if (
+                    was[0] != NO_BOOT
+                    and was[1] != timens
+                    and (was[0] == boot or self._are_others_alive())
+                ):
                     raise ConfigError(
                         f"the store {self.path!r} is in use from another time namespace, whose "
                         "boot clock shows another time; use one store for each, or a store that "
@@ -196,8 +209,19 @@ class StoreConnection:
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.let_go()
         if connection is not None:
             connection.close()
+
+    def _refuse_fork(self) -> None:
+        """Raises BackendUnavailable in a forked child: what the parent holds is not the child's."""
+        if self._made_in != forks.current():
+            raise BackendUnavailable(
+                f"this connection to {self.path!r} belongs to the parent of this forked process; "
+                "what the parent holds stays the parent's"
+            )
 
 
 def roll_back(connection: sqlite3.Connection) -> None:

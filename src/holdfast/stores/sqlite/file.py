@@ -16,11 +16,12 @@ from ...errors import BackendUnavailable, ConfigError
 from . import location
 
 APPLICATION_ID = 0x48464C4B  # "HFLK"
-FORMAT = 2
+FORMAT = 3
+NO_BOOT = "none yet"
+"""The boot of a new store, of which nothing is known."""
 
 _SCHEMA = os.path.join(os.path.dirname(__file__), "scripts", "schema.sql")
 _BUSY_SECONDS = 2.0
-_NO_BOOT = "none yet"
 
 
 def open_store(path: str) -> sqlite3.Connection:
@@ -196,7 +197,7 @@ def _make(path: str) -> None:
                 connection.executescript(f"BEGIN; {schema}")
                 connection.execute(
                     "INSERT INTO store VALUES (0, 0, 0, 0, ?, ?, ?)",
-                    (_NO_BOOT, "", location.identity_of(location.live_directory(path))),
+                    (NO_BOOT, "", location.identity_of(location.live_directory(path))),
                 )
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {FORMAT}")

@@ -1,4 +1,4 @@
--- The embedded store, format 2. Run once, in one transaction, on an empty file.
+-- The embedded store, format 3. Run once, in one transaction, on an empty file.
 -- The format number is in PRAGMA user_version; PRAGMA application_id says that the file is ours.
 
 -- One row: what all locks share.
