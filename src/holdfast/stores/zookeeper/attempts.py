@@ -63,8 +63,14 @@ class Attempts(Queue):
         seconds = next((one for one in CLASSES if one >= ttl), CLASSES[-1])
         found = self._sessions.get(seconds)
         if found is None:
-            found = self._sessions[seconds] = ClientSession(self, seconds)
-            found.start()
+            found = ClientSession(self, seconds)
+            try:
+                found.start()
+            except (OSError, RuntimeError) as error:  # no descriptor, or no thread, to be had
+                raise BackendUnavailable(
+                    f"no session with ZooKeeper at {self.address} could be opened: {error}"
+                ) from error
+            self._sessions[seconds] = found
         return found
 
     def any_session(self) -> ClientSession:
@@ -150,14 +156,20 @@ class Attempts(Queue):
                 return attempt.claim_window, 0
             return max(0.0, attempt.expires_at - self.clock.now()), attempt.token
 
+    def failure(self) -> str:
+        """Returns why a session that has no connection could not get one; empty if all have one."""
+        with self.mutex:
+            failures = [session.client.failure for session in self._sessions.values()]
+        return next(filter(None, failures), "")
+
     def try_other_servers(self) -> None:
         """Drops connections on which a reply is overdue: another server may answer."""
         with self.mutex:
             for session in self._sessions.values():
                 session.try_other_server()
 
-    def close(self) -> list[ClientSession]:
-        """Refuses all verbs from now on; returns the sessions, which are still to be ended."""
+    def close(self, on_result: ResultCallback) -> None:
+        """Refuses all verbs from now on, and ends the sessions. The result is None, once they ended."""
         with self.mutex:
             self._closed = True
             sessions = list(self._sessions.values())
@@ -165,7 +177,19 @@ class Attempts(Queue):
         self._alarm.close()
         for attempt in attempts:
             attempt.ticket.tell()
-        return sessions
+        awaited = len(sessions) + 1
+
+        def on_ended() -> None:
+            nonlocal awaited
+            with self.mutex:
+                awaited -= 1
+                last = awaited == 0
+            if last:
+                on_result(None)
+
+        for session in sessions:
+            session.end(on_ended)
+        on_ended()
 
     # Called by sessions, under the mutex.
 

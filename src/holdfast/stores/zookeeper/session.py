@@ -69,12 +69,15 @@ class ClientSession:
     def start(self) -> None:
         self.client.start_async()
 
-    def end(self) -> None:
-        """Closes the session, so that the ensemble removes its znodes. Blocks."""
+    def end(self, on_ended: Callable[[], None]) -> None:
+        """Closes the session, so that the ensemble removes its znodes, and waits for nothing.
+
+        `on_ended` is called, perhaps at once, when nothing more is to be waited for.
+        """
         self.closed = True
         self.ready = False
         self._reply_timer.close()
-        self.client.end()
+        self.client.end(on_ended)
 
     def send(self, request: Any, on_reply: ReplyCallback) -> None:
         self.client.send(request, on_reply)

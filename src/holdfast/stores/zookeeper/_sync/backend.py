@@ -9,11 +9,12 @@ result until its deadline. Requests that were not answered by then go on.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .... import admission, checks
-from ...._runtime.threads import Signal, Worker
+from ...._runtime.threads import Signal
 from ....clock import system_clock
 from ....entries import Claim
 from ....errors import BackendUnavailable
@@ -30,6 +31,8 @@ TICK = 2.0
 """Seconds: ZooKeeper's tickTime, unless it was configured otherwise."""
 SHOWN_AT_ONCE = 200
 """Locks whose queues `list` reads at once."""
+CLOSE_LIMIT = 1.0
+"""Seconds that `close` waits until the ensemble has closed our sessions."""
 AUDIT_KEPT = 200
 """Forced releases that are kept on record."""
 
@@ -67,7 +70,7 @@ class ZooKeeperBackend:
         self.clock = system_clock()
         self.heartbeat, self.claim_window = timing
         self._attempts = Attempts(address, naming, self.clock, timing.claim_window, tick)
-        self._worker = Worker("holdfast-zookeeper")
+        self._pid = os.getpid()
 
     @property
     def look(self) -> Callable[[Iterable[str]], None] | None:
@@ -81,7 +84,7 @@ class ZooKeeperBackend:
         try:
             self._call(self._attempts.open, deadline=deadline)
         except BaseException:
-            self.close()
+            self._attempts.close(_ignore)  # the caller has no time left to wait for that
             raise
 
     def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
@@ -149,12 +152,31 @@ class ZooKeeperBackend:
         return None
 
     def close(self) -> None:
-        for session in self._attempts.close():
-            self._worker.call(session.end)
-        self._worker.close()
+        if os.getpid() == self._pid:
+            # What has not been closed by then ends by itself.
+            self._result(self._attempts.close, deadline=self.clock.now() + CLOSE_LIMIT)
 
     def _call(self, verb: Callable[..., None], *args: Any, deadline: float) -> Any:
         """Calls a verb of `attempts` and returns its result; raises if there is none by `deadline`."""
+        if os.getpid() != self._pid:
+            raise BackendUnavailable(
+                "this connection to ZooKeeper belongs to the process that has forked this one; call "
+                "connect() here"
+            )
+        results = self._result(verb, *args, deadline=deadline)
+        if not results:
+            failure = self._attempts.failure()
+            self._attempts.try_other_servers()
+            raise BackendUnavailable(
+                f"ZooKeeper at {self._address} did not answer in time{failure and f' ({failure})'}; "
+                "what was asked of it may still happen"
+            )
+        if isinstance(results[0], Exception):
+            raise results[0]
+        return results[0]
+
+    def _result(self, verb: Callable[..., None], *args: Any, deadline: float) -> Sequence[Any]:
+        """Returns the result of a verb of `attempts`; nothing if there is none by `deadline`."""
         signal = Signal(self.clock)
         results: list[Any] = []
 
@@ -163,16 +185,9 @@ class ZooKeeperBackend:
             signal.set()
 
         verb(*args, on_result)
-        while not results:
-            if not signal.wait(deadline):
-                self._attempts.try_other_servers()
-                raise BackendUnavailable(
-                    f"ZooKeeper at {self._address} did not answer in time; what was asked of it may "
-                    "still happen"
-                )
-        if isinstance(results[0], Exception):
-            raise results[0]
-        return results[0]
+        while not results and signal.wait(deadline):
+            pass
+        return results
 
     def _send_all(self, requests: Sequence[Any], deadline: float) -> Sequence[Any]:
         """Returns the replies to requests that may be repeated; the error of one is its reply."""
@@ -273,3 +288,7 @@ def _requests() -> Any:
     from .. import requests
 
     return requests
+
+
+def _ignore(result: Any) -> None:
+    """Ignores a result that nobody waits for."""
