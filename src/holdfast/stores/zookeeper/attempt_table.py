@@ -12,7 +12,6 @@ from typing import Any
 
 from ..._runtime.threads import Alarm
 from ...clock import Clock
-from ...errors import BackendUnavailable
 from .attempt import ENDED, Attempt
 from .names import Naming
 
@@ -64,6 +63,7 @@ class AttemptTable(ABC):
         if self._attempts.get(attempt.owner) is attempt:
             del self._attempts[attempt.owner]
         attempt.session.attempts.pop(attempt.owner, None)
+        attempt.session.used_at = self.clock.now()
         self._notify_minted(attempt)
 
     def _stop_timer(self, attempt: Attempt) -> None:
@@ -93,12 +93,6 @@ class AttemptTable(ABC):
     def _report_doubt(self, owners: Sequence[str]) -> None:
         if self.on_doubt is not None and owners:
             self.on_doubt(owners)
-
-
-def request_failed(name: str, error: Exception) -> BackendUnavailable:
-    return BackendUnavailable(
-        f"ZooKeeper could not do what was asked for {name!r}: {type(error).__name__}", name=name
-    )
 
 
 def ignore_reply(attempt: Attempt, value: Any, error: Any) -> None:

@@ -58,8 +58,8 @@ class Attempts(Queue):
         if self._closed:
             raise _closed()
         for session in self._sessions.values():
-            if session.ready and session.ttl < session.requested_ttl <= ttl:
-                return session  # the ensemble gives no longer ones
+            if session.can_give(ttl):
+                return session
         seconds = next((one for one in CLASSES if one >= ttl), CLASSES[-1])
         found = self._sessions.get(seconds)
         if found is None:
@@ -80,7 +80,9 @@ class Attempts(Queue):
                 raise _closed()
             sessions = self._sessions.values()
             ready = next((session for session in sessions if session.ready), None)
-            return ready or self._session_for(DEFAULT_CLASS)
+            session = ready or self._session_for(DEFAULT_CLASS)
+            session.used_at = self.clock.now()
+            return session
 
     def acquire(self, ticket: Ticket, on_result: ResultCallback) -> None:
         with self.mutex:
@@ -89,8 +91,6 @@ class Attempts(Queue):
                 self._acquire_again(known, ticket, on_result)
                 return
             session = self._session_for(ticket.ttl)
-            if session.error is not None:
-                raise session.error
             lock_path = self.naming.lock(ticket.name)
             attempt = Attempt(ticket, lock_path, session, on_result, self.clock.now())
             self._attempts[attempt.owner] = session.attempts[attempt.owner] = attempt
@@ -226,14 +226,30 @@ class Attempts(Queue):
                 attempt.maybe_created = False
 
     def session_failed(self, session: ClientSession) -> None:
-        """Ends all attempts, because the ensemble does not let the session be used."""
-        for attempt in list(session.attempts.values()):
+        """Ends all attempts, because the ensemble does not let the session be used.
+
+        The next attempt opens another one: the reason may be mended by then.
+        """
+        self.drop_session(session)
+        attempts = list(session.attempts.values())
+        for attempt in attempts:
             self._forget(attempt)
-            if session.error is not None:
-                self._return_result(attempt, session.error)
+            self._return_result(attempt, session.error)
             for on_deleted in attempt.on_deleted:
                 on_deleted(False)
+            attempt.ticket.tell()
+        self._report_doubt([attempt.owner for attempt in attempts])
+
+    def drop_session(self, session: ClientSession) -> None:
+        """Closes a session, and forgets it."""
+        if self._sessions.get(session.requested_ttl) is session:
+            del self._sessions[session.requested_ttl]
+        session.end(_ignore_end)
 
 
 def _closed() -> BackendUnavailable:
     return BackendUnavailable("this connection to ZooKeeper is closed")
+
+
+def _ignore_end() -> None:
+    """Ignores that a session has ended: nobody waits for that."""

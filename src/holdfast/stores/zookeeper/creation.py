@@ -92,6 +92,8 @@ class Creation(Deletion):
             self._advance(attempt)
         elif error is None:
             self._decide(attempt, *value)
+        elif not isinstance(error, (NoNodeError, *Unanswered)):
+            self._refuse(attempt, error)
         else:
             attempt.state = WAITING
             self._advance(attempt)

@@ -13,7 +13,8 @@ from typing import Any
 from ... import admission
 from ...errors import BackendUnavailable
 from .attempt import CREATING, DELETING, ENDED, HELD, Attempt
-from .attempt_table import AttemptTable, ignore_reply, request_failed
+from .attempt_table import AttemptTable, ignore_reply
+from .failures import request_failed
 from .names import ordered_entries
 from .requests import NoNodeError, Unanswered, delete, get_children, sync
 
@@ -104,6 +105,13 @@ class Deletion(AttemptTable):
         self._end(attempt)
         attempt.ticket.tell()
         self._report_doubt([attempt.owner])
+
+    def _refuse(self, attempt: Attempt, error: Exception) -> None:
+        """Gives up `attempt`, whose queue ZooKeeper does not let us read, and says so."""
+        if attempt.on_result is not None and attempt.final_result is None:
+            attempt.final_result = request_failed(attempt.name, error)
+        self._begin_deletion(attempt)
+        attempt.ticket.tell()  # a waiter asks, enrols again, and is told why that fails
 
     def _fail(self, attempt: Attempt, error: Exception) -> None:
         """Ends `attempt`, whose znode ZooKeeper refused to create."""

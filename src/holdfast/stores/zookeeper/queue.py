@@ -23,7 +23,7 @@ from ...refusals import in_use_as
 from .attempt import CREATING, DELETING, HELD, MINTING, WAITING, Attempt
 from .grants import Grants
 from .names import Entry, ordered_entries
-from .requests import Unanswered, get_children, get_data
+from .requests import NoNodeError, Unanswered, get_children, get_data
 
 
 class Queue(Grants):
@@ -102,8 +102,10 @@ class Queue(Grants):
         attempt.in_flight = False
         if attempt.state != WAITING or isinstance(error, Unanswered):
             self._advance(attempt)
-        elif error is not None:
+        elif isinstance(error, NoNodeError):
             self._lose(attempt)
+        elif error is not None:
+            self._refuse(attempt, error)
         else:
             self._decide(attempt, *value)
 

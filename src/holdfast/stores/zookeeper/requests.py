@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import (
+    AuthFailedError,
     BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
+    InvalidACLError,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
@@ -23,9 +26,12 @@ if TYPE_CHECKING:
 __all__ = [
     "EPHEMERAL",
     "SEQUENTIAL",
+    "AuthFailedError",
     "BadVersionError",
     "EventType",
+    "InvalidACLError",
     "KazooState",
+    "NoAuthError",
     "NoNodeError",
     "NodeExistsError",
     "ReplyCallback",

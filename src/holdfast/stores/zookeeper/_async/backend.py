@@ -15,7 +15,7 @@ from .... import admission, checks
 from ...._runtime.aio import Signal
 from ....clock import system_clock
 from ....entries import Claim
-from ....errors import BackendUnavailable
+from ....errors import BackendUnavailable, LockError
 from ....guarantees import Guarantees
 from ....model import Busy, Granted, LockState, Outcome, Participant, Queued
 from ..._async.contract import Backend, Ticket
@@ -31,8 +31,10 @@ SHOWN_AT_ONCE = 200
 """Locks whose queues `list` reads at once."""
 CLOSE_LIMIT = 1.0
 """Seconds that `close` waits until the ensemble has closed our sessions."""
-AUDIT_KEPT = 200
-"""Forced releases that are kept on record."""
+AUDIT_KEPT, AUDIT_SIZE = 200, 200_000
+"""Forced releases that are kept on record, and characters: a znode has a megabyte at the most."""
+OWNERS_RECORDED = 100
+"""Holders of one lock that are named in such a record."""
 
 
 def prepare(
@@ -110,7 +112,7 @@ class ZooKeeperBackend:
             if entry.owner == owner:
                 request = _requests().delete(self._path(name, entry))
                 (reply,) = await self._send_all([request], deadline)
-                return number < holders and not isinstance(reply, Exception)
+                return _present(name, reply) is not None and number < holders
         return False
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
@@ -126,6 +128,8 @@ class ZooKeeperBackend:
         _, locks = await self._send_all(
             [requests.sync(self._naming.root), requests.get_children(self._naming.locks)], deadline
         )
+        if isinstance(locks, Exception) and not isinstance(locks, requests.NoNodeError):
+            raise _reading_refused(self._naming.root, locks)
         children = [] if isinstance(locks, Exception) else locks[0]
         names = sorted(name for name in map(decode_name, children) if name.startswith(prefix))
         states: list[LockState] = []
@@ -134,7 +138,8 @@ class ZooKeeperBackend:
             reads = [requests.get_children(self._naming.lock(name)) for name in batch]
             queues: dict[str, Sequence[Entry]] = {}
             for name, reply in zip(batch, await self._send_all(reads, deadline), strict=True):
-                entries = [] if isinstance(reply, Exception) else ordered_entries(reply[0])
+                found = _present(name, reply)
+                entries = ordered_entries(found[0]) if found is not None else []
                 if entries:
                     queues[name] = entries
             states += await self._states(queues, deadline)
@@ -148,7 +153,8 @@ class ZooKeeperBackend:
         await self._record_release(name, actor, [entry.owner for entry in holders], deadline)
         deletions = [_requests().delete(self._path(name, entry)) for entry in holders]
         replies = await self._send_all(deletions, deadline)
-        return any(not isinstance(reply, Exception) for reply in replies)
+        deleted = [reply for reply in replies if _present(name, reply) is not None]
+        return bool(deleted)
 
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
@@ -212,11 +218,13 @@ class ZooKeeperBackend:
         lock = self._naming.lock(name)
         reads = [requests.get_children(lock), requests.get_children(self._naming.locks)]
         _, children, locks = await self._send_all([requests.sync(lock), *reads], deadline)
-        if not isinstance(children, Exception):
-            return ordered_entries(children[0]), children[1].pzxid
+        found = _present(name, children)
+        if found is not None:
+            return ordered_entries(found[0]), found[1].pzxid
         # Nobody is in the queue, and perhaps nobody ever was: when did any lock's znode last come or
         # go?
-        return [], 0 if isinstance(locks, Exception) else locks[1].pzxid
+        found = _present(name, locks)
+        return [], 0 if found is None else found[1].pzxid
 
     async def _states(
         self, queues: dict[str, Sequence[Entry]], deadline: float
@@ -229,7 +237,7 @@ class ZooKeeperBackend:
         data = {
             (name, entry.name): reply
             for (name, entry), reply in zip(pairs, replies, strict=True)
-            if not isinstance(reply, Exception)
+            if _present(name, reply) is not None
         }
         return [self._state(name, entries, data) for name, entries in queues.items()]
 
@@ -268,25 +276,63 @@ class ZooKeeperBackend:
     ) -> None:
         """Records a forced release in the audit znode; tries again if another client writes too."""
         requests = _requests()
-        line = json.dumps({"at": self.clock.wall(), "name": name, "actor": actor, "owners": owners})
+        record = {"at": self.clock.wall(), "name": name, "actor": actor, "holders": len(owners)}
+        line = json.dumps({**record, "owners": owners[:OWNERS_RECORDED]})
         while True:
             (found,) = await self._send_all([requests.get_data(self._naming.audit)], deadline)
             if isinstance(found, requests.NoNodeError):
                 client = self._attempts.any_session().client
-                await self._send_all([requests.create(client, self._naming.audit, b"")], deadline)
+                create = requests.create(client, self._naming.audit, b"")
+                (reply,) = await self._send_all([create], deadline)
+                if isinstance(reply, Exception) and not isinstance(reply, requests.NodeExistsError):
+                    raise _not_recorded(name, reply)
                 continue
             if isinstance(found, Exception):
-                raise BackendUnavailable(
-                    f"{name!r} was not released by force: that cannot be recorded "
-                    f"({type(found).__name__})",
-                    name=name,
-                )
-            kept = found[0].decode().splitlines()[1 - AUDIT_KEPT :]
-            text = "\n".join([*kept, line]).encode()
+                raise _not_recorded(name, found)
+            kept = found[0].decode(errors="replace").splitlines()
+            if line in kept:
+                return  # the reply to an earlier try was lost
+            kept = [*kept[1 - AUDIT_KEPT :], line]
+            while sum(map(len, kept)) > AUDIT_SIZE and len(kept) > 1:
+                del kept[0]
+            text = "\n".join(kept).encode()
             write = requests.set_data(self._naming.audit, text, found[1].version)
             (reply,) = await self._send_all([write], deadline)
-            if not isinstance(reply, requests.BadVersionError):
+            if not isinstance(reply, Exception):
                 return
+            if not isinstance(reply, requests.BadVersionError):
+                raise _not_recorded(name, reply)
+
+
+def _present(name: str, reply: Any) -> Any:
+    """Returns the reply to a request about a znode; None if there is no such znode.
+
+    Raises if ZooKeeper did not let us: then nobody knows.
+    """
+    if isinstance(reply, _requests().NoNodeError):
+        return None
+    if isinstance(reply, Exception):
+        raise _request_failed(name, reply)
+    return reply
+
+
+def _request_failed(name: str, error: Exception) -> LockError:
+    from ..failures import request_failed
+
+    return request_failed(name, error)
+
+
+def _reading_refused(root: str, error: Exception) -> LockError:
+    from ..failures import reading_refused
+
+    return reading_refused(root, error)
+
+
+def _not_recorded(name: str, error: Exception) -> LockError:
+    cause = _request_failed(name, error)
+    return type(cause)(
+        f"{name!r} was not released by force, since that cannot be recorded: {cause}", name=name
+    )
 
 
 def _requests() -> Any:
