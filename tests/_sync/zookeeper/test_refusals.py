@@ -12,6 +12,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 import holdfast
 from holdfast.stores.zookeeper import session
+from holdfast.stores.zookeeper._sync import inspection
 from servers.zookeeper import TICK, ZooKeeperEnsemble, raw_client
 from stores import zookeeper, zookeeper_ensemble
 from worlds.threads import eventually, pause
@@ -94,8 +95,7 @@ def test_the_record_of_forced_releases_keeps_its_size(
     url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with holdfast.connect(url) as locks:
-        backend: Any = locks._session().backend
-        monkeypatch.setitem(backend.force_release.__func__.__globals__, "AUDIT_SIZE", 600)
+        monkeypatch.setattr(inspection, "AUDIT_SIZE", 600)
         for number in range(12):
             locks.lock(f"x{number}").acquire()
             assert locks.force_release(f"x{number}") is True

@@ -73,6 +73,28 @@ class Attempts(Queue):
             self._sessions[seconds] = found
         return found
 
+    def _choose_session(self, attempt: Attempt) -> None:
+        """Decides on which session the znode of `attempt` is to be created.
+
+        A lock for which we had to wait is probably one for which we have to wait again.
+        """
+        attempt.session, attempt.parked = attempt.home, False
+        if attempt.queue and self._known_locks.get(attempt.lock_path):
+            session = self._session_to_wait_on(attempt)
+            if session is not None and session.ready:
+                attempt.session, attempt.parked = session, True
+
+    def _session_to_wait_on(self, attempt: Attempt) -> ClientSession | None:
+        if attempt.waiting_session is None:
+            seconds = min(self._claim_window, attempt.home.requested_ttl)
+            try:
+                session = self._session_for(seconds)
+            except BackendUnavailable:
+                return None  # then it waits where it is
+            attempt.waiting_session = session
+            session.attempts[attempt.owner] = attempt
+        return attempt.waiting_session
+
     def any_session(self) -> ClientSession:
         """Returns a session that is ready, or else the one that is used by default."""
         with self.mutex:
@@ -195,18 +217,19 @@ class Attempts(Queue):
 
     def session_suspended(self, session: ClientSession) -> None:
         """Puts all leases in doubt, because the session has lost its connection."""
-        for attempt in session.attempts.values():
-            attempt.watches_itself = False
-            attempt.watched_path = attempt.sole_predecessor = ""
-        self._doubt_holders(list(session.attempts.values()))
+        attempts = list(session.attempts.values())
+        for attempt in attempts:
+            if attempt.session is session:
+                attempt.watches_itself = False
+                attempt.watched_path = ""
+            self._notify_minted(attempt)
+        self._doubt_holders(attempts)
 
     def session_ready(self, session: ClientSession) -> None:
         """Moves all attempts on, because the session is connected again, or is a new one."""
         attempts = list(session.attempts.values())
         for attempt in attempts:
-            if attempt.state == HELD and not attempt.token_shown:
-                self._show_token(attempt)
-            elif attempt.state != ENDED:
+            if attempt.state != ENDED:
                 self._advance(attempt)
         self._doubt_holders(attempts)
 
@@ -216,14 +239,21 @@ class Attempts(Queue):
     def session_ended(self, session: ClientSession) -> None:
         """Ends all attempts whose znodes have gone with the session; the others start again."""
         for attempt in list(session.attempts.values()):
-            attempt.generation += 1
-            attempt.in_flight = False
-            if attempt.path:
-                self._lose(attempt)
-            elif attempt.state == DELETING:
-                self._end(attempt)
+            if attempt.moving_to is not None and session in (attempt.session, attempt.moving_to):
+                self._abandon(attempt)
+            elif attempt.session is not session:
+                self._notify_minted(attempt)  # its znode is elsewhere
             else:
-                attempt.maybe_created = False
+                attempt.generation += 1
+                attempt.in_flight = False
+                if attempt.path:
+                    self._lose(attempt)
+                elif attempt.state == DELETING:
+                    self._end(attempt)
+                else:
+                    attempt.maybe_created = attempt.parked = False
+                    attempt.session = attempt.home
+                    self._advance(attempt)
 
     def session_failed(self, session: ClientSession) -> None:
         """Ends all attempts, because the ensemble does not let the session be used.
@@ -231,8 +261,12 @@ class Attempts(Queue):
         The next attempt opens another one: the reason may be mended by then.
         """
         self.drop_session(session)
-        attempts = list(session.attempts.values())
-        for attempt in attempts:
+        attempts = []
+        for attempt in list(session.attempts.values()):
+            if session not in (attempt.home, attempt.session):
+                attempt.waiting_session = attempt.moving_to = None  # it waits where it is
+                continue
+            attempts.append(attempt)
             self._forget(attempt)
             self._return_result(attempt, session.error)
             for on_deleted in attempt.on_deleted:

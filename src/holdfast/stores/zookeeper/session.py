@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .attempt import Attempt
     from .attempts import Attempts
 
-CLASSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0, 86400.0)
+CLASSES = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 300.0, 3600.0, 86400.0)
 """The TTLs that are given, in seconds: another one is rounded up to the next of these."""
 IDLE = 15.0
 """Seconds after which a session that nothing is on is closed: it costs the ensemble writes."""
@@ -152,12 +152,17 @@ class ClientSession:
 
         self.send(set_data(self.beat_path, b""), receive)
 
+    @property
+    def sure_until(self) -> float:
+        """The time until which the session lives, whatever happens."""
+        return self.pulse.base + self._timeout - self._table.tick
+
     def vouch(self, sent_at: float) -> float:
         """Returns the time from which a lease may be counted on for its whole TTL.
 
         That is `sent_at`, at which an answered request was sent, or earlier if the pulse is behind.
         """
-        return min(sent_at, self.pulse.base + self._timeout - self._table.tick - self.ttl)
+        return min(sent_at, self.sure_until - self.ttl)
 
     def try_other_server(self) -> None:
         """Drops the connection if a reply is awaited on it, because a caller has waited too long."""
