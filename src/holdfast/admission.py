@@ -56,12 +56,19 @@ def blocker(queue: Sequence[Contender], mine: int) -> int | None:
 
     Returns None if that one is admitted, and `ALL` if it has to watch every contender before it: the
     first that is not admitted may be admitted when any of them leaves (unless there is only one).
-    Every contender behind it watches the one before it, for any change: when that one is granted the
-    lock, or leaves, the watcher may itself be the first, or be admitted along with it.
+
+    One that could share the lock watches the last contender before it that wants all of it: for as
+    long as that one is there it is not admitted, and all who wait for the same one come in together.
+    Every other contender watches the one before it, for any change: when that one is granted the lock,
+    or leaves, the watcher may itself be the first, or be admitted along with it.
     """
     count = admitted(queue)
     if mine < count:
         return None
     if mine == count and mine > 1:
         return ALL
+    if queue[mine].weight < queue[mine].capacity:
+        for number in range(mine - 1, -1, -1):
+            if queue[number].weight == queue[number].capacity:
+                return number
     return mine - 1

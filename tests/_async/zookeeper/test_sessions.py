@@ -186,7 +186,7 @@ async def test_digest_credentials_keep_others_out(url: str) -> None:
         assert (await locks.inspect("x")).holders[0].owner == lease.owner
         async with holdfast.connect(f"zookeeper://ann:s3cret@{hosts}/{chroot}") as same:
             assert await same.lock("x").try_acquire() is None
-        with pytest.raises(holdfast.BackendUnavailable, match="does not let us") as refused:
+        with pytest.raises(holdfast.ConfigError, match="does not let us") as refused:
             async with holdfast.connect(f"zookeeper://bob:wr0ng@{hosts}/{chroot}"):
                 pass
         assert "wr0ng" not in str(refused.value)

@@ -96,12 +96,15 @@ class SimClient:
         if self._server is not None:
             self._loop.after(0.0, self._process, self._break, self._connection)
 
-    def end(self) -> None:
+    failure = ""
+
+    def end(self, on_ended: Callable[[], None]) -> None:
         self._ended = True
         server = self._server
         if server is not None:
             self._to_server(self._close_session, self._connection, server)
         self._leave()
+        on_ended()
 
     def _close_session(self, connection: int, server: EnsembleServer) -> None:
         if self.ensemble.can_agree(server):

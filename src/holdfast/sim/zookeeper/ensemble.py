@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from kazoo import exceptions
 from kazoo.protocol.serialization import Create2, Delete, GetChildren2, GetData, SetData, Sync
 
+from ...stores.zookeeper.requests import Move
 from ..process import Process
 from .tree import Tree, parent_of
 
@@ -255,6 +256,11 @@ class Ensemble:
             self.commit(("create", path, bytes(request.data), owner, wall))
             return path, tree[path].stat
         znode = tree.get(path)
+        if isinstance(request, Move):
+            if znode is None:
+                return [exceptions.NoNodeError()]
+            self.commit(("move", path, request.data, session.number, wall))
+            return [tree[path].stat]
         if znode is None:
             return exceptions.NoNodeError()
         if isinstance(request, Delete):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -69,13 +69,11 @@ class ZooKeeperPlan:
         """Replaces kazoo, its threads and the timer's thread; all that is ours stays as it is."""
         from ..._runtime.aio import Alarm
         from ...stores.zookeeper import attempt_table, session
-        from ...stores.zookeeper._async import backend
         from .client import SimClient
 
         changed: list[tuple[Any, str, Any]] = [
             (session, "Client", SimClient),
             (attempt_table, "Alarm", Alarm),
-            (backend, "Worker", InlineWorker),
             *self.changes(),
         ]
         before = [(where, name, getattr(where, name)) for where, name, _ in changed]
@@ -101,19 +99,6 @@ class ZooKeeperPlan:
 
     def describe(self, data: bytes) -> object:
         return data
-
-
-class InlineWorker:
-    """A worker that needs no thread, because nothing that it is given blocks here."""
-
-    def __init__(self, name: str) -> None:
-        pass
-
-    async def call(self, function: Callable[[], Any]) -> Any:
-        return function()
-
-    def close(self) -> None:
-        pass
 
 
 class ProofByReading(ZooKeeperPlan):

@@ -76,6 +76,14 @@ class Tree:
             above.pzxid = zxid
             on_change(path, "deleted")
             on_change(parent, "children")
+        elif kind == "move":
+            data, owner, mtime = rest
+            self.znodes[path] = Znode(data, owner, zxid, mtime)
+            above = self.znodes[parent]
+            above.creates += 1
+            above.pzxid = zxid
+            on_change(path, "deleted")
+            on_change(parent, "children")
         elif kind == "set":
             data, mtime = rest
             znode = self.znodes[path]

@@ -3,7 +3,7 @@
 CREATING   its znode is to be created; perhaps it has been, and the reply was lost
 WAITING    its znode is in the queue, behind others
 MINTING    it is admitted, and the write whose zxid will be its token is under way
-HELD       it is a holder
+HELD       it is a holder; not *settled* yet, if it has waited and its znode is still where that was
 DELETING   its znode is to be deleted
 ENDED      its znode is not there any more
 """
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 CREATING, WAITING, MINTING, HELD = "creating", "waiting", "minting", "held"
 DELETING, ENDED = "deleting", "ended"
 
-MINTED_HERE = b"*"
-"""The mark before the label in a holder's data which says that its token is the zxid of this write. A
-number there is the token itself. Neither means that the token is the zxid of the creation."""
+WAITS = b"?"
+"""The mark before the label in the data of a znode which says that its owner waits. A number there is
+the token of a holder. Neither means that the token is the zxid of the creation."""
 
 ResultCallback = Callable[[Any], None]
 """A function to call with the result of a verb, or with the exception to raise."""
@@ -53,6 +53,7 @@ class Attempt:
         "capacity",
         "changed",
         "claim_window",
+        "counted_until",
         "czxid",
         "deletion_sent",
         "error",
@@ -61,31 +62,37 @@ class Attempt:
         "final_result",
         "freed",
         "generation",
+        "home",
         "in_flight",
         "kind",
         "label",
         "lock_path",
         "maybe_created",
         "maybe_deleted",
+        "moving_to",
         "name",
         "on_deleted",
         "on_minted",
         "on_result",
         "owner",
+        "parked",
         "path",
         "queue",
+        "read_pzxid",
         "renew",
         "requested_ttl",
         "sent_at",
         "session",
-        "sole_predecessor",
+        "settled",
         "state",
         "ticket",
         "token",
-        "token_shown",
         "tries",
         "ttl",
+        "waiting_session",
+        "watched_blocks",
         "watched_path",
+        "watched_waits",
         "watches_itself",
         "weight",
     )
@@ -112,7 +119,18 @@ class Attempt:
         self.queue = ticket.queue
         """False if the attempt is not to wait."""
         self.label = _encode_label(ticket.label)
+        self.home = session
+        """The session for its TTL, on which a holder's znode is."""
+        self.waiting_session: ClientSession | None = None
+        """The session on which its znode is, or is to be, while it waits."""
         self.session = session
+        """The session on which its znode is, or was before the latest move."""
+        self.moving_to: ClientSession | None = None
+        """The session to which a move was sent that has not been answered, or whose reply was lost."""
+        self.parked = False
+        """Whether its znode is on the session for waiting, and says that its owner waits."""
+        self.counted_until = 0.0
+        """The time until which a waiter may count on its place without another answer."""
         self.on_result: ResultCallback | None = on_result
         """The callback of the acquire that made this attempt, until it was called."""
         self.state = CREATING
@@ -121,8 +139,8 @@ class Attempt:
         self.czxid = 0
         """The zxid of the znode's creation."""
         self.token = 0
-        self.token_shown = True
-        """Whether the znode says which token its holder has."""
+        self.settled = False
+        """Whether the holder's znode is on the session for its TTL, and says which token it has."""
         self.ttl = self.requested_ttl
         """The TTL that the session can give."""
         self.claim_window = 0.0
@@ -139,9 +157,12 @@ class Attempt:
         """The error with which ZooKeeper refused the latest creation or deletion."""
         self.changed = False
         """Whether something changed while the queue was being read, so that it has to be read again."""
-        self.sole_predecessor = ""
-        """The path of the only entry before ours, if that is the one that is watched."""
+        self.read_pzxid = 0
+        """The zxid of the latest change of the queue, when that was last read."""
         self.watched_path = ""
+        self.watched_blocks = self.watched_waits = False
+        """Of the entry that is watched: whether we are not admitted for as long as it is there, and
+        whether its own owner waited when it was read."""
         self.watches_itself = False
         """Whether a watch will tell that a foreign hand deletes the holder's znode."""
         self.deletion_sent = False
@@ -174,6 +195,23 @@ class Attempt:
         return self.weight == self.capacity
 
     @property
+    def sessions(self) -> set[ClientSession]:
+        """The sessions whose end or loss concerns the attempt."""
+        known = {self.home, self.session, self.moving_to, self.waiting_session}
+        return {session for session in known if session is not None}
+
+    def vouch(self, sent_at: float) -> float:
+        """Returns the time from which the place of a waiter may be counted on, for the claim window.
+
+        That is `sent_at`, at which an answered request was sent, or earlier; see `ClientSession.vouch`.
+        """
+        since = self.session.vouch(sent_at)
+        if self.moving_to is not None:
+            since = min(since, self.moving_to.vouch(sent_at))
+        self.counted_until = max(self.counted_until, since + self.claim_window)
+        return since
+
+    @property
     def shape(self) -> str:
         """The kind and the capacity, as one text."""
         return f"{self.kind},{self.capacity}"
@@ -184,11 +222,12 @@ def _encode_label(label: Label) -> bytes:
 
 
 def read_data(data: bytes, stat: Any) -> tuple[int, Label]:
-    """Returns the token and the label that the data of a holder's znode says."""
+    """Returns the token and the label that the data of a znode says. A waiter's token is 0."""
     token, host, pid, text = (*data.decode(errors="replace").split("\n", 3), "", "", "")[:4]
-    by_write = stat.mzxid if token == MINTED_HERE.decode() else stat.czxid
-    minted = int(token) if _is_number(token) else by_write
-    return minted, Label(host, int(pid) if _is_number(pid) else 0, text)
+    label = Label(host, int(pid) if _is_number(pid) else 0, text)
+    if token == WAITS.decode():
+        return 0, label
+    return int(token) if _is_number(token) else stat.czxid, label
 
 
 def _is_number(text: str) -> bool:

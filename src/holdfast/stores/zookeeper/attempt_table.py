@@ -8,13 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._runtime.threads import Alarm
 from ...clock import Clock
-from ...errors import BackendUnavailable
 from .attempt import ENDED, Attempt
 from .names import Naming
+
+if TYPE_CHECKING:
+    from .session import ClientSession
 
 
 class AttemptTable(ABC):
@@ -32,8 +34,8 @@ class AttemptTable(ABC):
         self._claim_window = claim_window
         self._attempts: dict[str, Attempt] = {}
         """By owner."""
-        self._known_locks: dict[str, None] = {}
-        """Paths of locks whose znode was there when we last used it."""
+        self._known_locks: dict[str, bool] = {}
+        """By the path of a lock whose znode was there when we last used it: whether we had to wait."""
         self._alarm = Alarm(clock)
 
     def call_at(self, due: float, function: Callable[[], None]) -> None:
@@ -44,7 +46,11 @@ class AttemptTable(ABC):
         """Sends the next request of `attempt`, if none is under way and there is a connection."""
 
     def _send(
-        self, attempt: Attempt, request: Any, on_reply: Callable[[Attempt, Any, Any], None]
+        self,
+        attempt: Attempt,
+        request: Any,
+        on_reply: Callable[[Attempt, Any, Any], None],
+        session: ClientSession | None = None,
     ) -> None:
         """Sends a request for `attempt`. A reply that comes too late to concern it is ignored."""
         generation = attempt.generation
@@ -54,7 +60,7 @@ class AttemptTable(ABC):
                 if attempt.generation == generation and attempt.state != ENDED:
                     on_reply(attempt, value, error)
 
-        attempt.session.send(request, receive)
+        (session or attempt.session).send(request, receive)
 
     def _forget(self, attempt: Attempt) -> None:
         """Takes `attempt` out of the table: its znode is not there any more, or never was."""
@@ -63,7 +69,9 @@ class AttemptTable(ABC):
         self._stop_timer(attempt)
         if self._attempts.get(attempt.owner) is attempt:
             del self._attempts[attempt.owner]
-        attempt.session.attempts.pop(attempt.owner, None)
+        for session in attempt.sessions:
+            session.attempts.pop(attempt.owner, None)
+            session.used_at = self.clock.now()
         self._notify_minted(attempt)
 
     def _stop_timer(self, attempt: Attempt) -> None:
@@ -82,7 +90,6 @@ class AttemptTable(ABC):
             callback()
 
     def _unwatch(self, attempt: Attempt) -> None:
-        attempt.sole_predecessor = ""
         if attempt.watched_path:
             attempt.session.unwatch(attempt.watched_path, attempt)
             attempt.watched_path = ""
@@ -93,12 +100,6 @@ class AttemptTable(ABC):
     def _report_doubt(self, owners: Sequence[str]) -> None:
         if self.on_doubt is not None and owners:
             self.on_doubt(owners)
-
-
-def request_failed(name: str, error: Exception) -> BackendUnavailable:
-    return BackendUnavailable(
-        f"ZooKeeper could not do what was asked for {name!r}: {type(error).__name__}", name=name
-    )
 
 
 def ignore_reply(attempt: Attempt, value: Any, error: Any) -> None:

@@ -58,14 +58,42 @@ class Attempts(Queue):
         if self._closed:
             raise _closed()
         for session in self._sessions.values():
-            if session.ready and session.ttl < session.requested_ttl <= ttl:
-                return session  # the ensemble gives no longer ones
+            if session.can_give(ttl):
+                return session
         seconds = next((one for one in CLASSES if one >= ttl), CLASSES[-1])
         found = self._sessions.get(seconds)
         if found is None:
-            found = self._sessions[seconds] = ClientSession(self, seconds)
-            found.start()
+            found = ClientSession(self, seconds)
+            try:
+                found.start()
+            except (OSError, RuntimeError) as error:  # no descriptor, or no thread, to be had
+                raise BackendUnavailable(
+                    f"no session with ZooKeeper at {self.address} could be opened: {error}"
+                ) from error
+            self._sessions[seconds] = found
         return found
+
+    def _choose_session(self, attempt: Attempt) -> None:
+        """Decides on which session the znode of `attempt` is to be created.
+
+        A lock for which we had to wait is probably one for which we have to wait again.
+        """
+        attempt.session, attempt.parked = attempt.home, False
+        if attempt.queue and self._known_locks.get(attempt.lock_path):
+            session = self._session_to_wait_on(attempt)
+            if session is not None and session.ready:
+                attempt.session, attempt.parked = session, True
+
+    def _session_to_wait_on(self, attempt: Attempt) -> ClientSession | None:
+        if attempt.waiting_session is None:
+            seconds = min(self._claim_window, attempt.home.requested_ttl)
+            try:
+                session = self._session_for(seconds)
+            except BackendUnavailable:
+                return None  # then it waits where it is
+            attempt.waiting_session = session
+            session.attempts[attempt.owner] = attempt
+        return attempt.waiting_session
 
     def any_session(self) -> ClientSession:
         """Returns a session that is ready, or else the one that is used by default."""
@@ -74,7 +102,9 @@ class Attempts(Queue):
                 raise _closed()
             sessions = self._sessions.values()
             ready = next((session for session in sessions if session.ready), None)
-            return ready or self._session_for(DEFAULT_CLASS)
+            session = ready or self._session_for(DEFAULT_CLASS)
+            session.used_at = self.clock.now()
+            return session
 
     def acquire(self, ticket: Ticket, on_result: ResultCallback) -> None:
         with self.mutex:
@@ -83,8 +113,6 @@ class Attempts(Queue):
                 self._acquire_again(known, ticket, on_result)
                 return
             session = self._session_for(ticket.ttl)
-            if session.error is not None:
-                raise session.error
             lock_path = self.naming.lock(ticket.name)
             attempt = Attempt(ticket, lock_path, session, on_result, self.clock.now())
             self._attempts[attempt.owner] = session.attempts[attempt.owner] = attempt
@@ -150,14 +178,20 @@ class Attempts(Queue):
                 return attempt.claim_window, 0
             return max(0.0, attempt.expires_at - self.clock.now()), attempt.token
 
+    def failure(self) -> str:
+        """Returns why a session that has no connection could not get one; empty if all have one."""
+        with self.mutex:
+            failures = [session.client.failure for session in self._sessions.values()]
+        return next(filter(None, failures), "")
+
     def try_other_servers(self) -> None:
         """Drops connections on which a reply is overdue: another server may answer."""
         with self.mutex:
             for session in self._sessions.values():
                 session.try_other_server()
 
-    def close(self) -> list[ClientSession]:
-        """Refuses all verbs from now on; returns the sessions, which are still to be ended."""
+    def close(self, on_result: ResultCallback) -> None:
+        """Refuses all verbs from now on, and ends the sessions. The result is None, once they ended."""
         with self.mutex:
             self._closed = True
             sessions = list(self._sessions.values())
@@ -165,24 +199,37 @@ class Attempts(Queue):
         self._alarm.close()
         for attempt in attempts:
             attempt.ticket.tell()
-        return sessions
+        awaited = len(sessions) + 1
+
+        def on_ended() -> None:
+            nonlocal awaited
+            with self.mutex:
+                awaited -= 1
+                last = awaited == 0
+            if last:
+                on_result(None)
+
+        for session in sessions:
+            session.end(on_ended)
+        on_ended()
 
     # Called by sessions, under the mutex.
 
     def session_suspended(self, session: ClientSession) -> None:
         """Puts all leases in doubt, because the session has lost its connection."""
-        for attempt in session.attempts.values():
-            attempt.watches_itself = False
-            attempt.watched_path = attempt.sole_predecessor = ""
-        self._doubt_holders(list(session.attempts.values()))
+        attempts = list(session.attempts.values())
+        for attempt in attempts:
+            if attempt.session is session:
+                attempt.watches_itself = False
+                attempt.watched_path = ""
+            self._notify_minted(attempt)
+        self._doubt_holders(attempts)
 
     def session_ready(self, session: ClientSession) -> None:
         """Moves all attempts on, because the session is connected again, or is a new one."""
         attempts = list(session.attempts.values())
         for attempt in attempts:
-            if attempt.state == HELD and not attempt.token_shown:
-                self._show_token(attempt)
-            elif attempt.state != ENDED:
+            if attempt.state != ENDED:
                 self._advance(attempt)
         self._doubt_holders(attempts)
 
@@ -192,24 +239,51 @@ class Attempts(Queue):
     def session_ended(self, session: ClientSession) -> None:
         """Ends all attempts whose znodes have gone with the session; the others start again."""
         for attempt in list(session.attempts.values()):
-            attempt.generation += 1
-            attempt.in_flight = False
-            if attempt.path:
-                self._lose(attempt)
-            elif attempt.state == DELETING:
-                self._end(attempt)
+            if attempt.moving_to is not None and session in (attempt.session, attempt.moving_to):
+                self._abandon(attempt)
+            elif attempt.session is not session:
+                self._notify_minted(attempt)  # its znode is elsewhere
             else:
-                attempt.maybe_created = False
+                attempt.generation += 1
+                attempt.in_flight = False
+                if attempt.path:
+                    self._lose(attempt)
+                elif attempt.state == DELETING:
+                    self._end(attempt)
+                else:
+                    attempt.maybe_created = attempt.parked = False
+                    attempt.session = attempt.home
+                    self._advance(attempt)
 
     def session_failed(self, session: ClientSession) -> None:
-        """Ends all attempts, because the ensemble does not let the session be used."""
+        """Ends all attempts, because the ensemble does not let the session be used.
+
+        The next attempt opens another one: the reason may be mended by then.
+        """
+        self.drop_session(session)
+        attempts = []
         for attempt in list(session.attempts.values()):
+            if session not in (attempt.home, attempt.session):
+                attempt.waiting_session = attempt.moving_to = None  # it waits where it is
+                continue
+            attempts.append(attempt)
             self._forget(attempt)
-            if session.error is not None:
-                self._return_result(attempt, session.error)
+            self._return_result(attempt, session.error)
             for on_deleted in attempt.on_deleted:
                 on_deleted(False)
+            attempt.ticket.tell()
+        self._report_doubt([attempt.owner for attempt in attempts])
+
+    def drop_session(self, session: ClientSession) -> None:
+        """Closes a session, and forgets it."""
+        if self._sessions.get(session.requested_ttl) is session:
+            del self._sessions[session.requested_ttl]
+        session.end(_ignore_end)
 
 
 def _closed() -> BackendUnavailable:
     return BackendUnavailable("this connection to ZooKeeper is closed")
+
+
+def _ignore_end() -> None:
+    """Ignores that a session has ended: nobody waits for that."""

@@ -13,6 +13,9 @@ from contextlib import suppress
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, ConnectionClosedError, SessionExpiredError
+from kazoo.protocol.serialization import CloseInstance
+from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
@@ -23,8 +26,17 @@ from .requests import ReplyCallback, Unanswered
 
 GREETING = 2.0
 """Seconds that a server has to answer a greeting, at least."""
+LONGEST_CLOSE = 5.0
+"""Seconds that a server has to answer that it has closed a session; nobody waits for all of them."""
 RETRY_FIRST, RETRY_LONGEST = 0.03, 0.5
 """Seconds between rounds through the servers that could not be reached."""
+
+ENDS: dict[str, type[Exception]] = {
+    KeeperState.AUTH_FAILED: AuthFailedError,
+    KeeperState.CLOSED: ConnectionClosedError,
+    KeeperState.EXPIRED_SESSION: SessionExpiredError,
+}
+"""The states in which nothing can be sent, and the error of a request."""
 
 # At DEBUG kazoo logs what it sends, credentials included; that must never be on.
 _log = logging.getLogger("holdfast.zookeeper")
@@ -80,7 +92,7 @@ class Client(KazooClient):  # type: ignore[misc]
         super().__init__(
             hosts=address.hosts,
             timeout=timeout,
-            handler=InlineHandler(timeout / 3 / hosts),
+            handler=InlineHandler(timeout / 3 / hosts, now),
             auth_data=[("digest", address.credentials)] if address.credentials else None,
             sasl_options=dict(address.sasl) if address.sasl else None,
             connection_retry=KazooRetry(
@@ -96,7 +108,7 @@ class Client(KazooClient):  # type: ignore[misc]
             logger=_log,
             sasl_options=dict(address.sasl) if address.sasl else None,
         )
-        self._connection.now = now
+        self.now = self._connection.now = now
         self._connection.longest_greeting = max(GREETING, timeout / 10)
         self.add_listener(on_state)
         self._on_lost = on_lost
@@ -123,12 +135,24 @@ class Client(KazooClient):  # type: ignore[misc]
 
         `on_reply` may be called before this returns, if the request cannot be sent.
         """
-        self._call(request, PendingReply(on_reply, self._on_lost))
+        pending = PendingReply(on_reply, self._on_lost)
+        if self._state in ENDS:
+            pending.set_exception(ENDS[self._state]())
+            return
+        self._queue.append((request, pending))
+        if not self._connection.wake():
+            pending.set_exception(ConnectionClosedError())
 
     @property
     def awaits_reply(self) -> bool:
         """Whether a request was sent that has not been answered."""
         return bool(self._pending)
+
+    @property
+    def failure(self) -> str:
+        """The reason why the latest try to connect failed; empty once one has succeeded."""
+        text: str = self._connection.failure
+        return text
 
     def drop_connection(self) -> None:
         """Breaks the connection, so that another server is tried; the session stays."""
@@ -137,15 +161,25 @@ class Client(KazooClient):  # type: ignore[misc]
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
-    def end(self) -> None:
-        """Closes the session and waits for that. Blocks, for a moment where the server answers."""
+    def start_async(self) -> Any:
         try:
-            self.stop()
-            self.close()
-        except Exception as error:  # the server could not be reached: the session ends by itself
-            _log.info("closing: %s", error)
+            return super().start_async()
+        except BaseException:
+            self._connection.discard()
+            raise
 
-    def _safe_close(self) -> None:
-        if not self.connected:
+    def end(self, on_ended: Callable[[], None]) -> None:
+        """Asks the server to close the session, and waits for nothing.
+
+        `on_ended` is called once the session is closed, or cannot be: at once, where there is no
+        connection. The connection's thread is then left to end by itself: it may be inside a name
+        server's library, or a connect, which nothing interrupts.
+        """
+        self._connection.end(on_ended, self.now() + LONGEST_CLOSE)
+        connected = self.connected
+        self._stopped.set()
+        self._queue.append((CloseInstance, None))
+        self._connection.wake()
+        if not connected:
             self.drop_connection()  # a greeting may be under way that nobody waits for any more
-        super()._safe_close()
+            self._connection.report_end()

@@ -3,10 +3,10 @@
 kazoo hands every reply and every event to worker threads of its own, and each hand-over between threads
 costs as much as the reply took to travel. Here the connection's own thread deals with them.
 
-This module and `client` are the only ones that know kazoo's insides: `_call`, which takes a request and
-an object for its reply, `_invoke`, to learn the session timeout that the server gave, `_safe_close`,
-not to wait in vain, and `_xid`, `_read_response` and `_connect_attempt`, because an error that ends the
-connection's thread ends all our locks.
+This module and `client` are the only ones that know kazoo's insides: the queue of requests, `_invoke`,
+to learn the session timeout that the server gave, `_connect`, to say why a server could not be reached,
+`zk_loop`, so that nobody has to wait for the thread's end, and `_xid`, `_read_response` and
+`_connect_attempt`, because an error that ends the connection's thread ends all our locks.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Callable
-from math import ceil
+from math import ceil, inf
+from ssl import SSLSocket
+from threading import RLock
 from typing import Any
 
-from kazoo.exceptions import ConnectionDropped
+from kazoo.exceptions import AuthFailedError, ConnectionDropped, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KeeperState
+
+HUNG_UP = ("socket connection broken", "Connection reset by peer", "Broken pipe")
 
 
 class SendCounter:
@@ -33,30 +37,36 @@ class SendCounter:
 
     def __init__(self) -> None:
         self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE)
+        self._mutex = RLock()  # a number that was closed may be another's by now
 
     def fileno(self) -> int:
         return self._fd
 
     def send(self, data: bytes) -> None:
-        os.eventfd_write(self._fd, len(data))
+        with self._mutex:
+            os.eventfd_write(self._fd, len(data))
 
     def recv(self, size: int) -> None:
         os.eventfd_read(self._fd)
 
     def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        with self._mutex:
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
+                os.close(fd)
 
 
 class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """A handler without worker threads: callbacks run in the connection's own thread."""
 
     running = False
+    ends_at = inf
+    """The time at which the thread stops waiting for a server, because its session has been left."""
 
-    def __init__(self, longest_connect: float) -> None:
+    def __init__(self, longest_connect: float, now: Callable[[], float]) -> None:
         super().__init__()
         self._longest_connect = longest_connect
+        self._now = now
 
     def start(self) -> None:
         pass
@@ -81,6 +91,14 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self, readers: Any, writers: Any, _: Any, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Waits as `select.select` does, but for descriptors of any number; called for each request."""
+        unread = [one for one in readers if isinstance(one, SSLSocket) and one.pending()]
+        if unread:
+            return unread, [], []  # decrypted already: the descriptor says nothing of it
+        if self.ends_at != inf:
+            left = self.ends_at - self._now()
+            if left <= 0:
+                raise self.timeout_exception("the session was left")
+            timeout = left if timeout is None else min(left, timeout)
         poll = select.poll()
         for one in readers:
             poll.register(one, select.POLLIN)
@@ -105,8 +123,52 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     """The time at which the latest greeting that was answered was sent: the session lived then."""
     longest_greeting = 0.0
     """Seconds that a server has to answer a greeting."""
+    failure = ""
+    """The reason why the latest try to connect failed."""
     now: Callable[[], float]
     _last_xid = 0
+    _on_ended: Callable[[], None] | None = None
+
+    def wake(self) -> bool:
+        """Wakes the thread, because there is something to send; returns False if it has ended."""
+        counter = self._write_sock
+        try:
+            if counter is not None:
+                counter.send(b"\0")
+        except OSError:
+            return False
+        return counter is not None
+
+    def end(self, on_ended: Callable[[], None], ends_at: float) -> None:
+        """Has the thread end by `ends_at`, or a little later, and call `on_ended` then."""
+        self._on_ended = on_ended
+        self.handler.ends_at = ends_at
+
+    def report_end(self) -> None:
+        on_ended, self._on_ended = self._on_ended, None
+        if on_ended is not None:
+            on_ended()
+
+    def discard(self) -> None:
+        """Lets go of a connection whose thread could not be started."""
+        self.connection_stopped.set()
+        self.close()
+
+    def zk_loop(self) -> None:
+        try:
+            super().zk_loop()
+        finally:
+            self.close()  # kazoo leaves that to whoever waits for the thread
+            self.report_end()
+
+    def _connect(self, host: str, hostip: str, port: int) -> Any:
+        try:
+            result = super()._connect(host, hostip, port)
+        except Exception as error:
+            self.failure = f"{host}:{port}: {_in_words(error)}"
+            raise
+        self.failure = ""
+        return result
 
     @property
     def _xid(self) -> int:
@@ -148,3 +210,18 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             # session. On to the next server.
             self.client._session_callback(KeeperState.CONNECTING)
             return None
+
+
+def _in_words(error: Exception) -> str:
+    """Returns why a server could not be connected to."""
+    if isinstance(error, AuthFailedError):
+        return "it refused our credentials"
+    if isinstance(error, SessionExpiredError):
+        return "the session had expired"
+    text = str(error).removeprefix("socket connection error: ")
+    if text in HUNG_UP:
+        return (
+            "it hung up before it greeted us; perhaps it has as many connections from this address as "
+            "it allows (maxClientCnxns, 60 by default), or it wants TLS (tls=1)"
+        )
+    return text or type(error).__name__

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from .attempt import CREATING, WAITING, Attempt
+from .attempt import CREATING, WAITING, WAITS, Attempt
 from .attempt_table import ignore_reply
 from .deletion import Deletion
 from .names import ordered_entries
@@ -41,9 +41,14 @@ class Creation(Deletion):
     def _decide(self, attempt: Attempt, names: Sequence[str], stat: Any) -> None:
         """Decides what becomes of `attempt`, by the names of all entries of the queue."""
 
+    @abstractmethod
+    def _choose_session(self, attempt: Attempt) -> None:
+        """Decides on which session the znode of `attempt` is to be created."""
+
     def _create(self, attempt: Attempt) -> None:
-        session = attempt.session
-        attempt.ttl = session.ttl if attempt.renew else min(attempt.requested_ttl, session.ttl)
+        self._choose_session(attempt)
+        session, longest = attempt.session, attempt.home.ttl
+        attempt.ttl = longest if attempt.renew else min(attempt.requested_ttl, longest)
         attempt.claim_window = min(self._claim_window, attempt.ttl)
         attempt.in_flight = attempt.maybe_created = True
         attempt.error = None
@@ -54,7 +59,8 @@ class Creation(Deletion):
         if attempt.lock_path not in self._known_locks:
             self._send(attempt, create_container(session.client, attempt.lock_path), ignore_reply)
         flags = EPHEMERAL | SEQUENTIAL
-        request = create(session.client, attempt.path_prefix, attempt.label, flags)
+        data = WAITS + attempt.label if attempt.parked else attempt.label
+        request = create(session.client, attempt.path_prefix, data, flags)
         self._send(attempt, request, self._on_created)
         self._send(attempt, get_children(attempt.lock_path), self._on_listed)
 
@@ -73,7 +79,7 @@ class Creation(Deletion):
         attempt.maybe_created = False
         attempt.path = path
         attempt.czxid = stat.czxid
-        self._known_locks[attempt.lock_path] = None
+        self._known_locks.setdefault(attempt.lock_path, False)
         if len(self._known_locks) > MOST_KNOWN_LOCKS:
             del self._known_locks[next(iter(self._known_locks))]
 
@@ -92,6 +98,8 @@ class Creation(Deletion):
             self._advance(attempt)
         elif error is None:
             self._decide(attempt, *value)
+        elif not isinstance(error, (NoNodeError, *Unanswered)):
+            self._refuse(attempt, error)
         else:
             attempt.state = WAITING
             self._advance(attempt)

@@ -13,7 +13,8 @@ from typing import Any
 from ... import admission
 from ...errors import BackendUnavailable
 from .attempt import CREATING, DELETING, ENDED, HELD, Attempt
-from .attempt_table import AttemptTable, ignore_reply, request_failed
+from .attempt_table import AttemptTable, ignore_reply
+from .failures import request_failed
 from .names import ordered_entries
 from .requests import NoNodeError, Unanswered, delete, get_children, sync
 
@@ -45,19 +46,24 @@ class Deletion(AttemptTable):
             # The acquire may still wait: the attempt was given up by another call, such as `close`.
             self._return_result(attempt, _given_up(attempt.name))
         self._notify_minted(attempt)
-        if attempt.path and attempt.session.ready:
-            # Behind whatever is under way for it.
+        if attempt.path:
+            # Whatever is under way for it; a move that comes later finds nothing to move.
             self._send_deletion(attempt)
         else:
             self._advance(attempt)
 
     def _send_deletion(self, attempt: Attempt) -> None:
+        """Sends the deletion, on any session that is connected: the znode may be on any of ours."""
+        sessions = [attempt.session, attempt.home, attempt.waiting_session]
+        session = next((one for one in sessions if one is not None and one.ready), None)
+        if session is None:
+            return
         attempt.deletion_sent = True
         if not attempt.freed and attempt.final_result is None:
             # The attempt waited. If it is admitted by now, then a lease ends here, not a wait.
-            self._send(attempt, sync(self.naming.root), ignore_reply)
-            self._send(attempt, get_children(attempt.lock_path), self._on_last_read)
-        self._send(attempt, delete(attempt.path), self._on_deleted)
+            self._send(attempt, sync(self.naming.root), ignore_reply, session)
+            self._send(attempt, get_children(attempt.lock_path), self._on_last_read, session)
+        self._send(attempt, delete(attempt.path), self._on_deleted, session)
 
     def _on_last_read(self, attempt: Attempt, value: Any, error: Any) -> None:
         if error is None:
@@ -69,6 +75,7 @@ class Deletion(AttemptTable):
         if isinstance(error, Unanswered):
             attempt.deletion_sent = False
             attempt.maybe_deleted = True
+            self._advance(attempt)  # there may be another session
             return
         if isinstance(error, NoNodeError) and not attempt.maybe_deleted:
             attempt.freed = False
@@ -97,11 +104,32 @@ class Deletion(AttemptTable):
             attempt.generation += 1
             attempt.state = CREATING
             attempt.path = ""
-            attempt.in_flight = attempt.maybe_created = False
+            attempt.in_flight = attempt.maybe_created = attempt.parked = False
+            attempt.session, attempt.moving_to = attempt.home, None
             self._advance(attempt)
             return
         attempt.freed = False
         self._end(attempt)
+        attempt.ticket.tell()
+        self._report_doubt([attempt.owner])
+
+    def _refuse(self, attempt: Attempt, error: Exception) -> None:
+        """Gives up `attempt`, whose queue ZooKeeper does not let us read, and says so."""
+        if attempt.on_result is not None and attempt.final_result is None:
+            attempt.final_result = request_failed(attempt.name, error)
+        self._begin_deletion(attempt)
+        attempt.ticket.tell()  # a waiter asks, enrols again, and is told why that fails
+
+    def _abandon(self, attempt: Attempt) -> None:
+        """Gives up `attempt` because a session has ended: its znode may be there, or gone with that."""
+        attempt.generation += 1
+        attempt.in_flight = attempt.deletion_sent = False
+        attempt.maybe_deleted = True
+        if attempt.state == DELETING:
+            self._advance(attempt)
+            return
+        self._begin_deletion(attempt)
+        attempt.freed = False
         attempt.ticket.tell()
         self._report_doubt([attempt.owner])
 

@@ -7,28 +7,88 @@ along with us had gone.
   lock came or went since: the lock's pzxid is still our czxid.
 - Later, for an attempt that holds the lock alone, it is the pzxid of a read that shows us first: at
   least the deletion that let us in, and below our own deletion, which every later token is above.
-- Attempts that share the lock could read the same number. They write to their own znode, on the
-  condition that it is as they left it, and the zxid of that write is the token.
+- Attempts that share the lock could read the same number. The move of their znode is their token.
 
 *Another's clock never makes us a holder.* The read may come from a server that was cut off. But it is
 used only while our last answered *write* still vouches for the session, and so for our znode; the
-engine counts from that write. A write to our znode follows at once: it shows the token, and would
+engine counts from that write. The move of our znode follows at once: it shows the token, and would
 fail.
+
+*Who waits is on another session than who holds.* A session outlives the death of its process by its
+timeout, and a dead waiter at the head of a queue keeps a free lock from all behind it. So a waiter is
+*parked* on a session that is as short as the claim window, and *settled* on the session for its TTL
+when it has become a holder. Both are moves; `Move` says what that is. A znode is moved only to a
+session that is sure to live for as long as the waiter counts on its place.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...model import Granted
-from .attempt import CREATING, HELD, MINTED_HERE, MINTING, Attempt
+from .attempt import CREATING, HELD, MINTING, WAITING, WAITS, Attempt
 from .creation import Creation
-from .requests import BadVersionError, Unanswered, get_data, set_data
+from .requests import NoNodeError, Unanswered, move, moved
+
+if TYPE_CHECKING:
+    from .session import ClientSession
 
 
 class Grants(Creation):
-    """The steps that make an attempt a holder. Called under the mutex."""
+    """The steps that park a waiter, and make an attempt a holder. Called under the mutex."""
+
+    @abstractmethod
+    def _session_to_wait_on(self, attempt: Attempt) -> ClientSession | None:
+        """Returns the session for waiters, which may not be ready; None if there can be none."""
+
+    def _can_move(self, attempt: Attempt, session: ClientSession) -> bool:
+        return session.ready and session.sure_until >= attempt.counted_until
+
+    def _move(self, attempt: Attempt, session: ClientSession, data: bytes, on_reply: Any) -> None:
+        self._unwatch(attempt)
+        attempt.moving_to = session
+        session.attempts[attempt.owner] = attempt
+        request = move(session.client, attempt.path, data)
+
+        def receive(attempt: Attempt, value: Any, error: Any) -> None:
+            stat, error = moved(value, error)
+            if error is None:
+                attempt.session, attempt.moving_to = session, None
+                attempt.czxid = stat.czxid
+            on_reply(attempt, stat, error)
+
+        self._send(attempt, request, receive, session)
+
+    def _move_failed(self, attempt: Attempt, error: Exception) -> None:
+        attempt.moving_to = None
+        if isinstance(error, NoNodeError):
+            self._lose(attempt)
+        else:
+            self._refuse(attempt, error)
+            self._report_doubt([attempt.owner])
+
+    # A waiter is parked.
+
+    def _park(self, attempt: Attempt) -> bool:
+        """Moves the znode of a waiter to the session for waiting; returns False if it has to stay."""
+        session = self._session_to_wait_on(attempt)
+        if attempt.parked or session is None or not self._can_move(attempt, session):
+            return False
+        attempt.in_flight = True
+        self._move(attempt, session, WAITS + attempt.label, self._on_parked)
+        return True
+
+    def _on_parked(self, attempt: Attempt, stat: Any, error: Any) -> None:
+        attempt.in_flight = False
+        attempt.parked = error is None
+        if error is None or isinstance(error, Unanswered) or attempt.state != WAITING:
+            self._advance(attempt)
+        else:
+            self._move_failed(attempt, error)
+
+    # A waiter becomes a holder.
 
     def _admit(self, attempt: Attempt, pzxid: int) -> None:
         """Grants the lock, after a read that showed us admitted and `pzxid` as the latest change."""
@@ -36,66 +96,76 @@ class Grants(Creation):
             self._hold(attempt, attempt.czxid)
         elif attempt.exclusive:
             self._hold(attempt, pzxid)
-            self._show_token(attempt)
         else:
             attempt.state = MINTING
             self._advance(attempt)
 
     def _mint(self, attempt: Attempt) -> None:
-        """Writes to our own znode, if it is as it was created; the zxid of that is the token."""
-        self._unwatch(attempt)
-        attempt.in_flight = True
-        sent_at = self.clock.now()
-        data = MINTED_HERE + attempt.label
-        self._send(attempt, set_data(attempt.path, data, 0), partial(self._on_minted, sent_at))
-
-    def _on_minted(self, sent_at: float, attempt: Attempt, value: Any, error: Any) -> None:
-        attempt.in_flight = False
-        if error is None:
-            if attempt.state == MINTING:
-                self._hold(attempt, value.mzxid, sent_at)
-            else:
-                attempt.freed = True
-                self._advance(attempt)
-        elif isinstance(error, BadVersionError):
-            # We wrote it earlier, and the reply was lost: nobody else writes there.
+        """Moves our znode to the session for its TTL; the zxid of that is the token."""
+        if self._can_move(attempt, attempt.home):
             attempt.in_flight = True
-            self._send(attempt, get_data(attempt.path), partial(self._on_minted_earlier, sent_at))
-        elif isinstance(error, Unanswered):
+            on_reply = partial(self._on_minted, self.clock.now())
+            self._move(attempt, attempt.home, attempt.label, on_reply)
+
+    def _on_minted(self, sent_at: float, attempt: Attempt, stat: Any, error: Any) -> None:
+        attempt.in_flight = False
+        if attempt.state != MINTING:
+            attempt.freed = attempt.freed or error is None
+            self._advance(attempt)
+        elif error is None:
+            attempt.parked = False
+            self._hold(attempt, stat.czxid, sent_at)
+        elif not isinstance(error, Unanswered):
+            self._move_failed(attempt, error)
+
+    def _settle(self, attempt: Attempt) -> None:
+        """Moves the znode of a holder to the session for its TTL, where everybody sees the token."""
+        if attempt.in_flight or not self._can_move(attempt, attempt.home):
             return
-        elif attempt.state == MINTING:
-            self._lose(attempt)
-
-    def _on_minted_earlier(self, sent_at: float, attempt: Attempt, value: Any, error: Any) -> None:
-        self._on_minted(sent_at, attempt, value[1] if error is None else None, error)
-
-    def _show_token(self, attempt: Attempt) -> None:
-        """Writes the token to our znode, so that everybody sees it and the next waiter wakes up."""
+        attempt.in_flight = True
         data = b"%d" % attempt.token + attempt.label
-        self._send(attempt, set_data(attempt.path, data, 0), self._on_token_shown)
+        self._move(attempt, attempt.home, data, self._on_settled)
 
-    def _on_token_shown(self, attempt: Attempt, value: Any, error: Any) -> None:
-        if error is None or isinstance(error, BadVersionError):
-            attempt.token_shown = True  # or it was before, and the reply was lost
-        elif not isinstance(error, Unanswered) and attempt.state == HELD:
-            self._lose(attempt)
+    def _on_settled(self, attempt: Attempt, stat: Any, error: Any) -> None:
+        attempt.in_flight = False
+        if attempt.state != HELD:
+            self._advance(attempt)
+        elif error is None:
+            attempt.settled = True
+            attempt.parked = False
+            self._leave_waiting_session(attempt)
+            self._notify_minted(attempt)
+        elif not isinstance(error, Unanswered):
+            self._move_failed(attempt, error)
+
+    def _leave_waiting_session(self, attempt: Attempt) -> None:
+        session, attempt.waiting_session = attempt.waiting_session, None
+        if session is not None and session is not attempt.home:
+            session.attempts.pop(attempt.owner, None)
+            session.used_at = self.clock.now()
 
     def _hold(self, attempt: Attempt, token: int, sent_at: float | None = None) -> None:
         """Makes `attempt` a holder, and tells its caller or its waiter.
 
         A waiter is handed the lock for the claim window, and confirms it by a renewal.
         """
-        first_ttl = attempt.ttl if attempt.on_result is not None else attempt.claim_window
+        first, handed = attempt.on_result is not None, attempt.parked
+        first_ttl = attempt.ttl if first and not handed else attempt.claim_window
         self._unwatch(attempt)
         attempt.state = HELD
         attempt.token = token
-        attempt.token_shown = not (attempt.exclusive and token != attempt.czxid)
         attempt.expires_at = (self.clock.now() if sent_at is None else sent_at) + first_ttl
         attempt.expiry_timer = partial(self._expire_if_due, attempt)
         self._alarm.at(attempt.expires_at, attempt.expiry_timer)
-        if attempt.on_result is not None:
-            since = attempt.session.vouch(attempt.sent_at)
-            self._return_result(attempt, Granted(token, attempt.ttl, False, since))
+        if first:
+            since = attempt.vouch(attempt.sent_at)
+            attempt.ticket.ttl = attempt.ttl
+            self._return_result(attempt, Granted(token, attempt.ttl, handed, since))
         else:
             attempt.ticket.tell(Granted(token, attempt.ttl, True))
-        self._notify_minted(attempt)
+        attempt.settled = not attempt.parked and token == attempt.czxid
+        if attempt.settled:
+            self._leave_waiting_session(attempt)
+            self._notify_minted(attempt)
+        else:
+            self._settle(attempt)

@@ -6,8 +6,9 @@ which of them may hold the lock is in `admission`; how one becomes a holder, in 
 *Nothing is forgotten.* A request that was sent and not answered is settled on the next connection, also
 if its caller is long gone: see `creation` and `deletion`.
 
-A waiter watches what `admission.blocker` says: the only entry before it, the whole queue if it is the
-first that waits, otherwise its predecessor. ZooKeeper tells of watches in order with what is read after
+A waiter watches what `admission.blocker` says: an entry for as long as which it is not admitted, the
+whole queue if it is the first that waits, otherwise its predecessor. An entry that is moved looks as if
+it were deleted, until it is read again. ZooKeeper tells of watches in order with what is read after
 them, so an entry that was read and is watched needs no second read. After a lost connection everything
 is read anew.
 """
@@ -20,10 +21,10 @@ from typing import Any
 from ... import admission
 from ...model import Busy, Queued
 from ...refusals import in_use_as
-from .attempt import CREATING, DELETING, HELD, MINTING, WAITING, Attempt
+from .attempt import CREATING, DELETING, HELD, MINTING, WAITING, WAITS, Attempt
 from .grants import Grants
 from .names import Entry, ordered_entries
-from .requests import Unanswered, get_children, get_data
+from .requests import NoNodeError, Unanswered, get_children, get_data
 
 
 class Queue(Grants):
@@ -31,24 +32,34 @@ class Queue(Grants):
 
     def _advance(self, attempt: Attempt) -> None:
         """Sends the next request of `attempt`, if none is under way and there is a connection."""
-        if attempt.in_flight or not attempt.session.ready:
+        if attempt.in_flight:
             return
-        if attempt.state == CREATING:
+        ready = attempt.session.ready
+        if attempt.state == CREATING and ready:
             if attempt.maybe_created:
                 self._search(attempt)
             else:
                 self._create(attempt)
         elif attempt.state == WAITING:
-            self._read_queue(attempt)
+            first = attempt.on_result is not None  # found again: perhaps it need not wait
+            if (first and ready) or (
+                not self._park(attempt) and ready and not attempt.watched_path
+            ):
+                self._read_queue(attempt)
         elif attempt.state == MINTING:
             self._mint(attempt)
+        elif attempt.state == HELD and not attempt.settled:
+            self._settle(attempt)
         elif attempt.state == DELETING:
-            if attempt.maybe_created:
+            if attempt.path:
+                if not attempt.deletion_sent:
+                    self._send_deletion(attempt)
+            elif not ready:
+                return
+            elif attempt.maybe_created:
                 self._search(attempt)
-            elif not attempt.path:
+            else:
                 self._end(attempt)
-            elif not attempt.deletion_sent:
-                self._send_deletion(attempt)
 
     def _decide(self, attempt: Attempt, names: Sequence[str], stat: Any) -> None:
         """Decides what becomes of `attempt`, by the names of all entries of the queue.
@@ -56,6 +67,7 @@ class Queue(Grants):
         It is admitted, waits, or is refused; or it is not there any more.
         """
         first = attempt.on_result is not None
+        attempt.read_pzxid = stat.pzxid
         if len(names) == 1 and names[0] == attempt.child:
             self._admit(attempt, stat.pzxid)
             return
@@ -83,11 +95,12 @@ class Queue(Grants):
             self._begin_deletion(attempt)
             return
         attempt.state = WAITING
+        self._known_locks[attempt.lock_path] = True
         if first:
-            attempt.ticket.ttl = (
-                attempt.ttl
-            )  # the engine counts on that when the lock is handed over
-            self._return_result(attempt, Queued(remaining, attempt.session.vouch(attempt.sent_at)))
+            attempt.ticket.ttl = attempt.ttl  # the engine counts on it if the lock is handed over
+            self._return_result(attempt, Queued(remaining, attempt.vouch(attempt.sent_at)))
+        if self._park(attempt):
+            return
         if blocker != admission.ALL or attempt.watched_path != attempt.lock_path:
             self._watch(attempt, entries, mine, blocker)
         elif attempt.changed:
@@ -102,8 +115,10 @@ class Queue(Grants):
         attempt.in_flight = False
         if attempt.state != WAITING or isinstance(error, Unanswered):
             self._advance(attempt)
-        elif error is not None:
+        elif isinstance(error, NoNodeError):
             self._lose(attempt)
+        elif error is not None:
+            self._refuse(attempt, error)
         else:
             self._decide(attempt, *value)
 
@@ -117,40 +132,39 @@ class Queue(Grants):
             watcher = session.watch(attempt.lock_path, attempt)
             self._send(attempt, get_children(attempt.lock_path, watcher), self._on_queue_read)
             return
-        path = f"{attempt.lock_path}/{entries[blocker].name}"
+        place = entries[blocker].place
+        attempt.watched_blocks = mine == 1 or attempt.exclusive or place.weight == place.capacity
+        self._watch_entry(attempt, f"{attempt.lock_path}/{entries[blocker].name}")
+
+    def _watch_entry(self, attempt: Attempt, path: str) -> None:
+        attempt.in_flight = True
+        attempt.changed = False
         attempt.watched_path = path
-        if mine == 1:
-            attempt.sole_predecessor = path
-        self._send(attempt, get_data(path, session.watch(path, attempt)), self._on_watched)
+        watcher = attempt.session.watch(path, attempt)
+        self._send(attempt, get_data(path, watcher), self._on_watched)
 
     def _on_watched(self, attempt: Attempt, value: Any, error: Any) -> None:
         attempt.in_flight = False
-        sole = attempt.sole_predecessor
         if attempt.state != WAITING or isinstance(error, Unanswered):
             self._advance(attempt)
-        elif error is not None and sole:
-            self._read_as_first(attempt)
-        elif error is not None or attempt.changed or (not sole and value[1].version > 0):
+            return
+        if error is not None:
+            attempt.session.unwatch(attempt.watched_path, attempt)
+            attempt.watched_path = ""
+            self._read_queue(attempt)
+            return
+        data, stat = value
+        attempt.watched_waits = data.startswith(WAITS)
+        if attempt.changed or (not attempt.watched_blocks and stat.czxid > attempt.read_pzxid):
             # The predecessor has gone, or was granted the lock, since the queue was read: we may be
             # admitted by now.
             self._read_queue(attempt)
 
-    def _read_as_first(self, attempt: Attempt) -> None:
-        """Reads the queue after its only entry before ours has gone: are we there, and since when?"""
-        attempt.in_flight = True
-        attempt.changed = False
-        self._send(attempt, get_children(attempt.lock_path), self._on_read_as_first)
-
-    def _on_read_as_first(self, attempt: Attempt, value: Any, error: Any) -> None:
-        attempt.in_flight = False
-        if attempt.state != WAITING or isinstance(error, Unanswered):
-            self._advance(attempt)
-        elif error is not None or attempt.child not in value[0]:
-            self._lose(attempt)
-        else:
-            self._admit(attempt, value[1].pzxid)
-
     # Called by renewals and sessions, under the mutex.
+
+    def advance(self, attempt: Attempt) -> None:
+        """Sends the next request of `attempt`, if none is under way and there is a connection."""
+        self._advance(attempt)
 
     def lose(self, attempt: Attempt) -> None:
         """Ends `attempt`, whose znode a renewal did not find."""
@@ -166,8 +180,8 @@ class Queue(Grants):
             self._lose(attempt)
         elif admission.blocker(places, mine) is None:
             self._admit(attempt, pzxid)
-        elif not (attempt.in_flight or attempt.watched_path):
-            self._read_queue(attempt)
+        elif not attempt.parked or not attempt.watched_path:
+            self._advance(attempt)
         return _longest_ttl(entries[: admission.admitted(places)])
 
     def watch_fired(self, attempt: Attempt, path: str, deleted: bool) -> None:
@@ -180,13 +194,11 @@ class Queue(Grants):
             return
         if attempt.state != WAITING:
             return
-        sole = attempt.sole_predecessor
-        attempt.watched_path = attempt.sole_predecessor = ""
-        if deleted and path == sole and not attempt.in_flight:
-            # It was the only entry before ours, and none ever gets in between.
-            self._read_as_first(attempt)
-        elif attempt.in_flight:
+        attempt.watched_path = ""
+        if attempt.in_flight:
             attempt.changed = True
+        elif path != attempt.lock_path and attempt.watched_blocks and attempt.watched_waits:
+            self._watch_entry(attempt, path)  # most likely it is a holder now, and still there
         else:
             self._read_queue(attempt)
 

@@ -44,7 +44,10 @@ class Renewal:
             longest = max(attempt.ttl, attempt.requested_ttl)
             if attempt.state == HELD and claim.ttl > longest:
                 raise _too_long(attempt, claim.ttl)
-            if attempt.session.ready:
+            if attempt.state == MINTING or (attempt.state == HELD and not attempt.settled):
+                self._attempts.advance(attempt)
+                self._record(number, attempt)
+            elif attempt.session.ready:
                 by_session.setdefault(attempt.session, {})[number] = attempt
         for session, attempts in by_session.items():
             self._renew_on(session, attempts)
@@ -94,7 +97,7 @@ class Renewal:
                 watcher = session.watch(attempt.path, attempt)
                 request = get_data(attempt.path, watcher)
                 session.send(request, partial(on_holder_read, number, attempt))
-            elif attempt.state in (WAITING, MINTING):
+            elif attempt.state == WAITING:
                 by_lock.setdefault(attempt.lock_path, {})[number] = attempt
         # After the write on the same connection: what is read was true when that was agreed to, or
         # later.
@@ -104,16 +107,16 @@ class Renewal:
 
     def _record(self, number: int, attempt: Attempt, remaining: float = 0.0) -> None:
         """Records the outcome of the claim `number`; once that is known, if a token is being minted."""
-        session = attempt.session
-        if attempt.state == HELD:
+        session = attempt.home
+        if attempt.state == HELD and attempt.settled:
             attempt.expires_at = max(attempt.expires_at, self._sent_at + attempt.ttl)
             since = session.vouch(self._sent_at)
             self._outcomes[number] = Renewed(attempt.token, min(attempt.ttl, session.ttl), since)
         elif attempt.state == WAITING:
-            self._outcomes[number] = Waiting(remaining, session.vouch(self._sent_at))
+            self._outcomes[number] = Waiting(remaining, attempt.vouch(self._sent_at))
         elif attempt.state in (DELETING, ENDED):
             self._outcomes[number] = GONE
-        elif attempt.state == MINTING:
+        elif attempt.moving_to is attempt.home and session.ready:
             self._awaited += 1
 
             def on_minted() -> None:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import (
+    AuthFailedError,
     BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
+    InvalidACLError,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
+    RolledBackError,
     SessionExpiredError,
     SessionMovedError,
 )
-from kazoo.protocol.serialization import Create2, Delete, GetChildren2, GetData, SetData, Sync
+from kazoo.protocol.serialization import (
+    Create,
+    Create2,
+    Delete,
+    GetChildren2,
+    GetData,
+    SetData,
+    Sync,
+    Transaction,
+    multiheader_struct,
+)
 from kazoo.protocol.states import EventType, KazooState
 
 if TYPE_CHECKING:
@@ -23,9 +37,13 @@ if TYPE_CHECKING:
 __all__ = [
     "EPHEMERAL",
     "SEQUENTIAL",
+    "AuthFailedError",
     "BadVersionError",
     "EventType",
+    "InvalidACLError",
     "KazooState",
+    "Move",
+    "NoAuthError",
     "NoNodeError",
     "NodeExistsError",
     "ReplyCallback",
@@ -35,6 +53,8 @@ __all__ = [
     "delete",
     "get_children",
     "get_data",
+    "move",
+    "moved",
     "set_data",
     "sync",
 ]
@@ -54,6 +74,42 @@ class _CreateContainer(Create2):  # type: ignore[misc]
     type = 19
 
 
+class Move:
+    """The request to delete a znode and create it again, in one step and with one zxid.
+
+    The znode keeps its path, and with that its place in the queue. From then on it ends with the
+    session that has sent this. Where there is no such znode nothing happens; so it may be repeated,
+    and one that comes late does not bring back what was deleted.
+    """
+
+    type = Transaction.type
+
+    __slots__ = ("acl", "data", "path")
+
+    def __init__(self, path: str, data: bytes, acl: Sequence[Any]) -> None:
+        self.path = path
+        self.data = data
+        self.acl = acl
+
+    def serialize(self) -> bytes:
+        text = bytearray()
+        for request in (
+            Delete(self.path, -1),
+            Create(self.path, b"", self.acl, EPHEMERAL),
+            SetData(self.path, self.data, -1),  # whose reply says the zxid; a creation's does not
+        ):
+            text += multiheader_struct.pack(request.type, False, -1) + request.serialize()
+        return bytes(text + multiheader_struct.pack(-1, True, -1))
+
+    @staticmethod
+    def deserialize(text: bytes, offset: int) -> list[Any]:
+        """Returns the facts about the new znode, or the error, in a list: kazoo wants one."""
+        results = Transaction.deserialize(text, offset)
+        failed = (result for result in results if isinstance(result, Exception))
+        cause = next((error for error in failed if not isinstance(error, RolledBackError)), None)
+        return [results[-1] if cause is None else cause]
+
+
 def create(client: Client, path: str, data: bytes, flags: int = 0) -> Any:
     return Create2(path, data, client.acl, flags)
 
@@ -68,6 +124,17 @@ def delete(path: str) -> Any:
 
 def set_data(path: str, data: bytes, version: int = -1) -> Any:
     return SetData(path, data, version)
+
+
+def move(client: Client, path: str, data: bytes) -> Move:
+    return Move(path, data, client.acl)
+
+
+def moved(value: Any, error: Exception | None) -> tuple[Any, Exception | None]:
+    """Returns the facts about the new znode, or the error, out of the reply to a `Move`."""
+    if error is None and isinstance(value[0], Exception):
+        return None, value[0]
+    return (None, error) if error is not None else (value[0], None)
 
 
 def get_data(path: str, watcher: Callable[[Any], None] | None = None) -> Any:

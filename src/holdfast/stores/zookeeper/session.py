@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendUnavailable, ConfigError, LockError
 from .client import Client
+from .failures import credentials_refused, session_refused
 from .pulse import Pulse
 from .reply_timer import ReplyTimer
 from .requests import (
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from .attempt import Attempt
     from .attempts import Attempts
 
-CLASSES = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0, 86400.0)
+CLASSES = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 300.0, 3600.0, 86400.0)
 """The TTLs that are given, in seconds: another one is rounded up to the next of these."""
+IDLE = 15.0
+"""Seconds after which a session that nothing is on is closed: it costs the ensemble writes."""
 
 
 class ClientSession:
@@ -54,27 +57,50 @@ class ClientSession:
         """By path: the attempts that are told of a change there."""
         self._backlog: list[tuple[Sequence[Any], Callable[[list[Any]], None]]] = []
         """Requests to be sent once the session is ready."""
+        self.used_at = attempts.clock.now()
+        """The time at which something was last sent that is not on behalf of an attempt, or at which
+        the latest attempt has ended."""
         self.beat_path = ""
         """The path of the znode that is written to, to prove that the session lives."""
         self._beat_created = False
         self._timeout = 0.0
         """The session timeout that the ensemble gave, in seconds."""
         self.pulse = Pulse(attempts, self)
-        timeout = max(seconds * 1.2, seconds + 1.5 * attempts.tick) + attempts.tick
+        self._asked = max(seconds * 1.2, seconds + 1.5 * attempts.tick) + attempts.tick
+        """The session timeout that is asked for, in seconds."""
         self.client = Client(
-            attempts.address, timeout, self._on_state, self._on_lost, attempts.clock.now
+            attempts.address, self._asked, self._on_state, self._on_lost, attempts.clock.now
         )
         self._reply_timer = ReplyTimer(attempts, self.client.drop_connection)
 
     def start(self) -> None:
         self.client.start_async()
 
-    def end(self) -> None:
-        """Closes the session, so that the ensemble removes its znodes. Blocks."""
+    def end(self, on_ended: Callable[[], None]) -> None:
+        """Closes the session, so that the ensemble removes its znodes, and waits for nothing.
+
+        `on_ended` is called, perhaps at once, when nothing more is to be waited for.
+        """
         self.closed = True
         self.ready = False
         self._reply_timer.close()
-        self.client.end()
+        self.client.end(on_ended)
+
+    def can_give(self, ttl: float) -> bool:
+        """Returns whether the ensemble gives this session what it would give another for `ttl`.
+
+        It does not give more than its longest session timeout, nor less than its shortest.
+        """
+        if not self.ready:
+            return False
+        longest = self.ttl < self.requested_ttl <= ttl
+        shortest = self._raised and ttl <= self.ttl
+        return longest or shortest
+
+    @property
+    def _raised(self) -> bool:
+        """Whether the ensemble gives no session timeout as short as the one that was asked for."""
+        return self._timeout > self._asked + 0.01
 
     def send(self, request: Any, on_reply: ReplyCallback) -> None:
         self.client.send(request, on_reply)
@@ -85,8 +111,10 @@ class ClientSession:
         `on_replies` gets the replies in order: each is a value, or the error that was returned.
         """
         with self._table.mutex:
-            if self.error is not None:
-                on_replies([self.error] * len(requests))
+            self.used_at = self._table.clock.now()
+            if self.error is not None or self.closed:
+                error = self.error or BackendUnavailable("the session with ZooKeeper was closed")
+                on_replies([error] * len(requests))
                 return
             if not self.ready:
                 self._backlog.append((requests, on_replies))
@@ -124,12 +152,17 @@ class ClientSession:
 
         self.send(set_data(self.beat_path, b""), receive)
 
+    @property
+    def sure_until(self) -> float:
+        """The time until which the session lives, whatever happens."""
+        return self.pulse.base + self._timeout - self._table.tick
+
     def vouch(self, sent_at: float) -> float:
         """Returns the time from which a lease may be counted on for its whole TTL.
 
         That is `sent_at`, at which an answered request was sent, or earlier if the pulse is behind.
         """
-        return min(sent_at, self.pulse.base + self._timeout - self._table.tick - self.ttl)
+        return min(sent_at, self.sure_until - self.ttl)
 
     def try_other_server(self) -> None:
         """Drops the connection if a reply is awaited on it, because a caller has waited too long."""
@@ -177,12 +210,11 @@ class ClientSession:
             self.session_id = 0
             self._table.session_ended(self)
             if self.client.client_state == "AUTH_FAILED":
-                self._fail_with(f"the ensemble at {self._table.address} refused our credentials")
+                self._fail(credentials_refused(self._table.address))
 
     def _set_up(self) -> None:
         """Prepares the session after it was connected, and creates the znodes that it needs."""
         client, table = self.client, self._table
-        self.error = None
         if client.session_id != self.session_id:
             if self.session_id:
                 table.session_ended(self)
@@ -192,7 +224,8 @@ class ClientSession:
         self._timeout = client.session_timeout
         interval = max(table.tick / 2, (self._timeout - table.tick) / 18)
         # The pulse's `base` lies three writes behind, with some to spare; and a tick is kept back.
-        self.ttl = min(self.requested_ttl, round(self._timeout - table.tick - 3 * interval, 3))
+        longest = round(self._timeout - table.tick - 3 * interval, 3)
+        self.ttl = longest if self._raised else min(self.requested_ttl, longest)
         self.pulse.restart(client.greeted_at, interval)
         if self.ttl <= 0:
             self._fail(
@@ -216,24 +249,34 @@ class ClientSession:
             if isinstance(error, Unanswered):
                 return  # there will be another connection
             if error is not None and not isinstance(error, NodeExistsError):
-                self._fail_with(
-                    f"the ensemble at {self._table.address} does not let us create znodes below "
-                    f"{self._table.naming.root}: {type(error).__name__}"
-                )
+                self._fail(session_refused(self._table.address, self._table.naming.root, error))
                 return
             self._beat_created = True
             self._begin()
 
     def _begin(self) -> None:
         self.ready = True
+        self.used_at = self._table.clock.now()
+        self._table.call_at(self.used_at + IDLE, self._end_if_idle)
         self.pulse.begin()
         backlog, self._backlog = self._backlog, []
         for requests, on_replies in backlog:
             self.send_all(requests, on_replies)
         self._table.session_ready(self)
 
-    def _fail_with(self, message: str) -> None:
-        self._fail(BackendUnavailable(message))
+    def _end_if_idle(self) -> None:
+        """Has the session closed, if nothing is on it and it has not been used for a while."""
+        with self._table.mutex:
+            if not self.ready or self.closed:
+                return  # the timer starts again with the next connection
+            now = self._table.clock.now()
+            if self.attempts or self.client.awaits_reply:
+                self.used_at = now
+            due = self.used_at + IDLE
+            if now < due:
+                self._table.call_at(due, self._end_if_idle)
+            else:
+                self._table.drop_session(self)
 
     def _fail(self, error: LockError) -> None:
         self.error = error

@@ -6,30 +6,29 @@ result until its deadline. Requests that were not answered by then go on.
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .... import admission, checks
-from ...._runtime.aio import Signal, Worker
+from .... import checks
+from ...._runtime.aio import Signal
 from ....clock import system_clock
 from ....entries import Claim
 from ....errors import BackendUnavailable
 from ....guarantees import Guarantees
-from ....model import Busy, Granted, LockState, Outcome, Participant, Queued
+from ....model import Busy, Granted, LockState, Outcome, Queued
 from ..._async.contract import Backend, Ticket
 from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import Address, address_of, require_kazoo
-from ..names import Entry, Naming, decode_name, ordered_entries
+from ..names import Naming
+from .inspection import Inspection
 
 TICK = 2.0
 """Seconds: ZooKeeper's tickTime, unless it was configured otherwise."""
-SHOWN_AT_ONCE = 200
-"""Locks whose queues `list` reads at once."""
-AUDIT_KEPT = 200
-"""Forced releases that are kept on record."""
+CLOSE_LIMIT = 1.0
+"""Seconds that `close` waits until the ensemble has closed our sessions."""
 
 
 def prepare(
@@ -65,7 +64,8 @@ class ZooKeeperBackend:
         self.clock = system_clock()
         self.heartbeat, self.claim_window = timing
         self._attempts = Attempts(address, naming, self.clock, timing.claim_window, tick)
-        self._worker = Worker("holdfast-zookeeper")
+        self._inspection = Inspection(self._attempts, naming, self.clock, self._call)
+        self._pid = os.getpid()
 
     @property
     def look(self) -> Callable[[Iterable[str]], None] | None:
@@ -79,7 +79,7 @@ class ZooKeeperBackend:
         try:
             await self._call(self._attempts.open, deadline=deadline)
         except BaseException:
-            await self.close()
+            self._attempts.close(_ignore)  # the caller has no time left to wait for that
             raise
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
@@ -101,62 +101,51 @@ class ZooKeeperBackend:
         if freed is not None:
             return freed
         # An attempt of another manager; but a caller that knows the owner may end its lease.
-        entries, _ = await self._entries(name, deadline)
-        holders = admission.admitted([entry.place for entry in entries])
-        for number, entry in enumerate(entries):
-            if entry.owner == owner:
-                request = _requests().delete(self._path(name, entry))
-                (reply,) = await self._send_all([request], deadline)
-                return number < holders and not isinstance(reply, Exception)
-        return False
+        return await self._inspection.end(name, owner, deadline)
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         return await ticket.wait(self.clock, until)
 
     async def inspect(self, name: str, deadline: float) -> LockState:
-        entries, zxid = await self._entries(name, deadline)
-        (state,) = await self._states({name: entries}, deadline)
-        return state if state.holders else state._replace(token=zxid)
+        return await self._inspection.inspect(name, deadline)
 
     async def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
-        requests = _requests()
-        _, locks = await self._send_all(
-            [requests.sync(self._naming.root), requests.get_children(self._naming.locks)], deadline
-        )
-        children = [] if isinstance(locks, Exception) else locks[0]
-        names = sorted(name for name in map(decode_name, children) if name.startswith(prefix))
-        states: list[LockState] = []
-        for start in range(0, len(names), SHOWN_AT_ONCE):
-            batch = names[start : start + SHOWN_AT_ONCE]
-            reads = [requests.get_children(self._naming.lock(name)) for name in batch]
-            queues: dict[str, Sequence[Entry]] = {}
-            for name, reply in zip(batch, await self._send_all(reads, deadline), strict=True):
-                entries = [] if isinstance(reply, Exception) else ordered_entries(reply[0])
-                if entries:
-                    queues[name] = entries
-            states += await self._states(queues, deadline)
-        return [state for state in states if state.holders or state.waiters]
+        return await self._inspection.list(prefix, deadline)
 
     async def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        entries, _ = await self._entries(name, deadline)
-        holders = entries[: admission.admitted([entry.place for entry in entries])]
-        if not holders:
-            return False
-        await self._record_release(name, actor, [entry.owner for entry in holders], deadline)
-        deletions = [_requests().delete(self._path(name, entry)) for entry in holders]
-        replies = await self._send_all(deletions, deadline)
-        return any(not isinstance(reply, Exception) for reply in replies)
+        return await self._inspection.force_release(name, actor, deadline)
 
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
     async def close(self) -> None:
-        for session in self._attempts.close():
-            await self._worker.call(session.end)
-        self._worker.close()
+        if os.getpid() == self._pid:
+            # What has not been closed by then ends by itself.
+            await self._result(self._attempts.close, deadline=self.clock.now() + CLOSE_LIMIT)
 
     async def _call(self, verb: Callable[..., None], *args: Any, deadline: float) -> Any:
         """Calls a verb of `attempts` and returns its result; raises if there is none by `deadline`."""
+        if os.getpid() != self._pid:
+            raise BackendUnavailable(
+                "this connection to ZooKeeper belongs to the process that has forked this one; call "
+                "connect() here"
+            )
+        results = await self._result(verb, *args, deadline=deadline)
+        if not results:
+            failure = self._attempts.failure()
+            self._attempts.try_other_servers()
+            raise BackendUnavailable(
+                f"ZooKeeper at {self._address} did not answer in time{failure and f' ({failure})'}; "
+                "what was asked of it may still happen"
+            )
+        if isinstance(results[0], Exception):
+            raise results[0]
+        return results[0]
+
+    async def _result(
+        self, verb: Callable[..., None], *args: Any, deadline: float
+    ) -> Sequence[Any]:
+        """Returns the result of a verb of `attempts`; nothing if there is none by `deadline`."""
         signal = Signal(self.clock)
         results: list[Any] = []
 
@@ -165,115 +154,10 @@ class ZooKeeperBackend:
             signal.set()
 
         verb(*args, on_result)
-        while not results:
-            if not await signal.wait(deadline):
-                self._attempts.try_other_servers()
-                raise BackendUnavailable(
-                    f"ZooKeeper at {self._address} did not answer in time; what was asked of it may "
-                    "still happen"
-                )
-        if isinstance(results[0], Exception):
-            raise results[0]
-        return results[0]
-
-    async def _send_all(self, requests: Sequence[Any], deadline: float) -> Sequence[Any]:
-        """Returns the replies to requests that may be repeated; the error of one is its reply."""
-        if not requests:
-            return []
-        session = self._attempts.any_session()
-        replies: Sequence[Any] = await self._call(session.send_all, requests, deadline=deadline)
-        if session.error is not None:
-            raise session.error
-        return replies
-
-    def _path(self, name: str, entry: Entry) -> str:
-        return f"{self._naming.lock(name)}/{entry.name}"
-
-    async def _entries(self, name: str, deadline: float) -> tuple[Sequence[Entry], int]:
-        """Returns the queue, and a zxid that no past grant exceeds and every later one will."""
-        requests = _requests()
-        lock = self._naming.lock(name)
-        reads = [requests.get_children(lock), requests.get_children(self._naming.locks)]
-        _, children, locks = await self._send_all([requests.sync(lock), *reads], deadline)
-        if not isinstance(children, Exception):
-            return ordered_entries(children[0]), children[1].pzxid
-        # Nobody is in the queue, and perhaps nobody ever was: when did any lock's znode last come or
-        # go?
-        return [], 0 if isinstance(locks, Exception) else locks[1].pzxid
-
-    async def _states(
-        self, queues: dict[str, Sequence[Entry]], deadline: float
-    ) -> Sequence[LockState]:
-        """Returns locks as people see them; an entry that has gone meanwhile is left out."""
-        requests = _requests()
-        pairs = [(name, entry) for name, entries in queues.items() for entry in entries]
-        reads = [requests.get_data(self._path(name, entry)) for name, entry in pairs]
-        replies = await self._send_all(reads, deadline)
-        data = {
-            (name, entry.name): reply
-            for (name, entry), reply in zip(pairs, replies, strict=True)
-            if not isinstance(reply, Exception)
-        }
-        return [self._state(name, entries, data) for name, entries in queues.items()]
-
-    def _state(
-        self, name: str, entries: Sequence[Entry], data: dict[tuple[str, str], Any]
-    ) -> LockState:
-        from ..attempt import read_data
-
-        admitted = admission.admitted([entry.place for entry in entries])
-        holders: list[Participant] = []
-        waiters: list[Participant] = []
-        for number, entry in enumerate(entries):
-            found = data.get((name, entry.name))
-            if found is None:
-                continue
-            value, stat = found
-            holds = number < admitted
-            token, label = read_data(value, stat)
-            ours = self._attempts.remaining_and_token(entry.owner) if holds else None
-            remaining, known_token = ours or (entry.ttl, 0)
-            participant = Participant(
-                entry.owner,
-                label,
-                (known_token or token) if holds else 0,
-                stat.mtime / 1000,
-                remaining,
-                entry.weight,
-            )
-            (holders if holds else waiters).append(participant)
-        kind, capacity = (entries[0].kind, entries[0].capacity) if entries else ("lock", 1)
-        token = max((holder.token for holder in holders), default=0)
-        return LockState(name, tuple(holders), tuple(waiters), token, kind, capacity)
-
-    async def _record_release(
-        self, name: str, actor: str, owners: Sequence[str], deadline: float
-    ) -> None:
-        """Records a forced release in the audit znode; tries again if another client writes too."""
-        requests = _requests()
-        line = json.dumps({"at": self.clock.wall(), "name": name, "actor": actor, "owners": owners})
-        while True:
-            (found,) = await self._send_all([requests.get_data(self._naming.audit)], deadline)
-            if isinstance(found, requests.NoNodeError):
-                client = self._attempts.any_session().client
-                await self._send_all([requests.create(client, self._naming.audit, b"")], deadline)
-                continue
-            if isinstance(found, Exception):
-                raise BackendUnavailable(
-                    f"{name!r} was not released by force: that cannot be recorded "
-                    f"({type(found).__name__})",
-                    name=name,
-                )
-            kept = found[0].decode().splitlines()[1 - AUDIT_KEPT :]
-            text = "\n".join([*kept, line]).encode()
-            write = requests.set_data(self._naming.audit, text, found[1].version)
-            (reply,) = await self._send_all([write], deadline)
-            if not isinstance(reply, requests.BadVersionError):
-                return
+        while not results and await signal.wait(deadline):
+            pass
+        return results
 
 
-def _requests() -> Any:
-    """Returns the module `requests`, which is not imported before it is needed: it imports kazoo."""
-    from .. import requests
-
-    return requests
+def _ignore(result: Any) -> None:
+    """Ignores a result that nobody waits for."""

@@ -1,0 +1,247 @@
+"""Locks as people see them: who holds and who waits, and the release by force with its record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .... import admission
+from ...._runtime.aio import Signal
+from ....clock import Clock
+from ....errors import LockError
+from ....model import LockState, Participant
+from ..names import Entry, Naming, decode_name, ordered_entries
+
+if TYPE_CHECKING:
+    from ..attempts import Attempts
+
+SHOWN_AT_ONCE = 200
+"""Locks whose queues `list` reads at once."""
+HAND_OVER, LOOK_AGAIN = 0.3, 0.02
+"""Seconds that a waiter who is admitted has to become a holder before it is shown as a waiter, and
+seconds until we look again."""
+AUDIT_KEPT, AUDIT_SIZE = 200, 200_000
+"""Forced releases that are kept on record, and characters: a znode has a megabyte at the most."""
+OWNERS_RECORDED = 100
+"""Holders of one lock that are named in such a record."""
+
+
+class Seen(NamedTuple):
+    """A lock as it was read. `handed_over`: one who waits is admitted, and has not said so yet."""
+
+    state: LockState
+    handed_over: bool
+
+
+class Inspection:
+    """Reads of the queues of any locks, and what is done to the leases of others."""
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        naming: Naming,
+        clock: Clock,
+        call: Callable[..., Awaitable[Any]],
+    ) -> None:
+        self._attempts = attempts
+        self._naming = naming
+        self._clock = clock
+        self._call = call
+
+    async def inspect(self, name: str, deadline: float) -> LockState:
+        until = min(self._clock.now() + HAND_OVER, deadline)
+        while True:
+            entries, zxid = await self._entries(name, deadline)
+            (seen,) = await self._read({name: entries}, deadline)
+            if not seen.handed_over or self._clock.now() >= until:
+                return seen.state if seen.state.holders else seen.state._replace(token=zxid)
+            await Signal(self._clock).wait(min(self._clock.now() + LOOK_AGAIN, until))
+
+    async def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
+        requests = _requests()
+        _, locks = await self._send_all(
+            [requests.sync(self._naming.root), requests.get_children(self._naming.locks)], deadline
+        )
+        if isinstance(locks, Exception) and not isinstance(locks, requests.NoNodeError):
+            raise _failures().reading_refused(self._naming.root, locks)
+        children = [] if isinstance(locks, Exception) else locks[0]
+        names = sorted(name for name in map(decode_name, children) if name.startswith(prefix))
+        found: list[Seen] = []
+        for start in range(0, len(names), SHOWN_AT_ONCE):
+            batch = names[start : start + SHOWN_AT_ONCE]
+            reads = [requests.get_children(self._naming.lock(name)) for name in batch]
+            queues: dict[str, Sequence[Entry]] = {}
+            for name, reply in zip(batch, await self._send_all(reads, deadline), strict=True):
+                children = _present(name, reply)
+                entries = ordered_entries(children[0]) if children is not None else []
+                if entries:
+                    queues[name] = entries
+            found += await self._read(queues, deadline)
+        until = self._clock.now() + HAND_OVER
+        states = []
+        for seen in found:
+            state = seen.state
+            if seen.handed_over and self._clock.now() < until:
+                state = await self.inspect(state.name, deadline)
+            states.append(state)
+        return [state for state in states if state.holders or state.waiters]
+
+    async def end(self, name: str, owner: str, deadline: float) -> bool:
+        """Ends the attempt of `owner`, whose manager is another; returns whether it was a holder."""
+        entries, _ = await self._entries(name, deadline)
+        holders = admission.admitted([entry.place for entry in entries])
+        for number, entry in enumerate(entries):
+            if entry.owner == owner:
+                request = _requests().delete(self._path(name, entry))
+                (reply,) = await self._send_all([request], deadline)
+                return _present(name, reply) is not None and number < holders
+        return False
+
+    async def force_release(self, name: str, actor: str, deadline: float) -> bool:
+        entries, _ = await self._entries(name, deadline)
+        holders = entries[: admission.admitted([entry.place for entry in entries])]
+        if not holders:
+            return False
+        await self._record_release(name, actor, [entry.owner for entry in holders], deadline)
+        deletions = [_requests().delete(self._path(name, entry)) for entry in holders]
+        replies = await self._send_all(deletions, deadline)
+        deleted = [reply for reply in replies if _present(name, reply) is not None]
+        return bool(deleted)
+
+    async def _send_all(self, requests: Sequence[Any], deadline: float) -> Sequence[Any]:
+        """Returns the replies to requests that may be repeated; the error of one is its reply."""
+        if not requests:
+            return []
+        session = self._attempts.any_session()
+        replies: Sequence[Any] = await self._call(session.send_all, requests, deadline=deadline)
+        if session.error is not None:
+            raise session.error
+        return replies
+
+    def _path(self, name: str, entry: Entry) -> str:
+        return f"{self._naming.lock(name)}/{entry.name}"
+
+    async def _entries(self, name: str, deadline: float) -> tuple[Sequence[Entry], int]:
+        """Returns the queue, and a zxid that no past grant exceeds and every later one will."""
+        requests = _requests()
+        lock = self._naming.lock(name)
+        reads = [requests.get_children(lock), requests.get_children(self._naming.locks)]
+        _, children, locks = await self._send_all([requests.sync(lock), *reads], deadline)
+        found = _present(name, children)
+        if found is not None:
+            return ordered_entries(found[0]), found[1].pzxid
+        # Nobody is in the queue, and perhaps nobody ever was: when did any lock's znode last come or
+        # go?
+        found = _present(name, locks)
+        return [], 0 if found is None else found[1].pzxid
+
+    async def _read(self, queues: dict[str, Sequence[Entry]], deadline: float) -> Sequence[Seen]:
+        """Returns locks as people see them; an entry that has gone meanwhile is left out."""
+        requests = _requests()
+        pairs = [(name, entry) for name, entries in queues.items() for entry in entries]
+        reads = [requests.get_data(self._path(name, entry)) for name, entry in pairs]
+        replies = await self._send_all(reads, deadline)
+        data = {
+            (name, entry.name): reply
+            for (name, entry), reply in zip(pairs, replies, strict=True)
+            if _present(name, reply) is not None
+        }
+        return [self._seen(name, entries, data) for name, entries in queues.items()]
+
+    def _seen(self, name: str, entries: Sequence[Entry], data: dict[tuple[str, str], Any]) -> Seen:
+        from ..attempt import read_data
+
+        admitted = admission.admitted([entry.place for entry in entries])
+        holders: list[Participant] = []
+        waiters: list[Participant] = []
+        handed_over = False
+        for number, entry in enumerate(entries):
+            found = data.get((name, entry.name))
+            if found is None:
+                continue
+            value, stat = found
+            token, label = read_data(value, stat)
+            ours = self._attempts.remaining_and_token(entry.owner) if number < admitted else None
+            remaining, known_token = ours or (entry.ttl, 0)
+            token = known_token or token
+            holds = number < admitted and token > 0
+            handed_over = handed_over or (number < admitted and not holds)
+            participant = Participant(
+                entry.owner,
+                label,
+                token if holds else 0,
+                stat.mtime / 1000,
+                remaining,
+                entry.weight,
+            )
+            (holders if holds else waiters).append(participant)
+        kind, capacity = (entries[0].kind, entries[0].capacity) if entries else ("lock", 1)
+        token = max((holder.token for holder in holders), default=0)
+        state = LockState(name, tuple(holders), tuple(waiters), token, kind, capacity)
+        return Seen(state, handed_over)
+
+    async def _record_release(
+        self, name: str, actor: str, owners: Sequence[str], deadline: float
+    ) -> None:
+        """Records a forced release in the audit znode; tries again if another client writes too."""
+        requests = _requests()
+        record = {"at": self._clock.wall(), "name": name, "actor": actor, "holders": len(owners)}
+        line = json.dumps({**record, "owners": owners[:OWNERS_RECORDED]})
+        while True:
+            (found,) = await self._send_all([requests.get_data(self._naming.audit)], deadline)
+            if isinstance(found, requests.NoNodeError):
+                client = self._attempts.any_session().client
+                create = requests.create(client, self._naming.audit, b"")
+                (reply,) = await self._send_all([create], deadline)
+                if isinstance(reply, Exception) and not isinstance(reply, requests.NodeExistsError):
+                    raise _not_recorded(name, reply)
+                continue
+            if isinstance(found, Exception):
+                raise _not_recorded(name, found)
+            kept = found[0].decode(errors="replace").splitlines()
+            if line in kept:
+                return  # the reply to an earlier try was lost
+            kept = [*kept[1 - AUDIT_KEPT :], line]
+            while sum(map(len, kept)) > AUDIT_SIZE and len(kept) > 1:
+                del kept[0]
+            text = "\n".join(kept).encode()
+            write = requests.set_data(self._naming.audit, text, found[1].version)
+            (reply,) = await self._send_all([write], deadline)
+            if not isinstance(reply, Exception):
+                return
+            if not isinstance(reply, requests.BadVersionError):
+                raise _not_recorded(name, reply)
+
+
+def _present(name: str, reply: Any) -> Any:
+    """Returns the reply to a request about a znode; None if there is no such znode.
+
+    Raises if ZooKeeper did not let us: then nobody knows.
+    """
+    if isinstance(reply, _requests().NoNodeError):
+        return None
+    if isinstance(reply, Exception):
+        raise _failures().request_failed(name, reply)
+    return reply
+
+
+def _not_recorded(name: str, error: Exception) -> LockError:
+    cause: LockError = _failures().request_failed(name, error)
+    return type(cause)(
+        f"{name!r} was not released by force, since that cannot be recorded: {cause}", name=name
+    )
+
+
+def _requests() -> Any:
+    """Returns the module `requests`, which is not imported before it is needed: it imports kazoo."""
+    from .. import requests
+
+    return requests
+
+
+def _failures() -> Any:
+    """Returns the module `failures`, which imports kazoo, too."""
+    from .. import failures
+
+    return failures

@@ -1,0 +1,195 @@
+"""Waiters: on which session their znodes are, who comes in together, and what a grant rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from holdfast import aio as holdfast
+from servers.proxy import Proxy
+from servers.zookeeper import TICK, raw_client
+from stores import zookeeper, zookeeper_ensemble
+from worlds.aio import Job, eventually
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with zookeeper() as made:
+        yield made
+
+
+@pytest.fixture
+def raw() -> Iterator[Any]:
+    with raw_client(zookeeper_ensemble().hosts) as client:
+        yield client
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    made = Proxy(zookeeper_ensemble().nodes[0].port)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def through(url: str, proxy: Proxy) -> str:
+    return f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}"
+
+
+def lock_path(url: str, name: str) -> str:
+    return f"/{url.rpartition('/')[2]}/holdfast/locks/{name}"
+
+
+async def waiters(locks: holdfast.Locks, number: int) -> None:
+    async def right() -> bool:
+        return len((await locks.inspect("x")).waiters) == number
+
+    await eventually(right)
+
+
+class Place:
+    """The znode of an owner."""
+
+    def __init__(self, raw: Any, url: str) -> None:
+        self._raw = raw
+        self._lock = lock_path(url, "x")
+
+    def path(self, owner: str) -> str:
+        return next(
+            f"{self._lock}/{child}"
+            for child in self._raw.get_children(self._lock)
+            if child.startswith(owner)
+        )
+
+    def session(self, owner: str) -> int:
+        found: int = self._raw.exists(self.path(owner)).ephemeralOwner
+        return found
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_waiter_is_on_a_short_session_and_a_holder_on_its_own(
+    url: str, raw: Any, again: bool
+) -> None:
+    """`again`: the manager knows that it has to wait, and creates its znode where it belongs."""
+    place = Place(raw, url)
+    async with holdfast.connect(url, tick=TICK) as locks, holdfast.connect(url) as others:
+        holder = await others.lock("x").acquire()
+        if again:
+            assert await locks.lock("x", ttl=60.0).try_acquire(timeout=0.2) is None
+        waiter = Job(locks.lock("x", ttl=60.0).acquire)
+        await waiters(others, 1)
+        (owner,) = (one.owner for one in (await others.inspect("x")).waiters)
+        backend: Any = (await locks._session()).backend
+        sessions = backend._attempts._sessions
+        await eventually(lambda: place.session(owner) == sessions[2.0].session_id)
+        before = place.path(owner)
+        await holder.release()
+        lease = await waiter.result()
+        assert lease.ttl == 60.0
+        await eventually(lambda: place.session(owner) == sessions[60.0].session_id)
+        assert place.path(owner) == before
+        await lease.renew()
+        assert lease.remaining() > 50.0
+        assert not sessions[2.0].attempts
+        assert await lease.release() is True
+
+
+async def test_a_holder_that_has_waited_outlives_the_session_for_waiting(
+    url: str, raw: Any
+) -> None:
+    async with holdfast.connect(url, tick=TICK) as locks, holdfast.connect(url) as others:
+        holder = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x", ttl=60.0).acquire)
+        await waiters(others, 1)
+        await holder.release()
+        lease = await waiter.result()
+        await lease.renew()
+        backend: Any = (await locks._session()).backend
+        identity = backend._attempts._sessions[2.0].client.client_id
+        with raw_client(zookeeper_ensemble().hosts, client_id=identity):
+            pass  # leaving closes the session
+        await lease.renew()
+        assert (await others.inspect("x")).holders[0].owner == lease.owner
+        assert await lease.release() is True
+
+
+async def test_readers_behind_a_writer_come_in_together(
+    url: str, through: str, proxy: Proxy
+) -> None:
+    """Stands for many readers, of whom the first in the queue is slow to take the lock."""
+    number = 20
+    async with (
+        holdfast.connect(url) as writers,
+        holdfast.connect(through, claim_window=30.0) as slow,
+        holdfast.connect(url, heartbeat=60.0, claim_window=60.0) as locks,
+    ):
+        writer = await writers.rwlock("x").write().acquire()
+        first = Job(slow.rwlock("x").read().acquire)
+        await waiters(writers, 1)
+        readers = [Job(locks.rwlock("x").read().acquire) for _ in range(number)]
+        await waiters(writers, number + 1)
+        proxy.stalled = True
+        await writer.release()
+        leases = [await reader.result() for reader in readers]
+        assert len({lease.token for lease in leases}) == number
+        assert all(lease.token > writer.token for lease in leases)
+        proxy.stalled = False
+        proxy.hang_up()
+        assert (await first.result()).token > writer.token
+
+
+async def test_a_writer_s_token_is_above_those_of_readers_who_came_before_it(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        both = locks.rwlock("x")
+        first = await both.write().acquire()
+        reader = Job(both.read().acquire)
+        await waiters(locks, 1)
+        writer = Job(both.write().acquire)
+        await waiters(locks, 2)
+        await first.release()
+        read = await reader.result()
+        assert read.token > first.token
+        await read.release()
+        last = await writer.result()
+        assert last.token > read.token
+
+
+async def test_a_waiter_whose_znode_goes_along_with_the_holder_s_is_not_granted(
+    url: str, raw: Any
+) -> None:
+    async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+        holder = await others.lock("x").acquire()
+        waiter = Job(locks.lock("x").acquire)
+        await waiters(others, 1)
+        (before,) = (await others.inspect("x")).waiters
+        path = lock_path(url, "x")
+        backend: Any = (await locks._session()).backend
+        attempt = backend._attempts._attempts[before.owner]
+        await eventually(lambda: attempt.parked and attempt.watched_path and not attempt.in_flight)
+        removal = raw.transaction()
+        for child in raw.get_children(path):
+            removal.delete(f"{path}/{child}")
+        assert removal.commit() == [True, True]
+        lease = await waiter.result()
+        assert lease.owner != before.owner
+        assert lease.token > holder.token
+        (child,) = raw.get_children(path)
+        assert child.startswith(lease.owner)
+
+
+async def test_a_holder_whose_znode_is_removed_after_a_reconnect_is_told_at_once(
+    url: str, through: str, proxy: Proxy, raw: Any
+) -> None:
+    events: list[str] = []
+    async with holdfast.connect(through, on_event=lambda one: events.append(one.kind)) as locks:
+        lease = await locks.lock("x", ttl=3600.0).acquire()  # its next renewal is far away
+        await lease.renew()  # from the first renewal on it is watched
+        for _ in range(3):
+            seen = len(events)
+            proxy.hang_up()
+            await eventually(lambda seen=seen: "uncertain" in events[seen:])  # type: ignore[misc]
+            await eventually(lambda: lease.state == "held")
+        raw.delete(Place(raw, url).path(lease.owner))
+        assert await lease.wait_lost(timeout=10.0) is True
