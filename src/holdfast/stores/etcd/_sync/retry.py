@@ -113,7 +113,7 @@ class Retrier:
                 self._log_in(logins, deadline)
                 logins = self._logins
             elif failure.passing:
-                if unanswered is not None:
+                if unanswered is not None and not failure.untouched:
                     unanswered()
                 if not failure.unreachable:
                     reached = now
