@@ -8,6 +8,7 @@ from .alarm import Alarm
 from .poller import Poller
 from .routine import Interrupt, Mutex, Routine, Worker, enter, finish, here
 from .signal import Signal
+from .turn import Turn
 
 __all__ = [
     "Alarm",
@@ -16,6 +17,7 @@ __all__ = [
     "Poller",
     "Routine",
     "Signal",
+    "Turn",
     "Worker",
     "current",
     "enter",
