@@ -6,6 +6,7 @@ from .alarm import Alarm
 from .poller import Poller
 from .routine import Interrupt, Mutex, Routine, Worker, current, enter, finish, here, in_background
 from .signal import Signal
+from .turn import Turn
 
 __all__ = [
     "Alarm",
@@ -14,6 +15,7 @@ __all__ = [
     "Poller",
     "Routine",
     "Signal",
+    "Turn",
     "Worker",
     "current",
     "enter",
