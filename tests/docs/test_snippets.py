@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 
@@ -43,33 +42,37 @@ def place() -> Iterator[Path]:
 
 def run(code: str, place: Path) -> subprocess.CompletedProcess[str]:
     """Runs an example in a folder; not as root, who may write everywhere."""
-    user: dict[str, Any] = {}
-    if os.geteuid() == 0 and _may_run_python():
-        user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
+        [*_as_somebody(), sys.executable, "-W", "error", "-c", code],
         cwd=place,
         env={**os.environ, "HOME": str(place)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
-        **user,
     )
 
 
 @cache
-def _may_run_python() -> bool:
-    """Returns False where Python, or we ourselves, are in a folder that is root's alone."""
-    command = [sys.executable, "-c", "import holdfast.cli.__main__"]
-    user: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-    try:
-        done = subprocess.run(
-            command, cwd="/", capture_output=True, timeout=60, check=False, **user
-        )
-    except PermissionError:
-        return False
-    return done.returncode == 0
+def _as_somebody() -> list[str]:
+    """Returns the words before a command that run it as that user.
+
+    He may read everything, since Python itself may be in a folder that is root's alone. None where we
+    are not root, nor where even that is forbidden.
+    """
+    reads = "-all,+dac_read_search"
+    command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    command += [f"--inh-caps={reads}", f"--ambient-caps={reads}"]
+    probe = [*command, sys.executable, "-c", "import holdfast.cli.__main__"]
+    if os.geteuid() or subprocess.run(probe, capture_output=True, check=False).returncode:
+        return []
+    return command
+
+
+def test_the_examples_run_as_a_user_who_may_write_in_his_folder_only(place: Path) -> None:
+    if _as_somebody() or os.geteuid():
+        done = run("open('/var/lib/not-allowed', 'w').close()", place)
+        assert "PermissionError" in done.stderr
 
 
 @pytest.mark.parametrize("code", list(snippets()))
