@@ -28,7 +28,7 @@ from .sql_connections import (
     ConnectionKind,
     Request,
     Steps,
-    in_transaction,
+    begun,
     keep_cursor,
     kind_of,
     open_at_driver,
@@ -163,7 +163,7 @@ class SqlFence(Fence):
     def install(self, connection: Any) -> Any:
         """Makes the tables if they are not there, and commits."""
         kind = kind_of(connection)
-        busy = in_transaction(kind, connection)
+        busy = begun(kind, connection)
         steps = self._install(self._of(kind), busy)
         if kind.asynchronous:
             return self._install_async(kind, connection, steps, busy)
