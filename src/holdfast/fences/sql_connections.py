@@ -83,6 +83,11 @@ def kind_of(connection: Any) -> ConnectionKind:
             )
         return _kinds[key]
     name = DRIVERS.get(module)
+    if module == "django":
+        raise ConfigError(
+            "SqlFence takes the driver's connection, not Django's: inside of atomic() give it "
+            "holdfast.fences.django.database()"
+        )
     if name is None:
         raise ConfigError(
             f"SqlFence does not know connections like {cls.__module__}.{cls.__name__}; it knows "
