@@ -57,6 +57,13 @@ class Listeners(list[Listener]):
                 report(f"a listener failed on the event {event.kind!r} of {event.name!r}", error)
 
 
+def warn(message: str) -> None:
+    """Logs what a person should know, though the library goes on by itself."""
+    import logging
+
+    logging.getLogger("holdfast").warning(message)
+
+
 def report(message: str, error: BaseException) -> None:
     """Logs an exception of a user's callback, which has nowhere to go and must not be lost."""
     import logging  # 20 ms that most programs never need
