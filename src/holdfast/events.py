@@ -72,6 +72,13 @@ def refuse_coroutine(result: object) -> None:
         raise TypeError("a callback returned a coroutine, which nobody awaits")
 
 
+def warn(message: str) -> None:
+    """Logs what a person should know, though the library goes on by itself."""
+    import logging
+
+    logging.getLogger("holdfast").warning(message)
+
+
 def report(message: str, error: BaseException) -> None:
     """Logs an exception of a user's callback, which has nowhere to go and must not be lost."""
     import logging  # 20 ms that most programs never need
