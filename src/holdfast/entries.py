@@ -171,8 +171,10 @@ class Rows(Protocol):
         ...
 
     def keep_waiting(self, name: str, owner: str) -> bool:
-        """Renews the place of `owner` in the queue, if it is a waiter that does not barge and whose time
-        has not ended; returns whether it is one."""
+        """Renews the place of `owner` in the queue; returns whether it has one.
+
+        A waiter that barges, or whose time has ended, has none to be renewed.
+        """
         ...
 
     def alive(self, entry: Entry) -> bool:

@@ -30,6 +30,7 @@ class StoreOptions(TypedDict, total=False):
     fresh: Literal["start", "wait"]
     heartbeat: float
     key: str | None
+    majority_lost: Literal["return", "stop"]
     max_ttl: float
     min_replicas: int
     node_timeout: float
