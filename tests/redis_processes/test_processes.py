@@ -115,14 +115,3 @@ def test_a_killed_holder_frees_it_with_its_ttl(
         assert locks.lock("x").try_acquire() is None
         server("PEXPIRE", "holdfast:{x}", 50)
         assert locks.lock("x").acquire(timeout=10.0).token > token
-
-
-@pytest.mark.parametrize("world", WORLDS)
-def test_a_forked_child_holds_nothing_and_has_a_connection_of_its_own(
-    server: RedisServer, world: str
-) -> None:
-    command = [sys.executable, "-m", "redis_processes.forking", world, server.url]
-    ran = subprocess.run(
-        command, cwd=WAITER.parent.parent, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ran.returncode == 0, ran.stderr

@@ -50,7 +50,7 @@ class Lease(Enterable):
         """Warns that nobody can release the lease any more, which goes on being renewed."""
         hold = self._hold
         session = hold._session
-        if session.closed or session.generation != forks.generation or sys.is_finalizing():
+        if session.closed or session.generation != forks.current() or sys.is_finalizing():
             return
         if not self._given:
             hold._dropped = True
@@ -147,7 +147,7 @@ class Lease(Enterable):
     def remaining(self) -> float:
         """Returns the seconds for which it is ours even if no renewal succeeds from now on."""
         hold = self._hold
-        if hold._state not in HOLDING or hold._session.generation != forks.generation:
+        if hold._state not in HOLDING or hold._session.generation != forks.current():
             return 0.0
         left = hold._deadline - hold._session.clock.now()
         if left > 0:
@@ -302,7 +302,7 @@ class Lease(Enterable):
             stopped_by_us = interrupt is not None and interrupt.settle(error)
             if error is None:
                 hold._refuse_fork()
-            elif session.generation != forks.generation:
+            elif session.generation != forks.current():
                 return
             if self.state in HOLDING:
                 await hold._release_quietly()
@@ -310,7 +310,7 @@ class Lease(Enterable):
                 await hold._free()
         except BaseException:
             # Interrupted, before the release or behind it: nobody else has the lease any more.
-            if hold._state in HOLDING and session.generation == forks.generation:
+            if hold._state in HOLDING and session.generation == forks.current():
                 hold._release_doubtful = True
                 await hold._release_quietly()
             raise

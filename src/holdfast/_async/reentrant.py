@@ -128,7 +128,7 @@ class ReentrantLock(Lock):
 
     def _again(self) -> Lease | None:
         session = self._opening.live
-        if session is None or session.closed or session.generation != forks.generation:
+        if session is None or session.closed or session.generation != forks.current():
             return None
         hold = session.reentrant.get((self.name, current()))
         if not isinstance(hold, ReentrantHold):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, Literal
 
-from .. import checks
+from .. import checks, forks
 from .._runtime.aio import Signal, here
 from ..clock import system_clock
 from ..entries import Claim
@@ -56,6 +56,8 @@ async def obtain(
     if owner is not None:
         checks.owner(owner)
     session = opening.live
+    if session is not None and session.generation != forks.current():
+        session = None  # it is the parent's
     # unasync: aio-only
     if session is not None and session.home is not here():
         session = None

@@ -189,7 +189,7 @@ class Hold:
     def release(self) -> bool:
         """Releases it: True if it was still ours, False if it had ended."""
         session = self._session
-        if session.generation != forks.generation:
+        if session.generation != forks.current():
             self._refuse_fork()
         clock = session.now  # by way of a name, which is quicker for what is no method
         now = clock()
@@ -247,7 +247,7 @@ class Hold:
 
     def _look(self) -> None:
         """Ends the lease if its time is over, unless we are a forked child."""
-        if self._state in HOLDING and self._session.generation == forks.generation:
+        if self._state in HOLDING and self._session.generation == forks.current():
             self._expire_if_due(self._session.clock.now())
 
     def _end(self, reason: str) -> None:
@@ -395,5 +395,5 @@ class Hold:
         )
 
     def _refuse_fork(self) -> None:
-        if self._session.generation != forks.generation:
+        if self._session.generation != forks.current():
             raise of_the_parent(self.name, self.owner, self.token)

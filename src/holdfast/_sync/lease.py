@@ -52,7 +52,7 @@ class Lease(Enterable):
         """Warns that nobody can release the lease any more, which goes on being renewed."""
         hold = self._hold
         session = hold._session
-        if session.closed or session.generation != forks.generation or sys.is_finalizing():
+        if session.closed or session.generation != forks.current() or sys.is_finalizing():
             return
         if not self._given:
             hold._dropped = True
@@ -149,7 +149,7 @@ class Lease(Enterable):
     def remaining(self) -> float:
         """Returns the seconds for which it is ours even if no renewal succeeds from now on."""
         hold = self._hold
-        if hold._state not in HOLDING or hold._session.generation != forks.generation:
+        if hold._state not in HOLDING or hold._session.generation != forks.current():
             return 0.0
         left = hold._deadline - hold._session.clock.now()
         if left > 0:
@@ -304,7 +304,7 @@ class Lease(Enterable):
             stopped_by_us = interrupt is not None and interrupt.settle(error)
             if error is None:
                 hold._refuse_fork()
-            elif session.generation != forks.generation:
+            elif session.generation != forks.current():
                 return
             if self.state in HOLDING:
                 hold._release_quietly()
@@ -312,7 +312,7 @@ class Lease(Enterable):
                 hold._free()
         except BaseException:
             # Interrupted, before the release or behind it: nobody else has the lease any more.
-            if hold._state in HOLDING and session.generation == forks.generation:
+            if hold._state in HOLDING and session.generation == forks.current():
                 hold._release_doubtful = True
                 hold._release_quietly()
             raise

@@ -54,6 +54,7 @@ class Opening:
 
     def session(self, limit: float = OPEN_LIMIT) -> Session:
         """Returns the session; if there is none yet, opens it within `limit` seconds."""
+        forks.current()  # begins afresh in a child that Python was not told of
         session = self.live
         if session is None or session.closed or session.home is not here():
             session = self._open(limit)
@@ -109,7 +110,7 @@ class Opening:
 
     def __del__(self) -> None:
         session = getattr(self, "live", None)
-        if session is None or session.closed or session.generation != forks.generation:
+        if session is None or session.closed or session.generation != forks.current():
             return
         if not sys.is_finalizing():
             warnings.warn(
@@ -135,6 +136,7 @@ class Opening:
         """Releases what is held, ends every wait, and lets go of the store. May be repeated."""
         # Before anything is waited for: a callback that uses us now is refused, and not waited for.
         # No mutex: a signal's handler may call this while its own thread is opening, or closing.
+        forks.current()  # lest a child that Python was not told of ends what its parent holds
         self._closed = True
         session = self.live
         if session is not None:

@@ -94,7 +94,7 @@ class Session:
         self.heartbeat = backend.heartbeat
         self.listeners = listeners
         self.label = Label(os.uname().nodename, os.getpid(), label)
-        self.generation = forks.generation
+        self.generation = forks.current()
         self.home = here()
         # Guards the state of every lease here, and is only ever held for a few statements. It is
         # needed in asyncio too: a lease may be asked, and a clock moved, from another thread.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, Literal
 
-from .. import checks
+from .. import checks, forks
 from .._runtime.threads import Signal
 from ..clock import system_clock
 from ..entries import Claim
@@ -58,6 +58,8 @@ def obtain(
     if owner is not None:
         checks.owner(owner)
     session = opening.live
+    if session is not None and session.generation != forks.current():
+        session = None  # it is the parent's
     spent = 0.0
     if session is None or session.closed:
         session, spent = _opened(opening, request, timeout)

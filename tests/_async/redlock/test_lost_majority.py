@@ -158,4 +158,4 @@ async def test_a_first_start_without_all_nodes_says_so_and_waits(nodes: RedlockN
 
 async def test_an_option_with_another_value_is_refused() -> None:
     with pytest.raises(holdfast.ConfigError, match="majority_lost must be 'return' or 'stop'"):
-        holdfast.connect("redlock://a,b,c", majority_lost="wait")
+        holdfast.connect("redlock://a,b,c", majority_lost="wait")  # type: ignore[arg-type]
