@@ -32,8 +32,23 @@ _pid = os.getpid()
 def current() -> int:
     """Returns the fork generation of this process."""
     if os.getpid() != _pid:
-        _in_child()
+        _tell_python()
     return generation
+
+
+def _tell_python() -> None:
+    """Has Python begin afresh in a child that it was not told of: else a thread may never start here.
+
+    C code that forks ought to call this itself, at once. It ends the other threads, so not if there are
+    any: those were begun in the child.
+    """
+    with suppress(ImportError, OSError):
+        import ctypes
+
+        if len(os.listdir("/proc/self/task")) == 1:
+            ctypes.pythonapi.PyOS_AfterFork_Child()  # which calls `_in_child`
+    if os.getpid() != _pid:
+        _in_child()
 
 
 def in_child(begin_afresh: Callable[[], None]) -> None:
