@@ -5,7 +5,7 @@ Values only. `ledger` has the rules; each store that keeps its entries as rows i
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from .model import Label
@@ -170,9 +170,13 @@ class Rows(Protocol):
         """Returns the entry of `owner`, if there is one."""
         ...
 
-    def keep_waiting(self, name: str, owner: str) -> bool:
-        """Renews the place of `owner` in the queue, if it is a waiter that does not barge and whose time
-        has not ended; returns whether it is one."""
+    def renew_held(self, claim: Claim) -> int | None:
+        """Renews a lease that was confirmed, and returns its token; None if it is not such a one."""
+        ...
+
+    def keep_waiting(self, name: str, owners: Sequence[str]) -> bool:
+        """Renews the places of these owners in the queue; returns False if one of them is not a waiter
+        whose time has not ended, or barges."""
         ...
 
     def alive(self, entry: Entry) -> bool:

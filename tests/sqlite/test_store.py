@@ -16,7 +16,7 @@ from holdfast.clock import BootClock
 from holdfast.entries import AcquireRequest, Claim
 from holdfast.errors import ConfigError
 from holdfast.ledger import Ledger
-from holdfast.model import Granted, Label, Renewed
+from holdfast.model import Granted, Label, Renewed, Waiting
 from holdfast.stores.sqlite import cleaning, connection, location, store, tokens
 from holdfast.stores.sqlite.store import Store
 
@@ -215,3 +215,34 @@ def test_a_strangers_log_is_not_taken_for_what_we_left(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a Holdfast store"):
         grant(Store(str(path)))
     assert (tmp_path / "locks.db-wal").read_bytes() == before
+
+
+def test_the_cost_of_a_heartbeat_does_not_grow_with_the_queue(opened: Opener) -> None:
+    one = opened()
+    grant(one, "x", "holder", 3000.0)
+
+    def cost(claims: list[Claim]) -> int:
+        """Returns the number of instructions that SQLite needs to renew these."""
+        steps: list[None] = []
+        opened_connection = one._open_connection()
+        opened_connection.set_progress_handler(lambda: steps.append(None), 10)
+        try:
+            outcomes, _ = one.renew(claims, deadline())
+        finally:
+            opened_connection.set_progress_handler(None, 0)
+        assert all(isinstance(outcome, Waiting) for outcome in outcomes)
+        return len(steps)
+
+    def enqueue(owners: range) -> list[Claim]:
+        for number in owners:
+            waiter = request("x", f"w{number}", 3000.0)
+            waiter.queue, waiter.patience = True, 3000.0
+            one.acquire(waiter, deadline())
+        return [Claim("x", f"w{number}", 3000.0) for number in owners]
+
+    first = enqueue(range(50))
+    few = cost(first), cost(first[:1]), cost(first[-1:])
+    last = enqueue(range(50, 1500))[-50:]
+    for claims in (first, last):
+        many = cost(claims), cost(claims[:1]), cost(claims[-1:])
+        assert all(now < 2 * before + 20 for now, before in zip(many, few, strict=True)), many
