@@ -246,3 +246,63 @@ def test_the_cost_of_a_heartbeat_does_not_grow_with_the_queue(opened: Opener) ->
     for claims in (first, last):
         many = cost(claims), cost(claims[:1]), cost(claims[-1:])
         assert all(now < 2 * before + 20 for now, before in zip(many, few, strict=True)), many
+
+
+AHEAD = 30_000_000
+"""µs by which a burst of grants has run ahead of the clock."""
+
+
+def test_a_counter_ahead_of_the_clock_is_not_gone_back_behind(
+    opened: Opener, tmp_path: Path
+) -> None:
+    one = opened()
+    last = grant(one) + AHEAD
+    one.release("x", "o", deadline())
+    query(
+        tmp_path / "locks.db",
+        f"UPDATE store SET token = {last}, ceiling = {last + tokens.HEADROOM}",
+    )
+    for turn in range(3):
+        token = grant(one, owner=f"o{turn}")
+        assert token > last
+        last = token
+        one.release("x", f"o{turn}", deadline())
+
+
+def test_a_lock_is_handed_over_with_a_token_above_its_holders(
+    opened: Opener, tmp_path: Path
+) -> None:
+    one = opened()
+    last = grant(one) + AHEAD
+    query(
+        tmp_path / "locks.db",
+        f"UPDATE store SET token = {last}, ceiling = {last + tokens.HEADROOM}",
+    )
+    query(tmp_path / "locks.db", f"UPDATE entry SET token = {last}")
+    waiter = request(owner="waiter")
+    waiter.queue = True
+    one.acquire(waiter, deadline())
+    assert one.release("x", "o", deadline()) is True
+    (holder,) = one.inspect("x", deadline()).holders
+    assert (holder.owner, holder.token > last) == ("waiter", True)
+
+
+def test_the_cleaner_spares_the_lease_of_a_tethered_command(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`holdfast run` is dead, and its command holds the tether."""
+    monkeypatch.setattr(cleaning, "EVERY", 0.0)
+    one = opened()
+    grant(one, "tethered", ttl=1000.0)
+    grant(one, "kept", "other", ttl=1000.0)
+    inherited = os.dup(one.tether("tethered", "o", deadline()))
+    query(tmp_path / "locks.db", "UPDATE entry SET process = 'dead' WHERE name = 'tethered'")
+    one._tethers.pop("o").close()
+
+    def names() -> list[tuple[object, ...]]:
+        one.renew([Claim("kept", "other", 1000.0)], deadline())
+        return query(tmp_path / "locks.db", "SELECT name FROM entry ORDER BY name")
+
+    assert names() == [("kept",), ("tethered",)]
+    os.close(inherited)
+    assert names() == [("kept",)]
