@@ -30,6 +30,7 @@ from .model import (
     Gone,
     Granted,
     LockState,
+    Outcome,
     Participant,
     Queued,
     Renewed,
@@ -102,18 +103,49 @@ class Ledger:
             self.blockers[request.owner] = occupancy.holders
         return Queued(self._remaining(occupancy.holders))
 
+    def renew_all(self, claims: Iterable[Claim]) -> list[Outcome]:
+        """Renews leases and places in queues; returns one outcome for each claim, in order."""
+        by_name: dict[str, list[Claim]] = {}
+        for claim in claims:
+            by_name.setdefault(claim.name, []).append(claim)
+        outcomes: dict[str, Outcome] = {}
+        for group in by_name.values():
+            self._renew_group(group, outcomes)
+        return [outcomes[claim.owner] for claim in claims]
+
+    def _renew_group(self, claims: list[Claim], outcomes: dict[str, Outcome]) -> None:
+        """Renews what `claims`, all for one lock, are to; adds the outcomes, by owner.
+
+        What one waiter's heartbeat has to see to at the lock is then done. So if all others are waiters
+        too, and not the first in the queue, their places are renewed together.
+        """
+        for number, claim in enumerate(claims, start=1):
+            outcome = outcomes[claim.owner] = self.renew(claim)
+            if not isinstance(outcome, Waiting):
+                continue
+            head = self._settled[claim.name].head
+            others = [
+                other.owner
+                for other in claims[number:]
+                if head is not None and other.owner != head.owner
+            ]
+            if others and self._rows.keep_waiting(claim.name, others):
+                outcomes.update(dict.fromkeys(others, outcome))
+                claims = [other for other in claims[number:] if other.owner not in outcomes]
+            else:
+                claims = claims[number:]
+            break
+        else:
+            return
+        for claim in claims:
+            outcomes[claim.owner] = self.renew(claim)
+
     def renew(self, claim: Claim) -> Renewed | Waiting | Gone:
         """Renews a lease, or a waiter's place in the queue; admits the next waiters."""
         rows = self._rows
-        settled = self._settled.get(claim.name)
-        if (
-            settled is not None
-            and settled.head is not None
-            and settled.head.owner != claim.owner
-            and rows.keep_waiting(claim.name, claim.owner)
-        ):
-            # One of many waiters in this transaction, and not the first in the queue.
-            return Waiting(self._remaining(settled.holders))
+        token = rows.renew_held(claim)
+        if token is not None:
+            return Renewed(token, claim.ttl)
         entry = rows.find(claim.name, claim.owner)
         if entry is None:
             return GONE

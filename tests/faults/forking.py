@@ -22,6 +22,7 @@ import holdfast
 import holdfast.aio
 from faults.actors import Stage, reached, until
 from faults.program import drive, inside, settle
+from holdfast.stores.sqlite import store
 
 CHILD_LIMIT = 10
 """Seconds after which a child counts as hung."""
@@ -361,6 +362,7 @@ async def midway(world: str, locks: Any, stage: Stage) -> None:
         return clock
 
     time.time_ns, time.clock_gettime_ns = slow(time.time_ns), slow(time.clock_gettime_ns)
+    vars(store)["grant_alone"] = lambda *args: None  # it would run no code of ours
 
     async def child() -> None:
         lease = await settle(locks.lock("y").acquire(timeout=3.0))

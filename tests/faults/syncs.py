@@ -19,15 +19,22 @@ def later() -> None:
 def main() -> None:
     url, path = sys.argv[1:]
     marks = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    with holdfast.connect(url) as locks:
+    locks = holdfast.connect(url)
+    locks.inspect("x")
+    with holdfast.connect(url) as other:
+        other.inspect("x")  # so that nobody is the last to close, which waits for the disk
         for number in range(12):
             if number == 10:  # the next ceiling is due
                 later()
+                locks.close()
+                locks = holdfast.connect(url)
+                locks.inspect("x")
             os.write(marks, b"begin %d\n" % number)
             lease = locks.lock("x").acquire()
             os.write(marks, b"granted %d\n" % number)
             lease.release()
         os.write(marks, b"close\n")
+        locks.close()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import pytest
 
 import holdfast
 import holdfast.aio
-from holdfast.stores.sqlite import tokens
 from worlds.threads import eventually
 
 
@@ -92,21 +91,6 @@ def test_an_interrupt_right_after_begin_leaves_no_transaction_open(url: str) -> 
             locks.inspect("x")
         others.inspect("x")
         locks.inspect("x")
-
-
-def test_an_interrupt_inside_the_grant_is_not_swallowed(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted() -> int:
-        raise KeyboardInterrupt
-
-    with holdfast.connect(url) as locks:
-        locks.lock("x").acquire().release()
-        with monkeypatch.context() as patch:
-            patch.setattr(tokens, "boot_microseconds", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                locks.lock("x").acquire()
-        assert not locks.inspect("x").held
 
 
 def test_a_renewal_that_overtook_the_release_is_no_loss(url: str) -> None:

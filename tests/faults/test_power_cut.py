@@ -10,6 +10,7 @@ from pathlib import Path
 
 from faults import actors
 from faults.actors import Stage, now, run
+from system_calls import call_pattern, call_set
 
 # The machine has another boot id, its boot clock starts again, and its wall clock lost an hour.
 AFTER_THE_CUT = """
@@ -99,3 +100,29 @@ def test_only_the_grant_that_raises_the_ceiling_waits_for_the_disk(tmp_path: Pat
     # The first after opening, and the first that the clock put above the ceiling; before they
     # were told. The others do not wait, nor does any release.
     assert durable == {"begin 0", "begin 10"}
+
+
+def test_a_new_store_is_on_the_disk_before_its_first_token_is_told(tmp_path: Path) -> None:
+    """With its name: a power cut that took the file away would have its tokens start anew."""
+    calls, marks = str(tmp_path / "calls"), str(tmp_path / "marks")
+    traced = call_set("fdatasync", "fsync", "link", "write")
+    run(
+        "syncs",
+        f"sqlite://{tmp_path}/new/locks.db",
+        marks,
+        before=("strace", "-f", "-y", "-o", calls, "-e", f"trace={traced}"),
+    )
+    lines = Path(calls).read_text().splitlines()
+
+    def first(pattern: str, after: int = 0) -> int:
+        for number, line in enumerate(lines[after:], start=after):
+            if re.search(pattern, line):
+                return number
+        raise AssertionError(f"{pattern} did not come after line {after}: {lines[after:]}")
+
+    folder = re.escape(f"{tmp_path}/new")
+    written = first(rf"(fdatasync|fsync)\(\d+<{folder}/locks\.db-\w+\.new(-wal)?>\) += 0")
+    linked = first(rf'{call_pattern("link")}\(.*\.new", .*"{folder}/locks\.db"', written)
+    synced = first(rf"fsync\(\d+<{folder}>\) += 0", linked)
+    first(r'/marks>, "granted 0', synced)
+    assert not any('/marks>, "granted' in line for line in lines[:synced])

@@ -16,7 +16,7 @@ from holdfast.clock import BootClock
 from holdfast.entries import AcquireRequest, Claim
 from holdfast.errors import ConfigError
 from holdfast.ledger import Ledger
-from holdfast.model import Granted, Label, Renewed
+from holdfast.model import Granted, Label, Renewed, Waiting
 from holdfast.stores.sqlite import cleaning, connection, location, store, tokens
 from holdfast.stores.sqlite.store import Store
 
@@ -215,3 +215,94 @@ def test_a_strangers_log_is_not_taken_for_what_we_left(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a Holdfast store"):
         grant(Store(str(path)))
     assert (tmp_path / "locks.db-wal").read_bytes() == before
+
+
+def test_the_cost_of_a_heartbeat_does_not_grow_with_the_queue(opened: Opener) -> None:
+    one = opened()
+    grant(one, "x", "holder", 3000.0)
+
+    def cost(claims: list[Claim]) -> int:
+        """Returns the number of instructions that SQLite needs to renew these."""
+        steps: list[None] = []
+        opened_connection = one._open_connection()
+        opened_connection.set_progress_handler(lambda: steps.append(None), 10)
+        try:
+            outcomes, _ = one.renew(claims, deadline())
+        finally:
+            opened_connection.set_progress_handler(None, 0)
+        assert all(isinstance(outcome, Waiting) for outcome in outcomes)
+        return len(steps)
+
+    def enqueue(owners: range) -> list[Claim]:
+        for number in owners:
+            waiter = request("x", f"w{number}", 3000.0)
+            waiter.queue, waiter.patience = True, 3000.0
+            one.acquire(waiter, deadline())
+        return [Claim("x", f"w{number}", 3000.0) for number in owners]
+
+    first = enqueue(range(50))
+    few = cost(first), cost(first[:1]), cost(first[-1:])
+    last = enqueue(range(50, 1500))[-50:]
+    for claims in (first, last):
+        many = cost(claims), cost(claims[:1]), cost(claims[-1:])
+        assert all(now < 2 * before + 20 for now, before in zip(many, few, strict=True)), many
+
+
+AHEAD = 30_000_000
+"""µs by which a burst of grants has run ahead of the clock."""
+
+
+def test_a_counter_ahead_of_the_clock_is_not_gone_back_behind(
+    opened: Opener, tmp_path: Path
+) -> None:
+    one = opened()
+    last = grant(one) + AHEAD
+    one.release("x", "o", deadline())
+    query(
+        tmp_path / "locks.db",
+        f"UPDATE store SET token = {last}, ceiling = {last + tokens.HEADROOM}",
+    )
+    for turn in range(3):
+        token = grant(one, owner=f"o{turn}")
+        assert token > last
+        last = token
+        one.release("x", f"o{turn}", deadline())
+
+
+def test_a_lock_is_handed_over_with_a_token_above_its_holders(
+    opened: Opener, tmp_path: Path
+) -> None:
+    one = opened()
+    last = grant(one) + AHEAD
+    query(
+        tmp_path / "locks.db",
+        f"UPDATE store SET token = {last}, ceiling = {last + tokens.HEADROOM}",
+    )
+    query(tmp_path / "locks.db", f"UPDATE entry SET token = {last}")
+    waiter = request(owner="waiter")
+    waiter.queue = True
+    one.acquire(waiter, deadline())
+    assert one.release("x", "o", deadline()) is True
+    (holder,) = one.inspect("x", deadline()).holders
+    assert (holder.owner, holder.token > last) == ("waiter", True)
+
+
+def test_the_cleaner_spares_the_lease_of_a_tethered_command(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`holdfast run` is dead, and its command holds the tether."""
+    monkeypatch.setattr(cleaning, "EVERY", 0.0)
+    one = opened()
+    grant(one, "tethered", ttl=1000.0)
+    grant(one, "kept", "other", ttl=1000.0)
+    inherited = os.dup(one.tether("tethered", "o", deadline()))
+    query(tmp_path / "locks.db", "UPDATE entry SET process = 'dead' WHERE name = 'tethered'")
+    one._tethers.pop("o").close()
+
+    def names() -> list[tuple[object, ...]]:
+        one.renew([Claim("kept", "other", 1000.0)], deadline())
+        return query(tmp_path / "locks.db", "SELECT name FROM entry ORDER BY name")
+
+    assert names() == [("kept",), ("tethered",)]
+    os.close(inherited)
+    assert names() == [("kept",)]

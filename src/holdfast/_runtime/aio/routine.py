@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from queue import SimpleQueue
@@ -40,18 +41,34 @@ here: Callable[[], object] = asyncio.get_running_loop
 class Worker:
     """The runner of blocking calls: a thread of its own, which makes them in the order of `call`.
 
-    A call whose task is cancelled is made all the same, so the next call finds it done.
+    A call whose task is cancelled is made all the same, so the next call finds it done. Renewals do
+    not stand in line behind thousands of new attempts: they are made by `call_ahead`.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._ahead: deque[Callable[[], None]] = deque()
         self._thread: Thread | None = None
         self._closed = False
 
     async def call(self, function: Callable[..., Result], *args: object) -> Result:
         """Returns what `function(*args)` returns, on the worker's thread."""
+        future, job = self._prepare(function, args)
+        self._jobs.put(job)
+        return await future
+
+    async def call_ahead(self, function: Callable[..., Result], *args: object) -> Result:
+        """Does as `call`, ahead of all that was asked for by `call`."""
+        future, job = self._prepare(function, args)
+        self._ahead.append(job)
+        self._jobs.put(_look)
+        return await future
+
+    def _prepare(
+        self, function: Callable[..., Result], args: tuple[object, ...]
+    ) -> tuple[asyncio.Future[Result], Callable[[], None]]:
         if self._closed:
             raise BackendUnavailable("this connection to the store is closed")
         if self._thread is None:
@@ -67,8 +84,7 @@ class Worker:
             else:
                 self._report(_succeed, future, result)
 
-        self._jobs.put(job)
-        return await future
+        return future, job
 
     def _report(self, settle: Callable[..., None], *args: object) -> None:
         try:
@@ -78,6 +94,8 @@ class Worker:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
+            while self._ahead:
+                self._ahead.popleft()()
             job()
 
     def close(self) -> None:
@@ -85,6 +103,10 @@ class Worker:
         if not self._closed and self._thread is not None:
             self._jobs.put(None)
         self._closed = True
+
+
+def _look() -> None:
+    """Does nothing: the worker has looked at the calls that go ahead."""
 
 
 def _succeed(future: asyncio.Future[Any], result: object) -> None:

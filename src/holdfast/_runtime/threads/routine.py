@@ -50,6 +50,8 @@ class Worker:
     def call(self, function: Callable[..., Result], *args: object) -> Result:
         return function(*args)
 
+    call_ahead = call
+
     def close(self) -> None:
         pass
 

@@ -7,7 +7,7 @@ its parent's stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import chain
 from threading import Lock
 from typing import TypeVar
@@ -60,7 +60,7 @@ class MemoryStore:
         return self._step(step)
 
     def renew(self, claims: list[Claim]) -> list[Outcome]:
-        return self._step(lambda ledger: [ledger.renew(claim) for claim in claims])
+        return self._step(lambda ledger: ledger.renew_all(claims))
 
     def release(self, name: str, owner: str) -> bool:
         return self._step(lambda ledger: ledger.release(name, owner))
@@ -112,13 +112,22 @@ class MemoryStore:
         queue = self._locks.get(name)
         return None if queue is None else queue.holders.get(owner) or queue.waiters.get(owner)
 
-    def keep_waiting(self, name: str, owner: str) -> bool:
-        queue = self._locks.get(name)
-        entry = None if queue is None else queue.waiters.get(owner)
+    def renew_held(self, claim: Claim) -> int | None:
+        queue = self._locks.get(claim.name)
+        entry = None if queue is None else queue.holders.get(claim.owner)
         now = self.now()
-        if entry is None or entry.barge or entry.expires <= now:
-            return False
-        entry.expires = now + entry.patience
+        if entry is None or not entry.confirmed or entry.expires <= now:
+            return None
+        entry.expires = max(entry.expires, now + claim.ttl)
+        return entry.token
+
+    def keep_waiting(self, name: str, owners: Sequence[str]) -> bool:
+        queue, now = self._locks[name], self.now()
+        for owner in owners:
+            entry = queue.waiters.get(owner)
+            if entry is None or entry.barge or entry.expires <= now:
+                return False
+            entry.expires = now + entry.patience
         return True
 
     def alive(self, entry: Entry) -> bool:

@@ -62,6 +62,7 @@ class SqliteRows:
         "_ceiling",
         "_durable",
         "_execute",
+        "_execute_many",
         "_last",
         "_now",
         "_presence",
@@ -75,6 +76,7 @@ class SqliteRows:
         durable: bool,
     ) -> None:
         self._execute = connection.execute
+        self._execute_many = connection.executemany
         self._presence = presence
         self._alive: dict[str, bool] = {}
         """The processes that were asked about in this transaction."""
@@ -101,7 +103,6 @@ class SqliteRows:
         return None if row is None else _entry(row)
 
     def renew_held(self, claim: Claim) -> int | None:
-        """Renews a lease that was confirmed, and returns its token; None if it is not such a one."""
         name, owner, ttl = claim
         row = self._execute(_HELD, (name, owner, self._now)).fetchone()
         if row is None:
@@ -111,8 +112,10 @@ class SqliteRows:
         self._execute(_RENEW_HELD, (self._now + ttl, name, seq))
         return token
 
-    def keep_waiting(self, name: str, owner: str) -> bool:
-        return self._execute(_KEEP_WAITING, (self._now, owner, name)).rowcount == 1
+    def keep_waiting(self, name: str, owners: Sequence[str]) -> bool:
+        now = self._now
+        done = self._execute_many(_KEEP_WAITING, [(now, owner, name) for owner in owners])
+        return done.rowcount == len(owners)
 
     def alive(self, entry: Entry) -> bool:
         process = entry.process

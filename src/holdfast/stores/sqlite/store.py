@@ -14,7 +14,7 @@ import sqlite3
 from ...entries import AcquireRequest, Claim, Entry
 from ...errors import BackendUnavailable
 from ...ledger import Ledger
-from ...model import Busy, Granted, LockState, Outcome, Queued, Renewed
+from ...model import Busy, Granted, LockState, Outcome, Queued
 from . import cleaning, tokens
 from .lockfiles import Tether
 from .mailbox import DELIVERED
@@ -67,11 +67,7 @@ class Store(Transactions):
                 self._cleaned = now
                 assert self._presence is not None
                 cleaning.clean(self._open_connection(), self._presence, now)
-            outcomes: list[Outcome] = []
-            for claim in claims:
-                token = rows.renew_held(claim)
-                outcomes.append(ledger.renew(claim) if token is None else Renewed(token, claim.ttl))
-            return outcomes
+            return ledger.renew_all(claims)
 
         return self._step(step, (), deadline)
 

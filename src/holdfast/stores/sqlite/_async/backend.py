@@ -108,7 +108,7 @@ class SqliteBackend:
     async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
         prefix = self._prefix
         full = [Claim(prefix + name, owner, ttl) for name, owner, ttl in claims]
-        outcomes, blockers = await self._worker.call(self._store.renew, full, deadline)
+        outcomes, blockers = await self._worker.call_ahead(self._store.renew, full, deadline)
         if self._watches or self._tickets:
             for claim, outcome in zip(claims, outcomes, strict=True):
                 if isinstance(outcome, Renewed | Gone):
