@@ -39,6 +39,7 @@ class Wire:
         self._keep_alive = KeepAlive()
         self._token = ""
         self._pid = os.getpid()
+        self._inherited: list[Any] = []
         self.closed = False
 
     @property
@@ -113,6 +114,7 @@ class Wire:
     def _begin_afresh(self) -> None:
         """Leaves to the parent process what a forked child has inherited from it."""
         self._pid = os.getpid()
+        self._inherited += [self._connections, self._connecting]
         self._connections = {}
         self._connecting = {}
         self._resolver = Resolver()

@@ -12,6 +12,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import RLock, Thread, get_ident
+from typing import Any
 
 from ....clock import system_clock
 from ..address import Address
@@ -48,10 +49,15 @@ class Wire:
         self._keep_alive = KeepAlive()
         self._token = ""
         self.closed = False
-        self._begin_afresh()
+        self._inherited: list[Any] = []
+        self._begin()
 
     def _begin_afresh(self) -> None:
-        """Begins without connections; a forked child leaves those of its parent alone."""
+        """Leaves to the parent process what a forked child has inherited from it."""
+        self._inherited += [*self._used, *self._idle.values()]
+        self._begin()
+
+    def _begin(self) -> None:
         self._pid = os.getpid()
         self._resolver = Resolver()
         self._idle: dict[str, list[BlockingConnection]] = {
