@@ -44,7 +44,8 @@ class MultiplexedConnection(asyncio.Protocol):
         self._timer_due = inf
         self.last_heard = now()
         self.closed = False
-        self._reason = ""
+        self.reason = ""
+        """Why it is closed."""
         self.on_news: Heard | None = None
         """Function that is told of news on streams that are no calls."""
         self.on_end: Callable[[str], None] | None = None
@@ -62,7 +63,7 @@ class MultiplexedConnection(asyncio.Protocol):
         call = Call(self._loop.create_future(), deadline, self._now(), linger)
         stream = self.core.open(block, request, finished=not linger)
         if self.closed:  # between its opening and now
-            stream.end = End("UNAVAILABLE", self._reason, untouched=True)
+            stream.end = End("UNAVAILABLE", self.reason, untouched=True)
             return stream
         self._waiters[stream] = call
         self.flush_soon()
@@ -100,7 +101,7 @@ class MultiplexedConnection(asyncio.Protocol):
         if self.closed:
             return
         self.closed = True
-        self._reason = reason
+        self.reason = reason
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
