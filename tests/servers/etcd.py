@@ -7,10 +7,12 @@ import os
 import platform
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +23,12 @@ from .peers import PeerLink
 from .ports import free_ports
 
 READY_LIMIT = 30.0
+
+
+def environment() -> dict[str, str]:
+    """Returns the environment of a server: etcd wants to be asked twice on some machines."""
+    machine = {"aarch64": "arm64", "armv7l": "arm"}.get(platform.machine())
+    return {**os.environ, **({"ETCD_UNSUPPORTED_ARCH": machine} if machine else {})}
 
 
 class Member:
@@ -61,17 +69,13 @@ class Member:
         command += ["--initial-advertise-peer-urls", self.peer_url]
         command += ["--initial-cluster", self.peers, "--initial-cluster-token", self.peers]
         command += ["--logger", "zap", "--log-level", "warn", *self.options]
-        environment = dict(os.environ)
-        machine = {"aarch64": "arm64", "armv7l": "arm"}.get(platform.machine())
-        if machine:
-            environment["ETCD_UNSUPPORTED_ARCH"] = machine
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 command,
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
-                env=environment,
+                env=environment(),
                 start_new_session=True,
             )
 
@@ -211,6 +215,32 @@ class EtcdCluster:
             self._wire.close()
         for member in self.members:
             member.stop()
+
+
+@contextmanager
+def grpc_proxy(cluster: EtcdCluster) -> Iterator[str]:
+    """Yields the URL of etcd's own gRPC proxy before the cluster."""
+    (port,) = free_ports(1)
+    folder = tempfile.mkdtemp(prefix="hf-etcd-proxy-")
+    command = ["etcd", "grpc-proxy", "start", "--listen-addr", f"127.0.0.1:{port}"]
+    command += ["--advertise-client-url", f"127.0.0.1:{port}", "--data-dir", folder]
+    command += ["--endpoints", ",".join(f"127.0.0.1:{one.port}" for one in cluster.members)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
+    )
+    try:
+        limit = time.monotonic() + READY_LIMIT
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+                break
+            assert process.poll() is None, "etcd's proxy has ended"
+            assert time.monotonic() < limit, "etcd's proxy does not listen"
+            time.sleep(0.01)
+        yield f"etcd://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache

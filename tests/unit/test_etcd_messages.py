@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
+
 import pytest
 
+from holdfast.errors import BackendUnavailable
 from holdfast.model import Label
 from holdfast.stores.etcd import keys
 from holdfast.stores.etcd.wire import codec, messages
@@ -27,11 +31,11 @@ def test_the_bytes_are_those_of_protocol_buffers() -> None:
 
 
 def test_a_message_that_ends_too_soon_is_refused() -> None:
-    with pytest.raises(ValueError, match="middle"):
+    with pytest.raises(BackendUnavailable, match="cannot be read"):
         list(codec.fields(b"\x12\x07test"))
-    with pytest.raises(IndexError):
+    with pytest.raises(BackendUnavailable, match="cannot be read"):
         list(codec.fields(b"\x08\x96"))
-    with pytest.raises(ValueError, match="kind"):
+    with pytest.raises(BackendUnavailable, match="cannot be read"):
         list(codec.fields(b"\x0b"))
 
 
@@ -100,3 +104,26 @@ def test_a_wake_up_says_which_owner_was_granted_the_lock_and_who_follows() -> No
     again = naming.stored_entries(map(keys.decode_follower, followers))
     assert [one.entry for one in again] == [one.entry for one in stored[1:]]
     assert [(one.kv.changed, one.kv.lease) for one in again] == [(6, 77), (7, 77)]
+
+
+def test_noise_is_a_clean_error_or_a_reply() -> None:
+    draw = random.Random(11)
+    parsers = [
+        messages.parse_txn,
+        messages.parse_range,
+        messages.parse_watched,
+        messages.parse_lease,
+        messages.parse_term,
+        messages.parse_token,
+        messages.parse_deleted,
+        messages.parse_time_to_live,
+    ]
+    header = codec.data(1, codec.number(3, 7) + codec.number(4, 2))
+    good = header + codec.number(2, 1) + codec.data(3, codec.data(1, codec.data(2, b"\n\1a")))
+    for _ in range(20_000):
+        message = bytearray(draw.choice((good, draw.randbytes(draw.randrange(20)))))
+        if message:
+            message[draw.randrange(len(message))] = draw.randrange(256)
+        for parse in parsers:
+            with suppress(BackendUnavailable):
+                parse(bytes(message))

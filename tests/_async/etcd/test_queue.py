@@ -135,3 +135,40 @@ async def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluste
         assert third.key != second.key
         for attempt in (second, third):
             attempts.forget(attempt)
+
+
+@pytest.mark.parametrize("died", [False, True])
+async def test_readers_behind_a_writer_come_in_together(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch, died: bool
+) -> None:
+    """Whoever lets the first one in lets in all, without asking the store in between."""
+    async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        writer = await others.rwlock("x").write().acquire()
+        readers = [Job(locks.rwlock("x").read().acquire) for _ in range(40)]
+
+        async def all_wait() -> bool:
+            return len((await others.inspect("x")).waiters) == 40
+
+        await eventually(all_wait)
+        granters: list[Any] = []
+        for manager in (others, locks):
+            session: Any = await manager._session()
+            retrier = session.backend._retrier
+            try_all = retrier.try_all
+
+            async def noted(requests: Any, deadline: float, try_all: Any = try_all) -> None:
+                granters.append(len(requests))
+                await try_all(requests, deadline)
+
+            monkeypatch.setattr(retrier, "try_all", noted)
+        if died:
+            revoke(cluster, "granted")
+        else:
+            await writer.release()
+        leases = [await reader.result() for reader in readers]
+        tokens = [lease.token for lease in leases]
+        assert len(set(tokens)) == 40
+        assert min(tokens) > writer.token
+        assert max(granters) >= 38
+        for lease in leases:
+            await lease.release()

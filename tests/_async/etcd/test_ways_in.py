@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast.stores.etcd.wire.messages import AUTHENTICATE
-from servers.etcd import EtcdCluster
+from servers.etcd import EtcdCluster, grpc_proxy
 from servers.ports import free_port
 from worlds.aio import Job, eventually
 
@@ -154,10 +154,45 @@ async def test_tls_and_client_certificates(tmp_path: Path) -> None:
     )
     try:
         await used(cluster.url, tls_ca=cert, tls_cert=cert, tls_key=key)
+        await used(f"{cluster.url}?tls_ca={cert}&tls_cert={cert}&tls_key={key}")
+        with pytest.raises(holdfast.BackendUnavailable, match="tls=1"):
+            await used(cluster.url)  # without TLS at all
         with pytest.raises(holdfast.BackendUnavailable, match="cannot be used"):
             await used(f"{cluster.url}?tls=1")  # nobody vouches for this certificate
     finally:
         cluster.stop()
+
+
+async def test_a_proxy_in_the_environment_is_not_asked(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+        monkeypatch.setenv(name.upper(), f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    await used(cluster.url)
+
+
+async def test_few_streams_on_each_connection() -> None:
+    cluster = EtcdCluster(options=["--max-concurrent-streams", "1"])
+    try:
+        await used(cluster.url)
+    finally:
+        cluster.stop()
+
+
+async def test_behind_the_grpc_proxy_of_etcd(cluster: EtcdCluster) -> None:
+    with grpc_proxy(cluster) as url:
+        await used(url)
+        async with holdfast.connect(url) as locks:
+            lease = await locks.lock("kept", ttl=3.0).acquire()
+            renewed: list[holdfast.Event] = []
+            locks.on_event(renewed.append)
+            await eventually(lambda: len(renewed) >= 2)
+            assert {event.kind for event in renewed} == {"renewed"}
+            assert lease.held
+            await locks.force_release("kept")
+            await eventually(lambda: not lease.held)
 
 
 # unasync: aio-only

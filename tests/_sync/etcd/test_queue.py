@@ -137,3 +137,40 @@ def test_what_is_forgotten_twice_leaves_the_next_alone(cluster: EtcdCluster) -> 
         assert third.key != second.key
         for attempt in (second, third):
             attempts.forget(attempt)
+
+
+@pytest.mark.parametrize("died", [False, True])
+def test_readers_behind_a_writer_come_in_together(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch, died: bool
+) -> None:
+    """Whoever lets the first one in lets in all, without asking the store in between."""
+    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+        writer = others.rwlock("x").write().acquire()
+        readers = [Job(locks.rwlock("x").read().acquire) for _ in range(40)]
+
+        def all_wait() -> bool:
+            return len(others.inspect("x").waiters) == 40
+
+        eventually(all_wait)
+        granters: list[Any] = []
+        for manager in (others, locks):
+            session: Any = manager._session()
+            retrier = session.backend._retrier
+            try_all = retrier.try_all
+
+            def noted(requests: Any, deadline: float, try_all: Any = try_all) -> None:
+                granters.append(len(requests))
+                try_all(requests, deadline)
+
+            monkeypatch.setattr(retrier, "try_all", noted)
+        if died:
+            revoke(cluster, "granted")
+        else:
+            writer.release()
+        leases = [reader.result() for reader in readers]
+        tokens = [lease.token for lease in leases]
+        assert len(set(tokens)) == 40
+        assert min(tokens) > writer.token
+        assert max(granters) >= 38
+        for lease in leases:
+            lease.release()

@@ -13,7 +13,8 @@ import pytest
 
 import holdfast
 from holdfast.stores.etcd.wire.messages import AUTHENTICATE
-from servers.etcd import EtcdCluster
+from servers.etcd import EtcdCluster, grpc_proxy
+from servers.ports import free_port
 from worlds.threads import Job, eventually
 
 
@@ -143,7 +144,42 @@ def test_tls_and_client_certificates(tmp_path: Path) -> None:
     )
     try:
         used(cluster.url, tls_ca=cert, tls_cert=cert, tls_key=key)
+        used(f"{cluster.url}?tls_ca={cert}&tls_cert={cert}&tls_key={key}")
+        with pytest.raises(holdfast.BackendUnavailable, match="tls=1"):
+            used(cluster.url)  # without TLS at all
         with pytest.raises(holdfast.BackendUnavailable, match="cannot be used"):
             used(f"{cluster.url}?tls=1")  # nobody vouches for this certificate
     finally:
         cluster.stop()
+
+
+def test_a_proxy_in_the_environment_is_not_asked(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+        monkeypatch.setenv(name.upper(), f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    used(cluster.url)
+
+
+def test_few_streams_on_each_connection() -> None:
+    cluster = EtcdCluster(options=["--max-concurrent-streams", "1"])
+    try:
+        used(cluster.url)
+    finally:
+        cluster.stop()
+
+
+def test_behind_the_grpc_proxy_of_etcd(cluster: EtcdCluster) -> None:
+    with grpc_proxy(cluster) as url:
+        used(url)
+        with holdfast.connect(url) as locks:
+            lease = locks.lock("kept", ttl=3.0).acquire()
+            renewed: list[holdfast.Event] = []
+            locks.on_event(renewed.append)
+            eventually(lambda: len(renewed) >= 2)
+            assert {event.kind for event in renewed} == {"renewed"}
+            assert lease.held
+            locks.force_release("kept")
+            eventually(lambda: not lease.held)

@@ -70,6 +70,10 @@ class Wire:
             timer.cancel()
             channel.forget(call)
 
+    async def call_all(self, method: str, requests: Sequence[bytes], timeout: float) -> None:
+        calls = [self.call(method, request, timeout) for request in requests]
+        await asyncio.gather(*calls, return_exceptions=True)
+
     def watch(
         self,
         requests: Sequence[bytes],

@@ -100,7 +100,7 @@ class EtcdBackend:
         self._releaser = Releaser(parts)
         self._granter = Granter(parts)
         self._acquirer = Acquirer(parts, self._granter, self._releaser, self.claim_window)
-        self._renewer = Renewer(parts, self._granter)
+        self._renewer = Renewer(parts, self._granter, self._releaser)
         self._inspector = Inspector(parts, token_base)
 
     @property

@@ -7,7 +7,7 @@ earlier try may still arrive, because it ended without a reply, is told by `unan
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from ...._runtime.aio import Signal, Turn
@@ -61,6 +61,15 @@ class Retrier:
                 if self.unproven.pop(prove, None) is not None and of == term:
                     prove()
         return messages.parse_txn(reply)
+
+    async def try_all(self, requests: Sequence[bytes], deadline: float) -> None:
+        """Sends transactions at once, each once: whether they are carried out does not matter."""
+        try:
+            await self.wire.call_all(
+                messages.TXN, requests, self._patience(deadline - self._clock.now())
+            )
+        except Failure:
+            return
 
     async def range(self, request: bytes, deadline: float) -> Range:
         """Returns the keys that were read."""

@@ -13,7 +13,7 @@ from threading import RLock
 
 from ...._runtime.aio import Routine, Signal
 from ....clock import Clock
-from ....errors import LockError
+from ....errors import BackendUnavailable, LockError
 from ..wire import messages
 from ..wire.aio import Stream, Wire
 from ..wire.failures import Failure
@@ -148,7 +148,10 @@ class Watches:
         box: list[Stream] = []
 
         def heard(message: bytes) -> None:
-            self._heard(message)
+            with self._mutex:
+                current = bool(box) and self._stream is box[0]
+            if current:  # else it was given up: its numbers mean other watches by now
+                self._heard(message)
 
         def ended(failure: Failure) -> None:
             with self._mutex:
@@ -167,7 +170,12 @@ class Watches:
         self._stream = stream
 
     def _heard(self, message: bytes) -> None:
-        answer = messages.parse_watched(message)
+        try:
+            answer = messages.parse_watched(message)
+        except BackendUnavailable:
+            with self._mutex:
+                self._begin_anew()  # nobody can say what is missing now
+            return
         with self._mutex:
             watch = self._watches.get(answer.watch_id)
             if watch is None:

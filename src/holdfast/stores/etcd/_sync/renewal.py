@@ -17,6 +17,7 @@ from .attempt import Attempt
 from .grant import Granter, position
 from .leases import FRESH
 from .parts import Parts
+from .release import Releaser, heirs, with_granted
 
 AT_ONCE = 100
 """Operations in one transaction; etcd allows 128."""
@@ -30,9 +31,10 @@ Reads = dict[str, tuple[int, list[StoredEntry]]]
 class Renewer:
     """The renewal of the attempts of one manager."""
 
-    def __init__(self, parts: Parts, granter: Granter) -> None:
+    def __init__(self, parts: Parts, granter: Granter, releaser: Releaser) -> None:
         _, self._naming, self._retrier, self._leases, self._attempts = parts
         self._granter = granter
+        self._releaser = releaser
 
     def find(self, name: str, owner: str, deadline: float) -> Attempt | None:
         """Returns the attempt of `owner`, which another manager may have made."""
@@ -109,7 +111,11 @@ class Renewer:
             return self._granter.confirm(attempt, attempt.ttl, deadline)
         places = [one.place for one in entries]
         if mine < admitted(places):
-            return self._granter.take(attempt, deadline)
+            outcome = self._granter.take(attempt, deadline)
+            if attempt.owns(heirs(entries)[0]):
+                # Whoever held the lock has died. Those who may share it need not find out one by one.
+                self._releaser.hand_on(with_granted(entries, entries[mine]), deadline)
+            return outcome
         waiter_watch.watch(attempt, entries, blocker(places, mine), revision + 1)
         waiter_watch.end_look(attempt)
         if not attempt.extend(lease.sent + lease.ttl):

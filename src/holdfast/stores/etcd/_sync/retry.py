@@ -9,7 +9,7 @@ earlier try may still arrive, because it ended without a reply, is told by `unan
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ...._runtime.threads import Signal, Turn
@@ -63,6 +63,13 @@ class Retrier:
                 if self.unproven.pop(prove, None) is not None and of == term:
                     prove()
         return messages.parse_txn(reply)
+
+    def try_all(self, requests: Sequence[bytes], deadline: float) -> None:
+        """Sends transactions at once, each once: whether they are carried out does not matter."""
+        try:
+            self.wire.call_all(messages.TXN, requests, self._patience(deadline - self._clock.now()))
+        except Failure:
+            return
 
     def range(self, request: bytes, deadline: float) -> Range:
         """Returns the keys that were read."""

@@ -39,6 +39,7 @@ class Wire:
         self._keep_alive = KeepAlive()
         self._token = ""
         self._pid = os.getpid()
+        self._inherited: list[Any] = []
         self.closed = False
 
     @property
@@ -72,6 +73,13 @@ class Wire:
             if end is None or not end.untouched or tries == TRIES or self._now() >= deadline:
                 raise failure_of(end, endpoint)
         raise AssertionError  # not reached
+
+    async def call_all(self, method: str, requests: Sequence[bytes], timeout: float) -> None:
+        """Makes several calls at once; those without a reply may have been carried out or not."""
+        calls = [self.call(method, request, timeout) for request in requests]
+        for reply in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(reply, BaseException) and not isinstance(reply, Failure):
+                raise reply
 
     async def _open(self, endpoint: str, deadline: float) -> MultiplexedConnection:
         """Returns a connection for calls; one task opens it for all who wait for it."""
@@ -113,6 +121,7 @@ class Wire:
     def _begin_afresh(self) -> None:
         """Leaves to the parent process what a forked child has inherited from it."""
         self._pid = os.getpid()
+        self._inherited += [self._connections, self._connecting]
         self._connections = {}
         self._connecting = {}
         self._resolver = Resolver()
@@ -198,6 +207,9 @@ class Stream:
             opening.result().lose("closed")
         else:
             self._connection = connection = opening.result()
+            if connection.closed:  # between its opening and now
+                self._lost(connection.reason)
+                return
             connection.on_news = self._news
             connection.on_end = self._lost
             self._send_all(connection)

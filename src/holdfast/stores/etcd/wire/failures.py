@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from os import strerror
+
 from ....errors import BackendUnavailable, ConfigError
 from .http2.grpc import OK, End
 
@@ -80,4 +82,6 @@ def unreachable(error: BaseException, endpoint: str) -> Failure:
     if isinstance(error, TimeoutError):
         return Failure("DEADLINE_EXCEEDED", f"{endpoint} cannot be reached in time", endpoint, True)
     text = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, ConnectionError) and error.errno:
+        text = strerror(error.errno)  # asyncio has words of its own
     return Failure("UNAVAILABLE", f"{endpoint} cannot be reached: {text}", endpoint, True)

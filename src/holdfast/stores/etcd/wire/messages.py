@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from .codec import data, fields, number
+from .codec import as_bytes, as_number, data, fields, number
 
 # Methods.
 TXN = "/etcdserverpb.KV/Txn"
@@ -192,20 +192,20 @@ def _key_value(message: bytes) -> KeyValue:
     parts: dict[int, int | bytes] = dict(fields(message))
     get = parts.get
     return KeyValue(
-        cast(bytes, get(1, b"")),
-        cast(bytes, get(5, b"")),
-        cast(int, get(2, 0)),
-        cast(int, get(3, 0)),
-        cast(int, get(6, 0)),
+        as_bytes(get(1, b"")),
+        as_bytes(get(5, b"")),
+        as_number(get(2, 0)),
+        as_number(get(3, 0)),
+        as_number(get(6, 0)),
     )
 
 
 def _revision(header: bytes) -> int:
-    return cast(int, dict(fields(header)).get(3, 0))
+    return as_number(dict(fields(header)).get(3, 0))
 
 
 def _term(header: bytes) -> int:
-    return cast(int, dict(fields(header)).get(4, 0))
+    return as_number(dict(fields(header)).get(4, 0))
 
 
 def parse_range(message: bytes) -> Range:
@@ -214,9 +214,9 @@ def parse_range(message: bytes) -> Range:
     keys: list[KeyValue] = []
     for field, value in fields(message):
         if field == 2:
-            keys.append(_key_value(cast(bytes, value)))
+            keys.append(_key_value(as_bytes(value)))
         elif field == 1:
-            revision = _revision(cast(bytes, value))
+            revision = _revision(as_bytes(value))
     return Range(revision, keys)
 
 
@@ -227,22 +227,22 @@ def parse_txn(message: bytes) -> Transaction:
     results: list[Result] = []
     for field, value in fields(message):
         if field == 1:
-            revision = _revision(cast(bytes, value))
+            revision = _revision(as_bytes(value))
         elif field == 2:
             succeeded = bool(value)
         elif field == 3:
-            results.append(_result(cast(bytes, value)))
+            results.append(_result(as_bytes(value)))
     return Transaction(revision, succeeded, tuple(results))
 
 
 def _result(message: bytes) -> Result:
     for field, value in fields(message):
-        inner = cast(bytes, value)
+        inner = as_bytes(value)
         if field == 4:
             return parse_txn(inner)
         if field in (1, 3):  # the keys of a range stand in field 2, deleted ones in 3
             which = 2 if field == 1 else 3
-            return [_key_value(cast(bytes, v)) for f, v in fields(inner) if f == which]
+            return [_key_value(as_bytes(v)) for f, v in fields(inner) if f == which]
     return []
 
 
@@ -250,28 +250,28 @@ def parse_deleted(message: bytes) -> int:
     """Returns the number of keys that were deleted."""
     for field, value in fields(message):
         if field == 2:
-            return cast(int, value)
+            return as_number(value)
     return 0
 
 
 def parse_lease(message: bytes) -> tuple[int, int]:
     """Returns a lease's id and its TTL, which is 0 or less if there is no such lease."""
     parts: dict[int, int | bytes] = dict(fields(message))
-    return cast(int, parts.get(2, 0)), cast(int, parts.get(3, 0))
+    return as_number(parts.get(2, 0)), as_number(parts.get(3, 0))
 
 
 def parse_term(message: bytes) -> int:
     """Returns the term in which a reply was given: the last that the member knew to be agreed on."""
     for field, value in fields(message):
         if field == 1:
-            return _term(cast(bytes, value))
+            return _term(as_bytes(value))
     return 0
 
 
 def parse_token(message: bytes) -> str:
     """Returns the token that a user was given."""
     parts: dict[int, int | bytes] = dict(fields(message))
-    return cast(bytes, parts.get(2, b"")).decode()
+    return as_bytes(parts.get(2, b"")).decode(errors="replace")
 
 
 def parse_watched(message: bytes) -> Watched:
@@ -280,24 +280,24 @@ def parse_watched(message: bytes) -> Watched:
     events: list[Event] = []
     for field, value in fields(message):
         if field == 11:
-            events.append(_event(cast(bytes, value)))
+            events.append(_event(as_bytes(value)))
         else:
             parts[field] = value
     get = parts.get
     return Watched(
-        cast(int, get(2, 0)),
-        _revision(cast(bytes, get(1, b""))),
+        as_number(get(2, 0)),
+        _revision(as_bytes(get(1, b""))),
         bool(get(3)),
         bool(get(4)),
-        cast(int, get(5, 0)),
-        cast(bytes, get(6, b"")).decode(errors="replace"),
+        as_number(get(5, 0)),
+        as_bytes(get(6, b"")).decode(errors="replace"),
         events,
     )
 
 
 def _event(message: bytes) -> Event:
     parts: dict[int, int | bytes] = dict(fields(message))
-    return Event(bool(parts.get(1, 0)), _key_value(cast(bytes, parts.get(2, b""))))
+    return Event(bool(parts.get(1, 0)), _key_value(as_bytes(parts.get(2, b""))))
 
 
 def held_keys(results: Iterable[Result]) -> list[KeyValue]:
@@ -318,4 +318,4 @@ class TimeToLive(NamedTuple):
 def parse_time_to_live(message: bytes) -> TimeToLive:
     """Returns how long a lease lives."""
     parts: dict[int, int | bytes] = dict(fields(message))
-    return TimeToLive(cast(int, parts.get(3, 0)), cast(int, parts.get(4, 0)))
+    return TimeToLive(as_number(parts.get(3, 0)), as_number(parts.get(4, 0)))

@@ -12,6 +12,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import RLock, Thread, get_ident
+from typing import Any, TypeVar
 
 from ....clock import system_clock
 from ..address import Address
@@ -33,6 +34,7 @@ OVER = 1e15
 MOST_IDLE = 64
 """The number of idle connections to a member that are kept."""
 
+Result = TypeVar("Result")
 Open = Callable[[Callable[[], float]], BlockingConnection]
 """A function that opens a connection; time is over once the clock that it is given says so."""
 
@@ -48,10 +50,15 @@ class Wire:
         self._keep_alive = KeepAlive()
         self._token = ""
         self.closed = False
-        self._begin_afresh()
+        self._inherited: list[Any] = []
+        self._begin()
 
     def _begin_afresh(self) -> None:
-        """Begins without connections; a forked child leaves those of its parent alone."""
+        """Leaves to the parent process what a forked child has inherited from it."""
+        self._inherited += [*self._used, *self._idle.values()]
+        self._begin()
+
+    def _begin(self) -> None:
         self._pid = os.getpid()
         self._resolver = Resolver()
         self._idle: dict[str, list[BlockingConnection]] = {
@@ -82,7 +89,11 @@ class Wire:
         if self._pid != os.getpid():
             self._begin_afresh()
         for tries in range(1, TRIES + 1):
-            stream = self._call(endpoint, block, request, deadline, linger)
+            stream = self._use(
+                endpoint,
+                deadline,
+                lambda link: link.call(block, request, deadline, linger=linger),
+            )
             end = stream.end
             if stream.messages and end is not None and end.code == "OK":
                 return stream.messages[0]
@@ -90,9 +101,19 @@ class Wire:
                 raise failure_of(end, endpoint)
         raise AssertionError  # not reached
 
-    def _call(
-        self, endpoint: str, block: bytes, request: bytes, deadline: float, linger: bool
-    ) -> Http2Stream:
+    def call_all(self, method: str, requests: Sequence[bytes], timeout: float) -> None:
+        """Makes several calls at once; those without a reply may have been carried out or not."""
+        endpoint = self._members.endpoint
+        block = request_block(method, endpoint, self._tls is not None, self._token)
+        deadline = self._now() + timeout
+        if self._pid != os.getpid():
+            self._begin_afresh()
+        self._use(endpoint, deadline, lambda link: link.call_all(block, requests, deadline))
+
+    def _use(
+        self, endpoint: str, deadline: float, work: Callable[[BlockingConnection], Result]
+    ) -> Result:
+        """Returns what `work` returns, on a connection that it has to itself."""
         idle, used = self._idle[endpoint], self._used
         connection = self._alive(idle) or self._open(endpoint, deadline)
         used.add(connection)
@@ -100,9 +121,9 @@ class Wire:
         try:
             if self.closed:
                 raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
-            stream = connection.call(block, request, deadline, linger=linger)
+            result = work(connection)
             whole = True
-            return stream
+            return result
         except Late:
             # If it is the way that is broken, the idle ones are no better.
             self._close_idle(idle)

@@ -10,7 +10,7 @@ import select
 import socket
 import ssl
 from _thread import allocate_lock
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from errno import EINPROGRESS
 from math import ceil
 from os import strerror
@@ -121,7 +121,7 @@ class BlockingConnection:
     def __init__(self, sock: Socket, now: Now) -> None:
         self.core = Connection()
         self._socket = sock
-        self._tls = isinstance(sock, ssl.SSLSocket)
+        self.core.tls = self._tls = isinstance(sock, ssl.SSLSocket)
         self._now = now
         poller = select.poll()
         poller.register(sock.fileno(), select.POLLIN)
@@ -130,7 +130,7 @@ class BlockingConnection:
     def call(self, block: bytes, request: bytes, deadline: float, *, linger: bool) -> Stream:
         """Makes one call and returns its stream, which has ended.
 
-        With `linger` our side of the stream is ended only once there is a reply: etcd's proxy keeps no
+        With `linger` our side of the stream stays open until there is a reply: etcd's proxy keeps no
         lease alive for a client that has ended its side.
         """
         core = self.core
@@ -138,12 +138,24 @@ class BlockingConnection:
         self.flush(deadline)
         while stream.end is None:
             core.receive(self._receive(deadline))
-            if stream.messages and not stream.finished:
-                core.finish(stream)
+            if linger and stream.messages:
+                core.conclude(stream)
             self.flush(deadline)
             if self._now() >= deadline and not stream.end:
                 raise Late  # though the server says something: pings, or the rest of an old reply
         return stream
+
+    def call_all(self, block: bytes, requests: Sequence[bytes], deadline: float) -> list[Stream]:
+        """Makes several calls at once and returns their streams, which have ended."""
+        core = self.core
+        streams = [core.open(block, request, finished=True) for request in requests]
+        self.flush(deadline)
+        while any(stream.end is None for stream in streams):
+            if self._now() >= deadline:
+                raise Late
+            core.receive(self._receive(deadline))
+            self.flush(deadline)
+        return streams
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -173,8 +185,6 @@ class BlockingConnection:
             if not data:
                 raise Broken(self.core.closed_by_server())
             news += self.core.receive(data)
-            if len(data) < CHUNK and not self._tls:
-                return news
 
     def is_alive(self) -> bool:
         """Returns False if the server has closed the connection, or takes no more calls on it."""

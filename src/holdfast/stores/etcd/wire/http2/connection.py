@@ -45,6 +45,7 @@ from .frames import (
     window_update,
 )
 from .grpc import (
+    OK,
     PREFIX,
     End,
     Unreadable,
@@ -123,6 +124,7 @@ class Connection:
         """Streams that a GOAWAY has ended."""
         self.going = False
         """True if the server takes no new streams on this connection."""
+        self.tls = False
         self.too_many_pings = False
         self.pings_answered = 0
 
@@ -156,13 +158,12 @@ class Connection:
             if stream.id:
                 self._send_data(stream)
 
-    def finish(self, stream: Stream) -> None:
-        """Sends that nothing follows on `stream`."""
-        if stream.end is None and not stream.finished:
-            stream.finished = True
-            if stream.unsent or not stream.id:
-                return  # it is sent with that
-            self._output.append(frame(DATA, END_STREAM, stream.id))
+    def conclude(self, stream: Stream) -> None:
+        """Ends a stream whose first message is all that is wanted of it."""
+        if stream.end is None:
+            stream.end = OK
+            self._drop(stream)
+            self._output.append(reset(stream.id, CANCEL))
 
     def cancel(self, stream: Stream) -> bool:
         """Gives `stream` up; returns True if nothing of it was sent."""
@@ -270,9 +271,12 @@ class Connection:
 
     def closed_by_server(self) -> str:
         """Returns what to say when the server has closed the connection."""
-        if not self._greeted and self._rest:
+        if self._greeted:
+            return "the server closed the connection"
+        if self._rest:
             return _no_http2(self._rest)
-        return "the server closed the connection"
+        hint = "" if self.tls else "; if it wants TLS, add ?tls=1 to the URL"
+        return f"the server closed the connection without a word{hint}"
 
     def _handle(
         self, kind: int, flags: int, number: int, stream: Stream | None, payload: bytes

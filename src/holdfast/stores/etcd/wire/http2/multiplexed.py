@@ -44,6 +44,8 @@ class MultiplexedConnection(asyncio.Protocol):
         self._timer_due = inf
         self.last_heard = now()
         self.closed = False
+        self.reason = ""
+        """Why it is closed."""
         self.on_news: Heard | None = None
         """Function that is told of news on streams that are no calls."""
         self.on_end: Callable[[str], None] | None = None
@@ -56,10 +58,13 @@ class MultiplexedConnection(asyncio.Protocol):
     async def call(self, block: bytes, request: bytes, deadline: float, *, linger: bool) -> Stream:
         """Makes one call and returns its stream, which has ended.
 
-        With `linger` our side of the stream is ended only once there is a reply.
+        With `linger` our side of the stream stays open until there is a reply.
         """
         call = Call(self._loop.create_future(), deadline, self._now(), linger)
         stream = self.core.open(block, request, finished=not linger)
+        if self.closed:  # between its opening and now
+            stream.end = End("UNAVAILABLE", self.reason, untouched=True)
+            return stream
         self._waiters[stream] = call
         self.flush_soon()
         if deadline < self._timer_due:
@@ -96,6 +101,7 @@ class MultiplexedConnection(asyncio.Protocol):
         if self.closed:
             return
         self.closed = True
+        self.reason = reason
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -110,6 +116,7 @@ class MultiplexedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # No isinstance: other event loops have transports of their own.
         self._transport = cast(asyncio.Transport, transport)
+        self.core.tls = transport.get_extra_info("sslcontext") is not None
         sock = transport.get_extra_info("socket")
         if sock is not None:
             with suppress(OSError):  # it is closed, which we are told soon
@@ -144,7 +151,9 @@ class MultiplexedConnection(asyncio.Protocol):
                 if not call.future.done():
                     call.future.set_result(None)
             elif call.linger and stream.messages:
-                self.core.finish(stream)
+                self.core.conclude(stream)
+                if not call.future.done():
+                    call.future.set_result(None)
 
     def _retire(self) -> None:
         """Closes a connection on which the server takes no more, once nothing is under way."""
