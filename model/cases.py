@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement
 
 from . import recovery
 from .packing import Packing, Plain
-from .rules import SHIPPED, Rules
+from .rules import BY_THE_CLOCK, SHIPPED, Rules
 from .search import Found, World, search
 from .state import State, start
 from .with_clocks import WithClocks
@@ -144,6 +144,24 @@ LARGE: tuple[Size | Return, ...] = (
 )
 """The sizes for `python -m model`."""
 
+SMALL_LOST: tuple[Size | Return, ...] = (
+    Size(restarts=1, counters=(0, 0, 0)),
+    Size(ttl=1, restarts=1, counters=(0, 0, 0)),
+    Return(),
+)
+"""The sizes in which nodes come back by the clock, for every run of the tests."""
+
+LARGE_LOST: tuple[Size | Return, ...] = (
+    Size(restarts=1, snapshots=1),
+    Size(restarts=2, counters=(0, 0, 0)),
+    Size(attempts=3, restarts=1, counters=(0, 0, 1)),
+    Size(nodes=5, restarts=1, counters=(0, 0, 0, 0, 0)),
+    Size(ttl=1, restarts=2, counters=(0, 0, 1)),
+    Return(restarts=2, clients=1),
+    Return(fresh=True),
+)
+"""The sizes in which nodes come back by the clock, for `python -m model`."""
+
 LEVEL, APART = (0, 0, 0), (0, 1, 1)
 
 BROKEN = (
@@ -237,6 +255,21 @@ BROKEN = (
         "a hold that a snapshot brought back, met by a phase 2 before the node votes",
         replace(SHIPPED, phase2_same_run=False),
         Size(restarts=1, snapshots=1, counters=APART),
+    ),
+    Broken(
+        "a majority lost, counters from what is left",
+        replace(BY_THE_CLOCK, majority_lost="seen"),
+        Size(restarts=2, counters=LEVEL),
+    ),
+    Broken(
+        "a majority lost, and no wait",
+        replace(BY_THE_CLOCK, wait="none"),
+        Size(restarts=1, ttl=1, counters=LEVEL),
+    ),
+    Broken(
+        "a majority lost, and lives numbered by what others know",
+        replace(BY_THE_CLOCK, numbers_from_clock=False),
+        Return(restarts=2, clients=1),
     ),
 )
 

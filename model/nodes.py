@@ -108,6 +108,12 @@ def having_read(rules: Rules, node: Node, number: int, other: Node) -> Node:
     return node._replace(read=tuple(read), best=best, learned=tuple(learned))
 
 
+def returned(rules: Rules, node: Node, clock: int) -> Node:
+    """Takes the last step of a node that comes back without a majority to read from."""
+    best = node.best if rules.majority_lost == "seen" else max(node.best, clock)
+    return rejoined(rules, node._replace(best=best))
+
+
 def rejoined(rules: Rules, node: Node) -> Node:
     """Takes the last step of a rejoin: the maxima and the marker."""
     nobody = (0,) * len(node.knows)

@@ -71,6 +71,8 @@ class Task(NamedTuple):
     """The life of this node that each other was seen to know."""
     learned: tuple[Known, ...] = ()
     """The lives of all nodes that the asked nodes know, and their own."""
+    alone: bool = False
+    """True if the node is to come back by the clock, with whatever others can be told."""
 
 
 class Client(NamedTuple):
@@ -243,10 +245,15 @@ class RecoveryWorld:
             following = Task("look", n, task.life, (*task.done, k), saw, learned)
             if len(following.done) >= self.majority:
                 life = max(task.life, max(saw).life) + 1
+                if self.rules.majority_lost != "stop" and self.rules.numbers_from_clock:
+                    life = max(life, clock_of(state))
                 following = Task(
                     "propose" if self.rules.number_noted else "seal", n, life, (), (), learned
                 )
             yield self.did(state, c, Event("look", c, n, k, value=known.life), following)
+        if self.rules.majority_lost != "stop" and not task.done:
+            alone = Task("propose", n, clock_of(state), (), (), task.learned, True)
+            yield self.did(state, c, Event("miss", c, n), alone)
 
     def propose(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
         """Notes the number of the new life on the node, unless one is there. Only in the same run."""
@@ -274,6 +281,8 @@ class RecoveryWorld:
             following = task._replace(kind=kind, done=done, learned=learned)
             step = self.did(after, c, event, following)
             yield Step(step.event, step.state, self.stranded(step.state))
+        if task.alone:  # the others cannot be reached, or not by this client
+            yield from self.admit(state, c, client, task)
 
     def admit(self, state: State, c: int, client: Client, task: Task) -> Iterator[Step[State]]:
         if state.nodes[task.node].run == client.views[task.node].run:
@@ -345,6 +354,13 @@ def seen(state: State, c: int, n: int, view: View, event: Event) -> Step[State]:
     views[n] = view
     clients[c] = clients[c]._replace(views=tuple(views))
     return Step(event, state._replace(clients=tuple(clients)), "")
+
+
+def clock_of(state: State) -> int:
+    """Returns the lowest number for a life that a clock can show: later than all there ever were."""
+    lives = [life for node in state.nodes for life in (node.life, node.number, node.before)]
+    lives += [known.life for node in state.nodes for known in node.knows]
+    return max(lives) + 1
 
 
 def with_node(state: State, n: int, node: Node) -> State:

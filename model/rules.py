@@ -1,7 +1,7 @@
 """The rules of the protocol, each of which can be broken on its own.
 
-`SHIPPED` keeps them all. A broken variant differs from it in one rule, so that what the search
-finds is that rule's reason to exist.
+`SHIPPED` keeps them all. A broken variant differs from it, or from `BY_THE_CLOCK`, in one rule, so
+that what the search finds is that rule's reason to exist.
 """
 
 from __future__ import annotations
@@ -76,5 +76,17 @@ class Rules:
     noted_may_start: bool = False
     """A node that was noted for a first start, and finds that others vote, starts at once."""
 
+    majority_lost: Literal["stop", "clock", "seen"] = "stop"
+    """The way back where too few others vote to be read: none; after the wait alone, with counters
+    above everything handed out, as the clock has them; with the highest counter that was seen."""
+
+    numbers_from_clock: bool = True
+    """Where nodes come back by the clock, the number of every new life comes from the clock, too."""
+
 
 SHIPPED = Rules()
+"""The rules as they are while a majority remembers. No clock has a part in the order of tokens."""
+BY_THE_CLOCK = Rules(majority_lost="clock")
+"""The rules where a majority may forget. *Any* node may come back by the clock at *any* moment after
+its wait: a client that wrongly believes that a majority was lost does no harm. The clock is assumed to
+be above every counter so far: that is what is declared, and not searched."""

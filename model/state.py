@@ -115,6 +115,16 @@ def highest(granted: int) -> int:
     return granted.bit_length() - 1 if granted else 0
 
 
+def clock_of(state: State) -> int:
+    """Returns the lowest number that a clock can show which is above everything handed out so far."""
+    counters = [node.counter for node in state.nodes]
+    counters += [image.counter for node in state.nodes for image in node.image]
+    for attempt in state.attempts:
+        counters.append(attempt.token)
+        counters += [vote.begin for cell in attempt.cells for vote in cell.votes]
+    return max(highest(state.granted), *counters)
+
+
 def fresh_cell() -> Cell:
     return Cell(0, (), False)
 

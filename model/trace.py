@@ -123,6 +123,12 @@ class TraceLine:
         event = self.event
         return f"{self.node(event.node).capitalize()} votes again, counter {event.value}."
 
+    def on_return(self) -> str:
+        event = self.event
+        return (
+            f"{self.node(event.node).capitalize()} comes back by the clock, counter {event.value}."
+        )
+
     # Coming back, call by call.
 
     def on_see(self) -> str:
@@ -159,6 +165,13 @@ class TraceLine:
         return (
             f"{self.who(event.attempt)} asks {self.node(event.other)} which life of "
             f"{self.node(event.node)} it knows: {event.value or 'none'}."
+        )
+
+    def on_miss(self) -> str:
+        event = self.event
+        return (
+            f"{self.who(event.attempt)} finds too few that vote: {self.node(event.node)} is to come "
+            "back by the clock."
         )
 
     def on_propose(self) -> str:

@@ -31,6 +31,7 @@ from .state import (
     Node,
     State,
     Vote,
+    clock_of,
     fresh_cell,
     highest,
 )
@@ -207,6 +208,10 @@ class WithClocks:
                 event = Event("rejoin", node=n, value=back.counter)
                 yield Step(event, self.tidy(with_node(state, n, back)), "")
             return
+        if self.rules.majority_lost != "stop":
+            back = on.returned(self.rules, node, clock_of(state))
+            event = Event("return", node=n, value=back.counter)
+            yield Step(event, self.tidy(with_node(state, n, back)), "")
         for k, other in enumerate(state.nodes):
             if k == n or node.read[k]:
                 continue

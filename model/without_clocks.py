@@ -29,7 +29,19 @@ from . import nodes as on
 from .counting import choices, confirmed, is_majority, with_attempt, with_node
 from .rules import Rules
 from .search import Event, Step
-from .state import ASKING, CHOSEN, ENDED, IDLE, Attempt, Cell, State, Vote, fresh_cell, highest
+from .state import (
+    ASKING,
+    CHOSEN,
+    ENDED,
+    IDLE,
+    Attempt,
+    Cell,
+    State,
+    Vote,
+    clock_of,
+    fresh_cell,
+    highest,
+)
 
 
 class WithoutClocks:
@@ -157,6 +169,10 @@ class WithoutClocks:
             event = Event("rejoin", node=n, value=back.counter)
             yield Step(event, self.tidy(with_node(state, n, back)), "")
             return
+        if self.rules.majority_lost != "stop":
+            back = on.returned(self.rules, node, clock_of(state))
+            event = Event("return", node=n, value=back.counter)
+            yield Step(event, self.tidy(with_node(state, n, back)), "")
         for k, other in enumerate(state.nodes):
             if k == n or node.read[k]:
                 continue

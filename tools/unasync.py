@@ -44,6 +44,7 @@ NAMES = {
     "aiter": "iter",
     "anext": "next",
     "asynccontextmanager": "contextmanager",
+    "enter_async_context": "enter_context",
     "AbstractAsyncContextManager": "AbstractContextManager",
     "AsyncContextManager": "ContextManager",
     "AsyncExitStack": "ExitStack",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import isfinite
 
 from .errors import ConfigError
@@ -114,3 +115,23 @@ def flag(what: str, value: object, allowed: tuple[object, ...]) -> None:
     if not any(value is choice or (type(value) is str and value == choice) for choice in allowed):
         choices = ", ".join(repr(choice) for choice in allowed)
         raise ConfigError(f"{what} must be one of {choices}, not {value!r:.80}")
+
+
+_COROUTINE = 0x80 | 0x200
+"""The flags of `async def`, and of one that yields, in a function's code."""
+
+
+def callback(what: str, thing: object) -> None:
+    """Refuses a callback that cannot be called, or that is `async def`: nobody would await it."""
+    if not callable(thing):
+        raise ConfigError(f"{what} must be given something to call, not {thing!r:.80}")
+    function: object = thing
+    while isinstance(function, partial):
+        function = function.func
+    for one in (function, getattr(type(function), "__call__", None)):  # noqa: B004
+        code = getattr(one, "__code__", None)  # a method has its function's
+        if code is not None and code.co_flags & _COROUTINE:
+            raise ConfigError(
+                f"{what} must be given a plain function, because nobody would await a coroutine; in "
+                "asyncio, let the function create a task, or set an event that a task waits for"
+            )

@@ -170,6 +170,11 @@ class Rows(Protocol):
         """Returns the entry of `owner`, if there is one."""
         ...
 
+    def keep_waiting(self, name: str, owner: str) -> bool:
+        """Renews the place of `owner` in the queue, if it is a waiter that does not barge and whose time
+        has not ended; returns whether it is one."""
+        ...
+
     def alive(self, entry: Entry) -> bool:
         """Returns False only if the process behind the entry is known to be dead."""
         ...

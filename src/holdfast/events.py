@@ -10,14 +10,17 @@
     forced           somebody force-released the lock through this manager
 
 Listeners are called where the event happens, in the thread or the event loop that noticed it, so
-they should be quick. What a listener raises is logged and otherwise ignored: a broken metric must
-not break a lock.
+they should be quick, and may not be `async def`. What a listener raises is logged and otherwise
+ignored: a broken metric must not break a lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CoroutineType
 from typing import NamedTuple
+
+from . import checks
 
 
 class Event(NamedTuple):
@@ -33,7 +36,9 @@ class Event(NamedTuple):
     detail: str = ""
 
 
-Listener = Callable[[Event], object]
+Ignored = bool | None
+"""The type of what a callback returns, for type checkers: nobody looks at it, so it is no coroutine."""
+Listener = Callable[[Event], Ignored]
 
 
 class Listeners(list[Listener]):
@@ -42,6 +47,7 @@ class Listeners(list[Listener]):
     __slots__ = ()
 
     def add(self, listener: Listener) -> Callable[[], None]:
+        checks.callback("on_event", listener)
         self.append(listener)
 
         def remove() -> None:
@@ -52,9 +58,25 @@ class Listeners(list[Listener]):
     def tell(self, event: Event) -> None:
         for listener in tuple(self):
             try:
-                listener(event)
+                refuse_coroutine(listener(event))
+            except KeyboardInterrupt:
+                raise
             except BaseException as error:  # also one that exits: it must not take the keeper along
                 report(f"a listener failed on the event {event.kind!r} of {event.name!r}", error)
+
+
+def refuse_coroutine(result: object) -> None:
+    """Raises if a callback returned a coroutine, which nobody would await."""
+    if isinstance(result, CoroutineType):
+        result.close()  # lest Python warn of it somewhere else
+        raise TypeError("a callback returned a coroutine, which nobody awaits")
+
+
+def warn(message: str) -> None:
+    """Logs what a person should know, though the library goes on by itself."""
+    import logging
+
+    logging.getLogger("holdfast").warning(message)
 
 
 def report(message: str, error: BaseException) -> None:

@@ -55,10 +55,12 @@ class Ledger:
     found first in the queue, the holders on whose death it would be next.
     """
 
-    __slots__ = ("_rows", "blockers", "wakeups")
+    __slots__ = ("_rows", "_settled", "blockers", "wakeups")
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
+        self._settled: dict[str, _Occupancy] = {}
+        """The locks, by name, in which everything due has been done in this transaction."""
         self.wakeups: list[WakeUp] = []
         self.blockers: dict[str, list[Entry]] = {}
 
@@ -103,6 +105,15 @@ class Ledger:
     def renew(self, claim: Claim) -> Renewed | Waiting | Gone:
         """Renews a lease, or a waiter's place in the queue; admits the next waiters."""
         rows = self._rows
+        settled = self._settled.get(claim.name)
+        if (
+            settled is not None
+            and settled.head is not None
+            and settled.head.owner != claim.owner
+            and rows.keep_waiting(claim.name, claim.owner)
+        ):
+            # One of many waiters in this transaction, and not the first in the queue.
+            return Waiting(self._remaining(settled.holders))
         entry = rows.find(claim.name, claim.owner)
         if entry is None:
             return GONE
@@ -199,7 +210,8 @@ class Ledger:
                 self._grant(entry, min(entry.claim, entry.ttl), False, holders)
                 self._wake(entry, entry.token)
             rows.save(entry, was_waiting=True)
-        return _Occupancy(holders, used, head)
+        occupancy = self._settled[name] = _Occupancy(holders, used, head)
+        return occupancy
 
     def _heartbeat(self, entry: Entry, now: float) -> Renewed | Waiting:
         """Renews a waiter's place in the queue, or grants it the lock."""
@@ -212,6 +224,7 @@ class Ledger:
                 return Renewed(holder.token, holder.ttl)
         if entry.barge and occupancy.used + entry.weight <= entry.capacity:
             # Not the first in the queue, but allowed to overtake: the first was only woken.
+            del self._settled[entry.name]
             self._grant(entry, entry.ttl, True, occupancy.holders)
             rows.save(entry, was_waiting=True)
             return Renewed(entry.token, entry.ttl)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypedDict
+from typing import Literal, NamedTuple, Protocol, TypedDict
 
 from . import checks
 from .errors import ConfigError, GuaranteeError
 from .guarantees import Guarantees
+
+
+class FenceMark(Protocol):
+    """A fence: one of `holdfast.fences`, or another that bears the mark."""
+
+    __holdfast_fence__: bool
 
 
 class LockKeywords(TypedDict, total=False):
@@ -17,7 +23,7 @@ class LockKeywords(TypedDict, total=False):
     fair: bool | None
     renew: bool
     purpose: Literal["efficiency", "correctness"]
-    protects: object
+    protects: FenceMark | None
     max_hold: float | None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import BackendUnavailable, ConfigError
+from .errors import BackendUnavailable, ConfigError, LeaseLost, LockNotOwned
 
 
 def in_use_as(
@@ -38,6 +38,39 @@ def given_up(name: str, owner: str) -> BackendUnavailable:
     return BackendUnavailable(
         f"the request for {name!r} came after it had been given up", name=name, owner=owner
     )
+
+
+def lease_lost(
+    name: str, owner: str, token: int, lost_at: float | None, reason: str | None
+) -> LeaseLost:
+    """Returns the error for the use of a lease that has ended."""
+    return LeaseLost(
+        f"the lease on {name!r} (token {token}) is no longer held: {reason}; stop the work it "
+        "protected, and acquire the lock again before going on",
+        name=name,
+        owner=owner,
+        token=token,
+        lost_at=lost_at,
+        reason=reason,
+    )
+
+
+def of_the_parent(name: str, owner: str, token: int) -> LockNotOwned:
+    """Returns the refusal of a lease that a forked child has inherited."""
+    return LockNotOwned(
+        f"the lease on {name!r} belongs to the parent of this forked process, which goes on holding "
+        "it; acquire the lock anew in the child",
+        name=name,
+        owner=owner,
+        token=token,
+    )
+
+
+def unavailable(
+    what: str, error: BackendUnavailable, name: str | None = None, owner: str | None = None
+) -> BackendUnavailable:
+    """Returns a backend's error, which knows of servers, as users see it: with what was wanted."""
+    return BackendUnavailable(f"{what}: {error}", name=name, owner=owner)
 
 
 def _in_words(kind: str, capacity: int) -> str:

@@ -134,4 +134,4 @@ async def test_all_who_name_the_same_store_share_it() -> None:
 
 async def test_a_bad_clock_is_refused() -> None:
     with pytest.raises(holdfast.ConfigError, match="clock"):
-        holdfast.connect(URL, clock=5)
+        holdfast.connect(URL, clock=5)  # type: ignore[arg-type]

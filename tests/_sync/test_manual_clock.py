@@ -136,4 +136,4 @@ def test_all_who_name_the_same_store_share_it() -> None:
 
 def test_a_bad_clock_is_refused() -> None:
     with pytest.raises(holdfast.ConfigError, match="clock"):
-        holdfast.connect(URL, clock=5)
+        holdfast.connect(URL, clock=5)  # type: ignore[arg-type]

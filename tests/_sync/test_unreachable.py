@@ -187,7 +187,7 @@ def test_leaving_with_while_the_store_is_gone_does_not_raise(url: str) -> None:
         assert s.kinds()[-1] == "release_failed"
         s.line.cut = False
         # Not renewed any more: the TTL frees it.
-        assert not lease._kept
+        assert not lease._hold._kept
 
 
 def test_an_explicit_release_raises_and_may_be_repeated(url: str) -> None:

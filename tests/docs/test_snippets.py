@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -24,20 +27,60 @@ def snippets() -> Iterator[object]:
             yield pytest.param(match.group(1), id=name)
 
 
-@pytest.mark.parametrize("code", list(snippets()))
-def test_the_example_runs(code: str, tmp_path: Path) -> None:
-    # The examples name a folder that a test may not write to.
-    code = code.replace("sqlite:///var/lib/app/", f"sqlite://{tmp_path}/")
-    if "port=6379" in code:
-        code = code.replace("port=6379", f"port={redis_server().port}")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path,
+NOBODY = 65534
+"""A user who owns nothing: what runs for him runs for everybody."""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Returns an empty folder of the user that the examples run as."""
+    with TemporaryDirectory() as folder:
+        if os.geteuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)
+        yield Path(folder)
+
+
+def run(code: str, place: Path) -> subprocess.CompletedProcess[str]:
+    """Runs an example in a folder; not as root, who may write everywhere."""
+    return subprocess.run(
+        [*_as_somebody(), sys.executable, "-W", "error", "-c", code],
+        cwd=place,
+        env={**os.environ, "HOME": str(place)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+@cache
+def _as_somebody() -> list[str]:
+    """Returns the words before a command that run it as that user.
+
+    He may read everything, since Python itself may be in a folder that is root's alone. None where we
+    are not root, nor where even that is forbidden.
+    """
+    reads = "-all,+dac_read_search"
+    command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    command += [f"--inh-caps={reads}", f"--ambient-caps={reads}"]
+    probe = [*command, sys.executable, "-c", "import holdfast.cli.__main__"]
+    if os.geteuid() or subprocess.run(probe, capture_output=True, check=False).returncode:
+        return []
+    return command
+
+
+def test_the_examples_run_as_a_user_who_may_write_in_his_folder_only(place: Path) -> None:
+    if _as_somebody() or os.geteuid():
+        done = run("open('/var/lib/not-allowed', 'w').close()", place)
+        assert "PermissionError" in done.stderr
+
+
+@pytest.mark.parametrize("code", list(snippets()))
+def test_the_example_runs(code: str, place: Path) -> None:
+    for name in ("port=6379", "localhost:6379"):
+        if name in code:
+            code = code.replace(name, name.replace("6379", str(redis_server().port)))
+    done = run(code, place)
     assert done.returncode == 0, done.stderr
 
 

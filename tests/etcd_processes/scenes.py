@@ -72,32 +72,119 @@ def blocking(url: str) -> None:
 
 
 def aio(url: str) -> None:
-    """gRPC's asyncio side does not survive a fork: that is said, and blocking code is not affected."""
+    """Forked while one task holds a lock and another waits: the child has a loop of its own."""
 
     async def parent() -> None:
         async with holdfast.aio.connect(url) as locks:
             lease = await locks.lock("x").acquire()
-            in_a_fork(child)
+            waiter = asyncio.create_task(locks.lock("x").acquire())
+            while not (await locks.inspect("x")).waiters:  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+            for _ in range(3):
+                in_a_fork(child)
             await lease.renew()
             assert await lease.release() is True
+            assert await (await waiter).release() is True
 
     def child() -> None:
         asyncio.events._set_running_loop(None)
-        said = ""
-        try:
-            asyncio.run(anew())
-        except holdfast.LockError as error:
-            said = str(error)
-        assert "forked" in said, "it worked, or said something else"
+        asyncio.run(anew())
         with holdfast.connect(url) as locks:
             assert locks.lock("x").try_acquire() is None
             assert locks.lock("y").try_acquire() is not None
 
     async def anew() -> None:
         async with holdfast.aio.connect(url) as locks:
-            await locks.lock("y").acquire()
+            assert await locks.lock("x").try_acquire() is None
+            lease = await locks.lock("y").acquire()
+            assert await lease.release() is True
 
     asyncio.run(parent())
+
+
+def busy(url: str) -> None:
+    """Forked while threads are in the middle of calls: every child works, and so does the parent."""
+    locks = holdfast.connect(url)
+    over = threading.Event()
+    wrong: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            while not over.is_set():
+                locks.lock(name).acquire(timeout=20.0).release()
+        except BaseException as error:
+            wrong.append(error)
+
+    def child() -> None:
+        mine = locks.lock(f"child {os.getpid()}").acquire(timeout=5.0)
+        assert mine.release() is True
+
+    threads = [threading.Thread(target=work, args=(f"busy {n % 3}",)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(100):
+            in_a_fork(child)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong, wrong
+    locks.close()
+
+
+class Interrupt(Exception):
+    """Raised by the signal handler of `interrupted`."""
+
+
+def interrupted(url: str) -> None:
+    """A signal handler raises between any two lines of the main thread: nobody is stuck for it."""
+    locks = holdfast.connect(url)
+    over = threading.Event()
+    wrong: list[BaseException] = []
+    turns = [0, 0]
+    interrupts = 0
+
+    def work(number: int) -> None:
+        try:
+            while not over.is_set():
+                locks.lock("shared" if number else "other").acquire(timeout=20.0).release()
+                turns[number] += 1
+        except BaseException as error:
+            wrong.append(error)
+
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    signal.signal(signal.SIGALRM, interrupt)
+    until = time.monotonic() + float(os.environ.get("HOLDFAST_INTERRUPTS", "8"))
+    delay = 0.0
+    while time.monotonic() < until:
+        delay = (delay + 0.000137) % 0.004
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0002 + delay)
+            while True:
+                locks.lock("shared").acquire(timeout=20.0).release()
+        except Interrupt:
+            interrupts += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+    before = list(turns)
+    limit = time.monotonic() + 40.0
+    while min(turns) < min(before) + 20 and not wrong:
+        assert time.monotonic() < limit, f"stuck after {interrupts} interrupts: {turns}"
+        time.sleep(0.01)
+    over.set()
+    for thread in threads:
+        thread.join(40.0)
+        assert not thread.is_alive(), "a thread is stuck"
+    assert not wrong, wrong
+    assert locks.lock("shared").acquire(timeout=40.0).release() is True
+    locks.close()
+    print(interrupts, flush=True)
 
 
 def hold(url: str) -> None:

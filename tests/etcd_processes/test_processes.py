@@ -44,6 +44,18 @@ def test_fork(cluster: EtcdCluster, world: str) -> None:
         assert process.wait(timeout=30.0) == 0
 
 
+def test_children_of_a_parent_whose_threads_are_busy(cluster: EtcdCluster) -> None:
+    with scene("busy", cluster.url) as process:
+        assert process.wait(timeout=170.0) == 0
+
+
+def test_a_signal_handler_that_raises_leaves_nobody_stuck(cluster: EtcdCluster) -> None:
+    with scene("interrupted", cluster.url) as process:
+        assert process.wait(timeout=170.0) == 0
+        assert process.stdout is not None
+        assert int(process.stdout.read()) > 50
+
+
 def test_a_killed_holder_makes_room_when_its_ttl_is_over(cluster: EtcdCluster) -> None:
     with holdfast.connect(cluster.url) as locks, scene("hold", cluster.url) as process:
         assert process.stdout is not None

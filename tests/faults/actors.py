@@ -95,7 +95,14 @@ class Pending:
 
 
 class Actor:
-    def __init__(self, world: str, url: str, prelude: str = "", **options: Any) -> None:
+    def __init__(
+        self,
+        world: str,
+        url: str,
+        prelude: str = "",
+        before: tuple[str, ...] = (),
+        **options: Any,
+    ) -> None:
         self.world = world
         self._path = url.removeprefix("sqlite://").partition("?")[0]
         self._numbers = 0
@@ -105,6 +112,7 @@ class Actor:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - until clear()
         self.process = subprocess.Popen(
             [
+                *before,
                 sys.executable,
                 "-m",
                 "faults.program",
@@ -230,8 +238,15 @@ class Stage:
         self.url = f"sqlite://{self.path}"
         self._actors: list[Actor] = []
 
-    def actor(self, world: str = "blocking", prelude: str = "", **options: Any) -> Actor:
-        actor = Actor(world, self.url, prelude, **options)
+    def actor(
+        self,
+        world: str = "blocking",
+        prelude: str = "",
+        before: tuple[str, ...] = (),
+        **options: Any,
+    ) -> Actor:
+        """Starts an actor; `before` is a command that becomes the actor by running what follows."""
+        actor = Actor(world, self.url, prelude, before, **options)
         self._actors.append(actor)
         return actor
 

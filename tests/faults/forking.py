@@ -6,6 +6,7 @@ Each scene ends with status 0, or says on stderr what was wrong.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -14,6 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import holdfast
@@ -238,6 +240,107 @@ async def busy(world: str, locks: Any, stage: Stage) -> None:
         over.set()
         for thread in threads:
             thread.join()
+
+
+async def crowded(world: str, locks: Any, stage: Stage) -> None:
+    """Several threads fork at once, while others use the manager."""
+    assert world == "blocking"
+    sys.setswitchinterval(1e-6)  # between any two steps of a fork
+    others = [holdfast.connect(stage.url) for _ in range(3)]
+    for other in others:
+        other.lock("other").acquire().release()
+    over = threading.Event()
+    failures: list[str] = []
+
+    def work(number: int) -> None:
+        while not over.is_set():
+            with locks.lock(f"work {number}", timeout=10.0):
+                pass
+
+    async def child() -> None:
+        lease = locks.lock("child").acquire(timeout=10.0)
+        assert lease.release() is True
+
+    def forks() -> None:
+        try:
+            for _ in range(20):
+                ended_well(fork(world, child))
+        except BaseException as error:
+            failures.append(repr(error))
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    forking = [threading.Thread(target=forks) for _ in range(4)]
+    for thread in (*workers, *forking):
+        thread.start()
+    for thread in forking:
+        thread.join()
+    over.set()
+    for thread in workers:
+        thread.join()
+    assert failures == []
+    for manager in (locks, *others):
+        with manager.lock("x", timeout=5.0):
+            pass
+        manager.close()
+
+
+def untold_fork(scene: Callable[[], Any]) -> int:
+    """Forks without Python being told, as C code may; returns the pid of the child."""
+    pid: int = ctypes.PyDLL(None).fork()  # which keeps the interpreter's lock
+    if pid:
+        return pid
+    code = 1
+    try:
+        signal.alarm(CHILD_LIMIT)
+        scene()
+        code = 0
+    except BaseException as error:
+        os.write(2, f"the child: {error!r}\n".encode())
+    finally:
+        os._exit(code)
+
+
+async def untold(world: str, locks: Any, stage: Stage) -> None:
+    """Python was not told of the fork: the child can neither use nor end what the parent holds."""
+    assert world == "blocking"
+    lease = locks.lock("x", ttl=600.0).acquire()
+
+    def child() -> None:
+        for call in (lease.renew, lease.release, locks.lock("x").acquire, locks.close):
+            with suppress(holdfast.LockError):
+                call()
+        refusal = ""
+        try:
+            holdfast.connect(stage.url).lock("y").acquire()
+        except holdfast.BackendUnavailable as error:
+            refusal = str(error)
+        assert "forked" in refusal, "a file that was open at the fork is of no use to the child"
+
+    ended_well(untold_fork(child))
+    await still_held(lease, stage)
+    assert lease.release() is True
+
+
+async def untold_before_use(world: str, locks: Any, stage: Stage) -> None:
+    """A manager that nobody has used before such a fork works in parent and child."""
+    assert world == "blocking"
+    from_child, to_us = os.pipe()
+    from_us, to_child = os.pipe()
+
+    def child() -> None:
+        lease = locks.lock("x").acquire()
+        os.write(to_us, b"1")
+        os.read(from_us, 1)
+        assert locks.lock("y").try_acquire() is None
+        assert lease.release() is True
+
+    pid = untold_fork(child)
+    assert os.read(from_child, 1) == b"1"
+    assert locks.lock("x").try_acquire() is None
+    lease = locks.lock("y").acquire()
+    os.write(to_child, b"1")
+    ended_well(pid)
+    await still_held(lease, stage)
 
 
 async def midway(world: str, locks: Any, stage: Stage) -> None:

@@ -144,7 +144,9 @@ def test_a_lease_whose_end_was_interrupted_half_way_does_not_keep_close(url: str
     lease = locks.lock("x", ttl=30.0).acquire()
     session: Any = locks._session()
     lease.release()
-    session.leases[lease.owner] = lease  # as an exception between two lines of its end leaves it
+    session.leases[lease.owner] = (
+        lease._hold
+    )  # as an exception between two lines of its end leaves it
     thread = threading.Thread(target=locks.close, daemon=True)
     thread.start()
     thread.join(20)

@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 import holdfast
+import holdfast._sync.lock as lock_module
 from holdfast._runtime import threads
 from holdfast._runtime.threads import poller as poller_module
+from holdfast._sync import waiting
+from holdfast._sync.entering import Exit
+from holdfast._sync.hold import Hold
 from holdfast._sync.keeper import Keeper
-from holdfast._sync.lease import Lease
 from holdfast._sync.session import Session
 from holdfast.clock import BootClock
+from worlds.threads import eventually
 
 
 def interrupt_once(patch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
@@ -86,7 +90,7 @@ def test_on_the_way_to_and_from_the_lead(monkeypatch: pytest.MonkeyPatch, step: 
 
 @pytest.mark.parametrize(
     ("part", "step"),
-    [(Keeper, "forget"), (Lease, "_release_quietly"), (Lease, "release"), (Lease, "_freed")],
+    [(Keeper, "forget"), (Hold, "_release_quietly"), (Hold, "release"), (Hold, "_freed")],
 )
 def test_while_with_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Any, step: str
@@ -102,7 +106,7 @@ def test_while_with_is_left(
 
 
 @pytest.mark.parametrize(
-    ("part", "step"), [(Session, "clean_up"), (Lease, "release"), (Keeper, "close")]
+    ("part", "step"), [(Session, "clean_up"), (Hold, "release"), (Keeper, "close")]
 )
 def test_close_that_is_interrupted_is_finished_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Any, step: str
@@ -116,11 +120,74 @@ def test_close_that_is_interrupted_is_finished_by_the_next(
     interrupt_once(monkeypatch, part, step)
     with pytest.raises(KeyboardInterrupt):
         locks.close()
-    session.keeper.keep(leases[-1], 0.0)  # as if it were due
-    ends = [lease._deadline for lease in leases]
+    session.keeper.keep(leases[-1]._hold, 0.0)  # as if it were due
+    ends = [lease._hold._deadline for lease in leases]
     locks.close()
-    assert [lease._deadline for lease in leases] == ends
+    assert [lease._hold._deadline for lease in leases] == ends
     assert not any(lease.held for lease in leases)
     with holdfast.connect(url) as others:
         for number in range(20):
             assert others.lock(f"x{number}").try_acquire() is not None
+
+
+@pytest.mark.parametrize("step", ["__call__", "_leave"])
+@pytest.mark.parametrize("kind", ["lock", "rlock"])
+def test_before_the_first_line_of_exit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, step: str
+) -> None:
+    """Nothing of ours has run then, and Python does not call it again: the keeper frees it."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    with holdfast.connect(url) as others, holdfast.connect(url) as locks:
+        lock = getattr(locks, kind)("x", ttl=3.0)
+        with pytest.raises(KeyboardInterrupt), lock:
+            interrupt_once(monkeypatch, Exit, step)
+        assert others.lock("x").try_acquire(timeout=20.0) is not None
+        session: Any = locks._session()
+        assert not session.leases
+
+
+def test_before_the_first_line_of_an_inner_exit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite://{tmp_path}/locks.db"
+    with holdfast.connect(url) as others, holdfast.connect(url) as locks:
+        lock = locks.rlock("x", ttl=3.0)
+        with lock as lease:
+            with pytest.raises(KeyboardInterrupt), lock:
+                interrupt_once(monkeypatch, Exit, "__call__")
+            end = lease._hold._deadline
+            eventually(lambda: lease._hold._deadline > end + 0.5)  # renewed, and not freed
+            assert lease.held
+            assert others.lock("x").try_acquire() is None
+        assert others.lock("x").try_acquire() is not None
+
+
+def test_on_the_way_out_of_acquire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has got the lease then."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    with holdfast.connect(url) as others, holdfast.connect(url) as locks:
+
+        def obtain(*arguments: Any) -> Any:
+            waiting.obtain(*arguments)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(lock_module, "obtain", obtain)
+        with pytest.raises(KeyboardInterrupt):
+            locks.lock("x", ttl=3.0).acquire()
+        monkeypatch.undo()
+        assert others.lock("x").try_acquire(timeout=20.0) is not None
+
+
+def test_callbacks_that_an_exception_kept_from_being_called_are_called_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite://{tmp_path}/locks.db"
+    with holdfast.connect(url) as locks:
+        lease = locks.lock("x", ttl=2.0, max_hold=1.0).acquire()
+        told: list[object] = []
+        lease.on_lost(told.append)
+        interrupt_once(monkeypatch, Hold, "_tell_lost")
+        with pytest.raises(KeyboardInterrupt):
+            lease._hold._end("it is a test")
+        assert not told
+        eventually(lambda: told == [lease])

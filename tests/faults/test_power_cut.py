@@ -29,15 +29,22 @@ GRANTS = """max(
 )"""
 
 
+def what_is_left(stage: Stage, tmp_path: Path) -> Path:
+    """Returns a folder with what has reached the disk at the least, once a first grant was made.
+
+    The log's index is never there after a cut, or is of no use.
+    """
+    left = tmp_path / "after"
+    (left / "locks.db-live").mkdir(parents=True)
+    for suffix in ("", "-wal", "-live/id"):
+        shutil.copy(f"{stage.path}{suffix}", f"{left}/locks.db{suffix}")
+    return left
+
+
 def test_tokens_rise_across_a_power_cut(stage: Stage, tmp_path: Path) -> None:
     before = stage.actor()
     kept = before.acquire("kept", ttl=3000.0)
-    on_the_disk = tmp_path / "after"
-    on_the_disk.mkdir()
-    # What has reached the disk at the least: that first grant waited for it. The log's index is
-    # never there after a cut, or is of no use.
-    for suffix in ("", "-wal"):
-        shutil.copy(f"{stage.path}{suffix}", on_the_disk)
+    on_the_disk = what_is_left(stage, tmp_path)
     highest = before.ask("run", code=GRANTS)
     held = before.acquire("held when it came")
     assert held["token"] > highest > kept["token"]
@@ -64,10 +71,7 @@ time.time, time.time_ns = lambda: 17e8, lambda: 17 * 10**17
 """
     before = stage.actor(prelude=still)
     before.acquire("kept")
-    on_the_disk = tmp_path / "after"
-    on_the_disk.mkdir()
-    for suffix in ("", "-wal"):
-        shutil.copy(f"{stage.path}{suffix}", on_the_disk)
+    on_the_disk = what_is_left(stage, tmp_path)
     highest = before.ask("run", code=GRANTS)
     before.kill()
     with actors.stage(str(on_the_disk)) as after:

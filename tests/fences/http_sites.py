@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fences.sites import Site
-from holdfast.fences import FencingMiddleware, FileFence, MemoryFence, Token, fenced
+from holdfast.fences import FencingMiddleware, FileFence, MemoryFence, Token, fenced, request_path
 from servers import web
 
 VALUES: dict[str, dict[str, str]] = {}
@@ -32,7 +32,7 @@ class WsgiSite(Site):
         self.url = self._stack.enter_context(self.serve())
 
     def serve(self) -> Any:
-        return web.wsgi(FencingMiddleware(self.app, self.fence))
+        return web.wsgi(FencingMiddleware(self.app, self.fence, resource=request_path))
 
     def app(self, environ: Any, start_response: Any) -> list[bytes]:
         size = int(environ.get("CONTENT_LENGTH") or 0)
@@ -72,7 +72,7 @@ class WsgiSite(Site):
     def verify(self) -> None:
         from holdfast.fences import verify_fenced
 
-        verify_fenced(self.client(), self.url)
+        verify_fenced(self.client(), self.url, shared=self.restarts)
 
     def crash(self, resource: str, value: str, token: int) -> None:
         """The handler fails before it has written anything."""
@@ -94,7 +94,9 @@ class AsgiSite(WsgiSite):
 
     def serve(self) -> Any:
         folder = self.folder / "tokens"
-        made = FencingMiddleware(self.asgi, folder=folder, single_use=self.single_use)
+        made = FencingMiddleware(
+            self.asgi, folder=folder, resource=request_path, single_use=self.single_use
+        )
         return web.asgi(made)
 
     async def asgi(self, scope: Any, receive: Any, send: Any) -> None:

@@ -21,6 +21,7 @@ from holdfast.fences import (
     fenced,
     fencing_headers,
     raise_for_stale,
+    request_path,
     verify_fenced,
 )
 from servers import web
@@ -62,6 +63,9 @@ def interface(request: pytest.FixtureRequest) -> str:
 
 @contextmanager
 def serving(interface: str, app: App, **options: Any) -> Iterator[str]:
+    if "folder" not in options:
+        options.setdefault("fence", MemoryFence())
+    options.setdefault("resource", request_path)
     made = FencingMiddleware(getattr(app, interface), **options)
     with getattr(web, interface)(made) as url:
         yield url
@@ -184,8 +188,8 @@ def test_clients_add_the_header_and_hear_the_refusal(interface: str) -> None:
         raise_for_stale(httpx.put(f"{url}/x", headers=fencing_headers(lease), trust_env=False))
 
 
-async def test_an_asynchronous_client() -> None:
-    app: Any = FencingMiddleware(App().asgi)
+async def test_an_asynchronous_client(tmp_path: Path) -> None:
+    app: Any = FencingMiddleware(App().asgi, folder=tmp_path, resource=request_path)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
         await verify_fenced(client, "/x")
         with fenced(client, 34):
@@ -194,9 +198,9 @@ async def test_an_asynchronous_client() -> None:
             await client.put("/x")
 
 
-def test_is_there_a_fence_at_all(interface: str) -> None:
+def test_is_there_a_fence_at_all(interface: str, tmp_path: Path) -> None:
     app = App()
-    with serving(interface, app) as url:
+    with serving(interface, app, folder=tmp_path) as url:
         for client in (requests, httpx):
             verify_fenced(client, f"{url}/x")
     assert app.log == []
@@ -242,7 +246,7 @@ def test_the_handler_gives_what_was_shown_to_its_database(tmp_path: Path) -> Non
         return found
 
     # Two machines, each with a memory of its own.
-    one, two = FencingMiddleware(app), FencingMiddleware(app)
+    one, two = (FencingMiddleware(app, MemoryFence(), resource=request_path) for _ in range(2))
     with web.wsgi(one) as first, web.wsgi(two) as second, holdfast.connect("memory://") as locks:
         old = locks.lock("x").acquire()
         old.release()
@@ -273,14 +277,24 @@ async def test_what_is_not_http_passes() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         seen.append(scope["type"])
 
-    middleware: Any = FencingMiddleware(app)
+    middleware: Any = FencingMiddleware(app, MemoryFence(), resource=request_path)
     for kind in ("lifespan", "websocket"):
         await middleware({"type": kind}, None, None)
     assert seen == ["lifespan", "websocket"]
 
 
 def test_wrong_parts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(holdfast.ConfigError, match="MemoryFence, or a folder"):
-        FencingMiddleware(App().wsgi, MemoryFence(), folder=tmp_path)
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("one of the two", {"resource": request_path}),
+        ("one of the two", {"resource": request_path, "fence": MemoryFence(), "folder": tmp_path}),
+        ("must be a MemoryFence", {"resource": request_path, "fence": SqlFence()}),
+        ("single_use", {"resource": request_path, "fence": MemoryFence(), "single_use": True}),
+        ("what a request writes to", {"folder": tmp_path}),
+        ("most must be", {"resource": request_path, "folder": tmp_path, "most": 0}),
+    ]
+    for message, options in wrong:
+        for app in (App().wsgi, App().asgi):
+            with pytest.raises(holdfast.ConfigError, match=message):
+                FencingMiddleware(app, **options)
     with pytest.raises(holdfast.ConfigError, match="httpx"), fenced(object(), 1):
         pass

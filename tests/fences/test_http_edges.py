@@ -20,6 +20,7 @@ from holdfast.fences import (
     fenced,
     fencing_headers,
     raise_for_stale,
+    request_path,
     verify_fenced,
 )
 from servers import web
@@ -44,7 +45,9 @@ def interface(request: pytest.FixtureRequest) -> str:
 @contextmanager
 def serving(interface: str, **options: Any) -> Iterator[str]:
     app = asgi if interface == "asgi" else wsgi
-    with getattr(web, interface)(FencingMiddleware(app, **options)) as url:
+    options.setdefault("fence", MemoryFence())
+    made = FencingMiddleware(app, resource=request_path, **options)
+    with getattr(web, interface)(made) as url:
         yield url
 
 
@@ -207,7 +210,8 @@ async def test_a_resource_that_is_no_name_is_refused_and_not_let_in() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         passed.append(scope)
 
-    middleware: Any = FencingMiddleware(app, resource=lambda scope: None)  # type: ignore[return-value,arg-type]
+    nameless: Any = lambda scope: None  # noqa: E731
+    middleware: Any = FencingMiddleware(app, MemoryFence(), resource=nameless)
     scope = {"type": "http", "method": "PUT", "path": "/", "headers": [(b"fencing-token", b"3")]}
     with pytest.raises(holdfast.ConfigError, match="resource must answer a str, not NoneType"):
         await middleware(scope, None, None)
@@ -216,7 +220,7 @@ async def test_a_resource_that_is_no_name_is_refused_and_not_let_in() -> None:
 
 def test_a_folder_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(holdfast.ConfigError, match="no such folder"):
-        FencingMiddleware(wsgi, folder=tmp_path / "missing")
+        FencingMiddleware(wsgi, folder=tmp_path / "missing", resource=request_path)
 
 
 async def test_a_lock_for_correctness_over_http(interface: str, tmp_path: Path) -> None:
@@ -228,7 +232,7 @@ async def test_a_lock_for_correctness_over_http(interface: str, tmp_path: Path) 
         holdfast.connect(f"sqlite://{tmp_path}/locks.db") as locks,
         httpx.Client(trust_env=False) as client,
     ):
-        fence.verify(client, url)
+        fence.verify(client, url, shared=False)
         lock = locks.lock("x", purpose="correctness", protects=fence)
         late = lock.acquire()
         late.release()
@@ -240,6 +244,6 @@ async def test_a_lock_for_correctness_over_http(interface: str, tmp_path: Path) 
         assert answer.status_code == 204
         assert memory.highest("/x") == lease.token
         async with httpx.AsyncClient(trust_env=False) as other:
-            await fence.verify(other, url)
+            await fence.verify(other, url, shared=False)
             with lease.guard(other):
                 assert (await other.put(f"{url}/x")).status_code == 204

@@ -116,7 +116,7 @@ def test_what_a_fence_remembers_of_its_last_write_is_only_a_hint(site: SqlSite) 
     """Another process has given the resource to another lock, at the same number."""
     with holdfast.connect("memory://") as locks:
         lease, other = locks.lock("a").acquire(), locks.lock("b").acquire()
-        other.token = lease.token
+        other._hold.token = lease.token
         site.write("x", "a", lease)
         site.write("x", "b", lease)
         again = site.again()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from model.cases import BROKEN, SMALL, Broken, Return, Size, run
+from model.cases import BROKEN, SMALL, SMALL_LOST, Broken, Return, Size, run
 from model.packing import Packing
-from model.rules import SHIPPED
+from model.rules import BY_THE_CLOCK, SHIPPED
 from model.trace import trace_text
 
 
@@ -27,6 +27,14 @@ def test_the_shipped_variant_holds_in_every_state(size: Size | Return) -> None:
     if size.restarts:
         expected.add("restart")
         expected.add("seal" if isinstance(size, Return) else "read")
+    assert expected <= set(found.seen)
+
+
+@pytest.mark.parametrize("size", SMALL_LOST, ids=str)
+def test_a_majority_that_was_lost_comes_back_by_the_clock(size: Size | Return) -> None:
+    found = run(BY_THE_CLOCK, size)
+    assert not found.trace, trace_text(found)
+    expected = {"miss", "propose", "admit"} if isinstance(size, Return) else {"return", "read"}
     assert expected <= set(found.seen)
 
 

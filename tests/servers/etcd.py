@@ -13,7 +13,9 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+
+from holdfast.stores.etcd.address import Address
+from holdfast.stores.etcd.wire.threads import Wire
 
 from .peers import PeerLink
 from .ports import free_ports
@@ -118,7 +120,7 @@ class EtcdCluster:
         self.members = [Member(f"m{number}", paced, scheme) for number in range(size)]
         peers = ",".join(f"{member.name}={member.peer_url}" for member in self.members)
         self.ctl_options = list(ctl_options)
-        self._channel: Any = None
+        self._wire: Wire | None = None
         for member in self.members:
             member.peers = peers
             member.wrapper = list(wrapper)
@@ -155,14 +157,17 @@ class EtcdCluster:
         environment = {**os.environ, "ETCDCTL_API": "3"}
         return subprocess.run(command, capture_output=True, check=False, env=environment)
 
+    @property
+    def wire(self) -> Wire:
+        """A wire to the first member, without TLS."""
+        if self._wire is None:
+            self._wire = Wire(Address((f"127.0.0.1:{self.members[0].port}",), "", "", None))
+        return self._wire
+
     def wipe(self) -> None:
         """Remove every key. Leases without keys do no harm to the next test."""
-        import grpc
-
-        if self._channel is None:
-            self._channel = grpc.insecure_channel(f"127.0.0.1:{self.members[0].port}")
         # DeleteRange of everything: from the first key there can be, without an end.
-        self._channel.unary_unary("/etcdserverpb.KV/DeleteRange")(b"\n\1\0\x12\1\0", timeout=20.0)
+        self.wire.call("/etcdserverpb.KV/DeleteRange", b"\n\1\0\x12\1\0", 20.0)
 
     def leader(self, *among: Member) -> Member:
         """The member that leads now; of all, or of these."""
@@ -202,8 +207,8 @@ class EtcdCluster:
         self.wait_ready()
 
     def stop(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
+        if self._wire is not None:
+            self._wire.close()
         for member in self.members:
             member.stop()
 

@@ -8,7 +8,6 @@ from asyncio import sleep
 from collections.abc import Callable
 from typing import Any, cast
 
-import grpc
 import pytest
 
 from holdfast import aio, clock
@@ -19,6 +18,7 @@ from holdfast.sim.process import PROCESS
 from holdfast.sim.world import World
 from holdfast.stores.etcd._async.leases import Leases
 from holdfast.stores.etcd.wire import messages
+from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.messages import absent, changed_at, created_at
 from servers.etcd import EtcdCluster
 from sim.test_simulator import simulate
@@ -84,46 +84,44 @@ def test_transactions_leases_and_deletions_are_answered_as_by_a_real_one() -> No
     server.wipe()
     draw = random.Random(5)
     keys = Keys()
-    with grpc.insecure_channel(f"127.0.0.1:{server.members[0].port}") as channel:
 
-        def ask(method: str, request: bytes) -> bytes | str:
-            try:
-                answer: bytes = channel.unary_unary(method)(request, timeout=20.0)
-                return answer
-            except grpc.RpcError as error:
-                return str(error.details())
+    def ask(method: str, request: bytes) -> bytes | str:
+        try:
+            return server.wire.call(method, request, 20.0)
+        except Failure as failure:
+            return failure.details
 
-        first = ask(messages.RANGE, messages.range_of(b"a/"))
-        assert isinstance(first, bytes)
-        # A run begins with the revision that the real one has come to.
-        keys.revision = messages.parse_range(first).revision
-        known = [keys.revision]
-        for _ in range(600):
-            lease = draw.choice(LEASES)
-            method, request, simulated = draw.choice(
-                [
-                    (messages.LEASE_GRANT, messages.lease_grant(lease, 600), keys.grant),
-                    (messages.LEASE_REVOKE, messages.lease_id(lease), keys.revoke),
-                    (messages.DELETE, messages.delete_one(draw.choice(NAMES)), keys.delete),
-                    *[(messages.TXN, transaction(draw, known), keys.txn)] * 5,
-                ]
-            )
-            real = ask(method, request)
-            ours = answered(simulated, request)
-            if isinstance(real, str) or isinstance(ours, str):
-                assert real == ours, request
-                continue
-            if method == messages.TXN:
-                expected = messages.parse_txn(real)
-                assert ours.revision == expected.revision
-                assert without_headers(messages.parse_txn(ours.body)) == without_headers(expected)
-            elif method == messages.DELETE:
-                assert messages.parse_deleted(ours.body) == messages.parse_deleted(real)
-            elif method == messages.LEASE_GRANT:
-                assert messages.parse_lease(ours.body) == messages.parse_lease(real)
-            known.append(keys.revision)
-        for lease in list(keys.leases):
-            ask(messages.LEASE_REVOKE, messages.lease_id(lease))
+    first = ask(messages.RANGE, messages.range_of(b"a/"))
+    assert isinstance(first, bytes)
+    # A run begins with the revision that the real one has come to.
+    keys.revision = messages.parse_range(first).revision
+    known = [keys.revision]
+    for _ in range(600):
+        lease = draw.choice(LEASES)
+        method, request, simulated = draw.choice(
+            [
+                (messages.LEASE_GRANT, messages.lease_grant(lease, 600), keys.grant),
+                (messages.LEASE_REVOKE, messages.lease_id(lease), keys.revoke),
+                (messages.DELETE, messages.delete_one(draw.choice(NAMES)), keys.delete),
+                *[(messages.TXN, transaction(draw, known), keys.txn)] * 5,
+            ]
+        )
+        real = ask(method, request)
+        ours = answered(simulated, request)
+        if isinstance(real, str) or isinstance(ours, str):
+            assert real == ours, request
+            continue
+        if method == messages.TXN:
+            expected = messages.parse_txn(real)
+            assert ours.revision == expected.revision
+            assert without_headers(messages.parse_txn(ours.body)) == without_headers(expected)
+        elif method == messages.DELETE:
+            assert messages.parse_deleted(ours.body) == messages.parse_deleted(real)
+        elif method == messages.LEASE_GRANT:
+            assert messages.parse_lease(ours.body) == messages.parse_lease(real)
+        known.append(keys.revision)
+    for lease in list(keys.leases):
+        ask(messages.LEASE_REVOKE, messages.lease_id(lease))
 
 
 class Scene(EtcdPlan):

@@ -14,12 +14,13 @@ import pytest
 
 from holdfast.errors import BackendUnavailable, ConfigError
 from holdfast.stores.sqlite.location import (
+    Mount,
     clock_identity,
     default_path,
-    file_system_of,
     identity_of,
     is_shared,
     live_directory,
+    mount_of,
     path_of_url,
     prepare,
     refuse_unsuitable,
@@ -124,20 +125,26 @@ this line makes no sense
         ("/sys/kernel", "sysfs"),
     ],
 )
-def test_file_system_of(path: str, kind: str) -> None:
-    assert file_system_of(path, MOUNTS) == kind
+def test_mount_of(path: str, kind: str) -> None:
+    assert mount_of(path, MOUNTS).kind == kind
 
 
-def test_file_system_of_a_root_that_is_no_mount() -> None:
+def test_mount_of_a_root_that_is_no_mount() -> None:
     lines = [
         "50 28 8:3 / /data rw - xfs /dev/sda3 rw",
         "51 50 8:3 / /data/x rw - nfs a rw",
         "52 51 8:3 / /data/x rw - tmpfs b rw",
     ]
-    assert file_system_of("/data/y", "\n".join(lines)) == "xfs"
-    assert file_system_of("/data/x/y", "\n".join(lines)) == "tmpfs"
-    assert file_system_of("/other", "\n".join(lines)) is None
-    assert file_system_of("/other", "") is None
+    assert mount_of("/data/y", "\n".join(lines)).kind == "xfs"
+    assert mount_of("/data/x/y", "\n".join(lines)).kind == "tmpfs"
+    assert mount_of("/other", "\n".join(lines)) == Mount("", "")
+    assert mount_of("/other", "") == Mount("", "")
+
+
+def test_a_mount_point_is_told_from_what_is_below_it() -> None:
+    assert mount_of("/home/ada/net", MOUNTS).point == "/home/ada/net"
+    assert mount_of("/home/ada/net/locks.db", MOUNTS).point == "/home/ada/net"
+    assert mount_of("/mnt/deep/er", MOUNTS).point == "/mnt"  # hidden
 
 
 def test_kinds() -> None:
@@ -149,7 +156,9 @@ def test_kinds() -> None:
 
 
 def test_a_shared_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.stores.sqlite.location.file_system_of", lambda *_: "nfs4")
+    monkeypatch.setattr(
+        "holdfast.stores.sqlite.location.mount_of", lambda *_: Mount("/mnt", "nfs4")
+    )
     path = tmp_path / "new" / "locks.db"
     for check in (refuse_unsuitable, prepare):
         with pytest.raises(ConfigError) as raised:

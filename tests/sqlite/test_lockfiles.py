@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.stores.sqlite.cleaning import sweep
-from holdfast.stores.sqlite.lockfiles import make_locked
+from holdfast.stores.sqlite.lockfiles import make_file, make_locked
 from holdfast.stores.sqlite.presence import Presence
 from sqlite.processes import Start, line, starter
 
@@ -53,8 +52,7 @@ def test_found_only_when_locked(mine: Presence, start: Start) -> None:
         "    pid = os.fork()\n"
         "    if not pid:\n"
         "        child = Presence.of(sys.argv[1])\n"
-        "        pipe = f'{child.directory}/{child.name}.pipe'\n"
-        "        os._exit(0 if child.intact() and os.path.exists(pipe) else 1)\n"
+        "        os._exit(0 if child.intact() else 1)\n"
         "    if os.waitpid(pid, 0)[1]: say('lost')\n"
         "say('done')"
     )
@@ -107,7 +105,7 @@ def test_our_own_tether(mine: Presence, tmp_path: Path) -> None:
     assert sweep(mine) == 1
     tether = mine.tether()
     tether.close()
-    assert files(tmp_path) == {f"{mine.name}.live", f"{mine.name}.pipe"}
+    assert files(tmp_path) == {f"{mine.name}.live"}
 
 
 def test_sweep(mine: Presence, start: Start, tmp_path: Path) -> None:
@@ -117,21 +115,19 @@ def test_sweep(mine: Presence, start: Start, tmp_path: Path) -> None:
     dying.wait()
     for name in names:
         (tmp_path / f"{name}-3.sock").touch()
-    (tmp_path / f"{'0' * 16}.pipe").touch()
+    (tmp_path / f"{'0' * 16}-1.sock").touch()
     (tmp_path / ".young.live.new").touch()
     (tmp_path / ".old.live.new").touch()
     os.utime(tmp_path / ".old.live.new", (0, time.time() - 3700))
     (tmp_path / "gate").touch()
     (tmp_path / "id").touch()
-    assert sweep(mine) == 5
+    assert sweep(mine) == 4
     assert files(tmp_path) == {
         "gate",
         "id",
         ".young.live.new",
         f"{mine.name}.live",
-        f"{mine.name}.pipe",
         f"{names[0]}.live",
-        f"{names[0]}.pipe",
         f"{names[0]}-3.sock",
     }
     assert sweep(mine) == 0
@@ -140,13 +136,14 @@ def test_sweep(mine: Presence, start: Start, tmp_path: Path) -> None:
 def test_a_draft_swept_away_is_made_again(tmp_path: Path) -> None:
     swept: list[str] = []
 
-    def lock_and_lose(fd: int, how: int) -> None:
-        fcntl.flock(fd, how)
+    def make_and_lose(path: str) -> int:
+        fd = make_file(path)
         if not swept:
-            swept.extend(path.name for path in tmp_path.iterdir())
-            (tmp_path / swept[0]).unlink()
+            swept.append(path)
+            os.unlink(path)
+        return fd
 
-    name, fd = make_locked(str(tmp_path), ".tether", lock_and_lose)
+    name, fd = make_locked(str(tmp_path), ".tether", make_and_lose)
     os.close(fd)
     assert len(swept) == 1
     assert name not in swept[0]

@@ -8,6 +8,7 @@ import select
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -63,16 +64,30 @@ def test_one_per_process_and_folder(tmp_path: Path) -> None:
     assert len(found) == 17
     assert len({id(presence) for presence in found}) == 1
     assert Presence.of(str(tmp_path / "other")) is not found[0]
-    assert files(folder) == {f"{found[0].name}.live", f"{found[0].name}.pipe"}
+    assert files(folder) == {f"{found[0].name}.live"}
     assert found[0].intact()
 
 
 def test_our_own_questions_do_not_drop_our_lock(mine: Presence, start: Start) -> None:
-    other = start(HEAD + "say(presence.is_alive(sys.argv[2]))", mine.name)
     assert mine.is_alive(mine.name)
     assert mine.watch(mine.name) is None
     sweep(mine)
+    other = start(HEAD + "say(presence.is_alive(sys.argv[2]))", mine.name)
     assert line(other) == "True"
+
+
+def test_our_own_reading_does_not_drop_our_lock(
+    mine: Presence, start: Start, tmp_path: Path
+) -> None:
+    """As by a process that copies its state folder, or looks for something in it."""
+    for path in tmp_path.iterdir():
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with suppress(BlockingIOError):
+            os.read(fd, 100)
+        os.close(fd)
+    other = start(HEAD + "say(presence.is_alive(sys.argv[2]))", mine.name)
+    assert line(other) == "True"
+    assert mine.intact()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
@@ -160,9 +175,9 @@ def test_watch(mine: Presence, start: Start) -> None:
     assert not hung_up(fd, 0.05)
     other.kill()
     assert hung_up(fd, 5)
-    assert not mine.is_alive(name)  # without waiting: the lock goes before the pipe
+    assert not mine.is_alive(name)  # without waiting: the lock goes before the hang-up
     os.close(fd)
-    assert mine.watch(name) is None  # the pipe is there, and nobody behind it
+    assert mine.watch(name) is None  # the FIFO is there, and nobody behind it
     assert mine.watch("0" * 16) is None
 
 

@@ -99,6 +99,7 @@ def test_a_reboot_clears_it_and_tokens_go_on_above_the_ceiling(
     token = grant(one)
     ((ceiling,),) = query(tmp_path / "locks.db", "SELECT ceiling FROM store")
     one.close()
+    query(tmp_path / "locks.db", "UPDATE entry SET process = 'before'")
     monkeypatch.setattr(location, "clock_identity", lambda: ("another boot", "1"))
     monkeypatch.setattr(tokens, "boot_microseconds", lambda: 5_000_000)  # just booted
     monkeypatch.setattr(time, "time_ns", lambda: 10**9)  # and the wall clock says 1970

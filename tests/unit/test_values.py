@@ -103,7 +103,7 @@ def test_a_bad_url_is_refused_in_words(url: str, words: str) -> None:
 
 def test_a_url_that_is_no_text_is_refused() -> None:
     with pytest.raises(holdfast.ConfigError, match="must be a str"):
-        holdfast.connect(7)
+        holdfast.connect(7)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

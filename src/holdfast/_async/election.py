@@ -44,8 +44,11 @@ class Election:
 
     async def leader(self) -> LockState | None:
         """Returns the leader, with its value in `holders[0].label.text`; None if there is none."""
-        session = await self._opening.session()
-        state = await session.backend.inspect(self.name, session.deadline())
+        state = await self._opening.ask(
+            f"asked about {self.name!r}",
+            self.name,
+            lambda session, deadline: session.backend.inspect(self.name, deadline),
+        )
         return state if state.held else None
 
     async def observe(self) -> AsyncGenerator[LockState | None, None]:

@@ -62,6 +62,8 @@ class Keeper:
         """When the routine will look again by itself."""
         self._spare = RecentMinimum(SPAN)
         """Seconds that the one in the greatest hurry can wait for another's call to end."""
+        self._taken: list[Kept] = []
+        """Those that the routine has taken from the wheel, and not put back yet."""
         self._routine: Routine | None = None
         self._closed = False
 
@@ -117,6 +119,8 @@ class Keeper:
                 await one._free()
 
     async def _run(self) -> None:
+        for one in self._taken:  # by an earlier run, which was cancelled or failed
+            self._again(one, self._clock.now())
         nap_until = self._clock.now() + LINGER
         while True:
             with self._mutex:
@@ -125,7 +129,7 @@ class Keeper:
                 now = self._clock.now()
                 if self._sort_in(now):
                     nap_until = now + LINGER
-                due = self._wheel.pop_due(now)
+                due = self._taken = self._wheel.pop_due(now)
                 if not due:
                     self._next = self._wheel.next_due()
                     if now < nap_until:
@@ -164,8 +168,8 @@ class Keeper:
         due: list[Kept] = []
         shortest = LONGEST_CALL
         for one in some:
-            if isinstance(one, Hold) and one._freeing:
-                await one._free()
+            if isinstance(one, Hold) and (one._freeing or one._dropped):
+                one._free_later()  # the others are not to wait for that
             elif one._expire_if_due(sent):
                 continue
             elif self._session.closed:

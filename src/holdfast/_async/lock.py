@@ -1,17 +1,16 @@
 """The locks that a manager makes: they hold settings, not state, so one may be used by many at once.
 
-Each acquisition has a lease of its own. `with` remembers, for each task or thread, which leases it
-entered; entering implies held, and leaving never hides what the body raised.
+Each acquisition has a lease of its own. Entering by `with` implies held, and leaving never hides what
+the body raised.
 """
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .. import checks
-from .._runtime.aio import current
-from ..errors import LockNotOwned, LockTimeout
+from ..errors import ConfigError, LockNotOwned, LockTimeout
+from .entering import Enterable
 from .lease import Lease
 from .waiting import obtain
 
@@ -28,17 +27,17 @@ class Unset:
 UNSET = Unset()
 
 
-class Lock:
+class Lock(Enterable):
     """Made by `locks.lock(name)`, `locks.semaphore(…)` or `locks.rwlock(…).read()` and `.write()`."""
 
-    __slots__ = ("_entered", "_opening", "_request", "name")
+    __slots__ = ("_by_hand", "_opening", "_request", "name")
 
     def __init__(self, opening: Opening, request: Request) -> None:
         self.name = request.name
         self._opening = opening
         self._request = request
-        self._entered: dict[object, list[Lease]] = {}
-        """The leases that were entered by `with`, by task or thread."""
+        self._by_hand: list[Lease] = []
+        """The lease that was entered by hand, as often as it was."""
 
     def __repr__(self) -> str:
         return f"<{self._request.kind} {self.name!r}>"
@@ -59,47 +58,45 @@ class Lock:
                 "were first; wait longer, or see who with inspect()",
                 name=self.name,
             )
+        lease._given = True
         return lease
 
     async def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
         """Returns a lease; or None if the lock is not to be had at once, or within `timeout`."""
-        return await obtain(self._opening, self._request, checks.timeout(timeout), owner)
-
-    async def __aenter__(self) -> Lease:
-        lease = await self.acquire()
-        try:
-            lease._enter()
-            self._entered.setdefault(current(), []).append(lease)
-        except BaseException:  # interrupted on the threshold
-            await lease._release_quietly()
-            raise
+        lease = await obtain(self._opening, self._request, checks.timeout(timeout), owner)
+        if lease is not None:
+            lease._given = True
         return lease
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._entered_here()._leave(error)
+    # For `with`.
 
-    def _entered_here(self) -> Lease:
-        """Returns the lease that this task or thread entered last, or else the only one there is."""
-        # No mutex: each task or thread has a list of its own.
-        me: object = current()
-        if me not in self._entered and len(self._entered) == 1:
-            # Entered by one task and left by another, as some frameworks do with fixtures.
-            (me,) = self._entered
-        leases = self._entered.get(me)
-        if not leases:
+    async def _to_enter(self) -> Lease:
+        return await self.acquire()
+
+    def _check_by_hand(self) -> None:
+        if self._by_hand and self._request.weight < self._request.capacity:
+            raise self._mistakable()
+
+    def _note_by_hand(self, lease: Lease) -> None:
+        self._by_hand.append(lease)
+        if self._by_hand[0] is not lease:
+            self._by_hand.remove(lease)
+            raise self._mistakable()
+
+    def _mistakable(self) -> ConfigError:
+        return ConfigError(
+            f"this lock object for {self.name!r} has been entered by hand, as an ExitStack does, and "
+            "not been left: one exit could be mistaken for the other; enter what acquire() returns, "
+            "or use a lock object for each",
+            name=self.name,
+        )
+
+    def _take_by_hand(self) -> Lease:
+        if not self._by_hand:
             raise LockNotOwned(
-                f"{self.name!r} was not entered by this task or thread, so it cannot leave it",
-                name=self.name,
+                f"{self.name!r} was not entered, so it cannot be left", name=self.name
             )
-        lease = leases.pop()
-        if not leases:
-            del self._entered[me]
-        return lease
+        return self._by_hand.pop()
 
 
 class ReadWriteLock:

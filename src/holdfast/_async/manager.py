@@ -13,7 +13,7 @@ from ..options import LockKeywords, LockOptions, options_of, refuse_incorrect, r
 from .election import Election, Term
 from .lock import Lock, ReadWriteLock
 from .opening import Opening
-from .reentrant import ReentrantLease, ReentrantLock
+from .reentrant import ReentrantHold, ReentrantLease, ReentrantLock
 from .request import Request
 from .session import Session
 
@@ -57,7 +57,7 @@ class Locks:
         It is the same lease each time, with the same token, and is released as often. `lock(name)`
         is not part of that: it waits until all are released. Options as for `lock`.
         """
-        request = self._request(name, options, lease_type=ReentrantLease)
+        request = self._request(name, options, hold_type=ReentrantHold, lease_type=ReentrantLease)
         return ReentrantLock(self._opening, request)
 
     def election(self, name: str, value: str | None = None, *, ttl: float = 30.0) -> Election:
@@ -107,14 +107,20 @@ class Locks:
     async def inspect(self, name: str) -> LockState:
         """Returns who holds this lock and who waits for it, as the store sees it."""
         checks.lock_name(name)
-        session = await self._session()
-        return await session.backend.inspect(name, session.deadline())
+        return await self._opening.ask(
+            f"asked about {name!r}",
+            name,
+            lambda session, deadline: session.backend.inspect(name, deadline),
+        )
 
     async def list(self, prefix: str = "") -> Sequence[LockState]:
         """Returns every lock that is held or waited for and whose name starts with `prefix`."""
         checks.prefix(prefix)
-        session = await self._session()
-        return await session.backend.list(prefix, session.deadline())
+        return await self._opening.ask(
+            "asked for its locks",
+            None,
+            lambda session, deadline: session.backend.list(prefix, deadline),
+        )
 
     async def force_release(self, name: str) -> bool:
         """Takes the lock away from its holders: True if there was one. It is audited.
@@ -123,10 +129,14 @@ class Locks:
         the next token is higher than every one before.
         """
         checks.lock_name(name)
-        session = await self._session()
-        forced = await session.backend.force_release(name, str(session.label), session.deadline())
-        session.tell("forced", name, "", 0, 0.0, f"by {session.label}")
-        return forced
+
+        async def force(session: Session, deadline: float) -> bool:
+            label = str(session.label)
+            forced = await session.backend.force_release(name, label, deadline)
+            session.tell("forced", name, "", 0, 0.0, f"by {label}")
+            return forced
+
+        return await self._opening.ask(f"made to free {name!r}", name, force)
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
         """Calls `listener(event)` for what happens to leases from now on; returns how to stop."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import warnings
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
 from .. import forks
 from .._runtime.aio import Mutex, current, enter, finish, here
@@ -12,14 +15,21 @@ from ..errors import BackendUnavailable, LockError
 from ..events import Listeners
 from ..guarantees import Guarantees
 from ..model import lock_realm
+from ..refusals import unavailable
 from ..stores._async.contract import OPEN_LIMIT, Backend
 from .session import Session
+
+Result = TypeVar("Result")
 
 Opener = Callable[[], Backend]
 """Makes the adapter to the store, not yet open."""
 
 CLOSE_LIMIT = 60.0
 """Seconds that `close` waits for the store. What it could not release ends by itself."""
+
+
+LEAST_REST = 0.25
+"""Seconds that a request is given at the least, when opening the store has taken the time there was."""
 
 
 class Opening:
@@ -47,6 +57,22 @@ class Opening:
             session = await self._open(limit)
         return session
 
+    async def ask(
+        self, what: str, name: str | None, question: Callable[[Session, float], Awaitable[Result]]
+    ) -> Result:
+        """Returns the store's answer to `question`, which is given a deadline.
+
+        The error of a store that does not answer says that it could not be `what`.
+        """
+        began = system_clock().now()
+        try:
+            session = await self.session()
+            spent = system_clock().now() - began
+            left = max(session.patience - spent, LEAST_REST)
+            return await question(session, session.clock.now() + left)
+        except BackendUnavailable as error:
+            raise unavailable(f"{self.url} could not be {what}", error, name) from error
+
     async def _open(self, limit: float) -> Session:
         self._check_open()
         deadline = system_clock().now() + limit
@@ -64,7 +90,12 @@ class Opening:
                 )
             left = deadline - system_clock().now()  # another may have tried in vain before us
             backend = self._opener()
-            await backend.open(backend.clock.now() + left)
+            try:
+                await backend.open(backend.clock.now() + left)
+            except BackendUnavailable as error:
+                if type(error) is BackendUnavailable:
+                    raise
+                raise BackendUnavailable(str(error)) from error  # a store has kinds of its own
             if self._closed:  # meanwhile: `close` waits for nobody who is opening
                 await backend.close()
                 self._check_open()
@@ -73,6 +104,19 @@ class Opening:
             return session
         finally:
             mutex.release()
+
+    def __del__(self) -> None:
+        session = getattr(self, "live", None)
+        if session is None or session.closed or session.generation != forks.generation:
+            return
+        if not sys.is_finalizing():
+            warnings.warn(
+                f"the manager of locks at {self.url} was dropped and never closed; call close(), or "
+                "use `with`",
+                ResourceWarning,
+                stacklevel=2,
+            )
+            session.drop()
 
     def _check_open(self) -> None:
         if self._closed:

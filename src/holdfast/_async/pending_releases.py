@@ -1,4 +1,4 @@
-"""Retries, in the background, releases that the store did not answer.
+"""Sends releases in the background, and again until the store has answered.
 
 An attempt that fails leaves the store, so that no ghost of it stays there. If just then the store does
 not answer, its caller should not have to wait for that: it has a deadline of its own. The routine here
@@ -11,6 +11,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from .._runtime.aio import Routine, Signal
+from ..errors import LockError
 
 if TYPE_CHECKING:
     from ..stores._async.contract import Ticket
@@ -34,15 +35,15 @@ class PendingReleases:
         self._last_deadline = 0.0
         """Set by `close`: when the last try has to have ended."""
 
-    def add(self, ticket: Ticket, error: Exception) -> None:
-        """Goes on trying to release what the store did not answer for, with `error`."""
+    def add(self, ticket: Ticket, error: Exception | None = None) -> None:
+        """Releases this at the store; `error` is what came of the first try, if there was one."""
         with self._mutex:
             if not self._last_deadline:
                 self._pending[ticket.owner] = (ticket, self._session.clock.now() + ticket.ttl)
                 if self._routine is None:
                     self._routine = Routine(self._run, "holdfast-releases")
                 return
-        self._tell_failed(ticket, error)
+        self._tell_failed(ticket, error or LockError("the manager was closed"))
 
     async def close(self) -> None:
         """Tries once more, all of it within one limit; then lets it be."""

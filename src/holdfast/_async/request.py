@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..options import LockOptions
 from ..stores._async.contract import Terms
+from .hold import Hold
 from .lease import Lease
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ class Request:
     __slots__ = (
         "_terms",
         "capacity",
+        "hold_type",
         "kind",
         "label_text",
         "lease_type",
@@ -35,6 +37,7 @@ class Request:
         weight: int = 1,
         capacity: int = 1,
         label_text: str | None = None,
+        hold_type: type[Hold] = Hold,
         lease_type: type[Lease] = Lease,
     ) -> None:
         self.name = name
@@ -44,6 +47,7 @@ class Request:
         self.capacity = capacity
         self.label_text = label_text
         """The text that is shown in place of the manager's label: an election's value."""
+        self.hold_type = hold_type
         self.lease_type = lease_type
         self._terms: Terms | None = None
 

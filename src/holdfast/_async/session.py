@@ -12,7 +12,7 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from .. import forks
-from .._runtime.aio import Alarm, Signal, finish, here
+from .._runtime.aio import Alarm, Signal, finish, here, in_background
 from ..errors import LockError
 from ..events import Event, Listeners
 from ..lifecycle import drift_margin, handed_for
@@ -24,7 +24,7 @@ from .pending_releases import PendingReleases
 from .waiter import Waiter
 
 if TYPE_CHECKING:
-    from .lease import Lease
+    from .hold import Hold
     from .request import Request
 
 IO_LIMIT = 5.0
@@ -36,6 +36,9 @@ LEAST_LIMIT = 2.0
 """Seconds that the store is given to answer a caller that does not want to wait as long."""
 CLEAN_UP_LIMIT, SILENT_CLEAN_UP_LIMIT = 2.0, 0.25
 """Seconds that a caller waits for its clean-up; less if the store has just failed to answer it."""
+CLOSE_REST = 1.0
+"""Seconds of `IO_LIMIT` that all the rest of `close` shares once the store has left one of its calls
+unanswered: so a silent store keeps it for `IO_LIMIT` in all, and not for each lease."""
 CLOSING_LOOK = 0.05
 """Seconds after which a second caller of `close` looks whether the first has finished."""
 MANY = 1000
@@ -48,6 +51,7 @@ class Session:
 
     __slots__ = (
         "_burned",
+        "_close_by",
         "_closers",
         "_closing",
         "_drained",
@@ -94,13 +98,13 @@ class Session:
         # needed in asyncio too: a lease may be asked, and a clock moved, from another thread.
         # One that may be entered again, because a signal's handler may release a lease.
         self.mutex = RLock()
-        self.leases: dict[str, Lease] = {}
+        self.leases: dict[str, Hold] = {}
         """The leases that are held, by owner."""
         self.tickets: dict[str, Ticket] = {}
         """The attempts under way, by owner. `close` waits until each has left nothing behind."""
         self.waiters: dict[str, Waiter] = {}
         """The attempts that are in a queue, by owner."""
-        self.reentrant: dict[tuple[str, object], Lease] = {}
+        self.reentrant: dict[tuple[str, object], Hold] = {}
         """Leases that may be taken again: by name, and by the task or thread that holds them."""
         self.alarm = Alarm(self.clock)
         self.keeper = Keeper(self)
@@ -110,13 +114,15 @@ class Session:
         self.finished = False
         """Closed to its end."""
         self._closing = False
+        self._close_by: float | None = None
+        """When `close` has to have made its last call to a store that does not answer."""
         self._closers: set[object] = set()
         """The tasks or threads that are inside `close`."""
         self.patience = IO_LIMIT
         """Seconds that the store is given to answer."""
         self._burned: dict[str, None] = {}
         self._drained = Signal(self.clock)
-        self._recalled: list[Lease] = []
+        self._recalled: list[Hold] = []
         """Leases that `close` has ended, and has still to free."""
         self._sweep_at = MANY
         if hasattr(backend, "look"):
@@ -151,8 +157,8 @@ class Session:
 
     def hold(
         self, request: Request, ticket: Ticket, token: int, ttl: float, sent: float
-    ) -> Lease | None:
-        """Returns the lease that was granted in reply to what was sent at `sent`.
+    ) -> Hold | None:
+        """Returns the hold that was granted in reply to what was sent at `sent`.
 
         None if that came too late to be of use: the attempt has to be given up.
         """
@@ -161,17 +167,17 @@ class Session:
         if deadline <= now:
             return None
         ticket.ttl = ttl
-        lease = request.lease_type(self, request, ticket)
-        lease._grant(token, ttl, deadline, now)
+        hold = request.hold_type(self, request, ticket)
+        hold._grant(token, ttl, deadline, now)
         with self.mutex:
             if self.closed:
                 return None
-            self.leases[ticket.owner] = lease
+            self.leases[ticket.owner] = hold
             self.tickets.pop(ticket.owner, None)
-        due = lease._due(sent)
+        due = hold._due(sent)
         if due is not None:
-            self.keeper.keep(lease, due)
-        return lease
+            self.keeper.keep(hold, due)
+        return hold
 
     def leave(self, owner: str) -> None:
         """Forgets an attempt that ended without a grant, and of which nothing is left."""
@@ -229,16 +235,18 @@ class Session:
         `silent`: the store has just failed to answer, so do not hope for much now.
         """
         limit = SILENT_CLEAN_UP_LIMIT if silent else CLEAN_UP_LIMIT
-        deadline = self.clock.now() + min(limit, self.patience)
 
         async def leave() -> None:
+            deadline = self.clock.now() + min(limit, self.patience)
             try:
                 await self.backend.release(ticket.name, ticket.owner, deadline)
             except LockError as error:
                 # Unrenewed, it ends by itself in any case: a place in the queue soon, a grant with
                 # its TTL.
+                self._note_silence()
                 self.pending_releases.add(ticket, error)
 
+        self._share_rest()
         await finish(leave, grace=self.patience)
 
     def tell(
@@ -256,7 +264,7 @@ class Session:
         if self.closed:
             self._drained.set()
 
-    def _runs(self, lease: Lease) -> bool:
+    def _runs(self, lease: Hold) -> bool:
         """Tells whether a body runs under the lease, in a task or thread that is not closing."""
         return lease._body is not None and lease._body not in self._closers
 
@@ -267,8 +275,6 @@ class Session:
             lease = self._recalled[-1]
             while self._runs(lease) and await self._drained.wait(until):
                 pass
-            # A store that does not answer keeps us for as long again, and not once for each.
-            self.patience = min(IO_LIMIT, max(until + IO_LIMIT - self.clock.now(), 0.0))
             if not lease._freeing:
                 pass  # it was freed at the end of its body
             elif not self._runs(lease):
@@ -277,7 +283,16 @@ class Session:
                 detail = "its body goes on after its manager was closed"
                 self.tell("release_failed", lease.name, lease.owner, lease.token, 0.0, detail)
             self._recalled.pop()
-        self.patience = IO_LIMIT
+
+    def _note_silence(self) -> None:
+        """Leaves little time to the rest of `close`, if there is one: the store did not answer."""
+        if self.closed and self._close_by is None:
+            self._close_by = self.clock.now() + CLOSE_REST
+
+    def _share_rest(self) -> None:
+        """Gives the next call of `close` what is left for all."""
+        if self._close_by is not None:
+            self.patience = max(self._close_by - self.clock.now(), 0.0)
 
     async def close(self, caller: object = None) -> None:
         """Ends every wait and every lease, and lets go of the store.
@@ -311,9 +326,18 @@ class Session:
             if first:
                 self._closing = False
 
+    def drop(self) -> None:
+        """Closes the session in the background, because its manager is gone; unless it holds a lease.
+
+        Called where an object is finalized, so this takes no mutex.
+        """
+        if not self.leases and not self.tickets:
+            in_background(self.close, self.home)
+
     async def _close(self) -> None:
         with self.mutex:
             tickets, leases = list(self.tickets.values()), list(self.leases.values())
+        self._close_by, self.patience = None, IO_LIMIT - CLOSE_REST
         for lease in leases:
             if lease._wants_to_know():
                 self._recalled.append(lease)
@@ -322,19 +346,17 @@ class Session:
             await self.clean_up(ticket)
             ticket.tell()  # it finds the session closed
         await self._wait_for_bodies()
-        limit: float | None = None
         while self.leases:
             lease = next(iter(self.leases.values()))
-            if limit is not None:
-                # The store did not answer for one. All the others together get as long again.
-                self.patience = max(limit - self.clock.now(), 0.0)
-            if not await lease._give_all_back() and limit is None:
-                limit = self.deadline()
+            self._share_rest()
+            if not await lease._give_all_back():
+                self._note_silence()
             self.leases.pop(lease.owner, None)  # also one whose end was interrupted half-way
-        self.patience = IO_LIMIT
+        self._share_rest()
         until = self.deadline()
         while self.tickets and await self._drained.wait(until):
             pass
+        self._share_rest()
         await self.pending_releases.close()
         await self.keeper.close()
         self.alarm.close()

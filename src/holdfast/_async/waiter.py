@@ -20,12 +20,17 @@ from ..model import Gone, Outcome, Renewed, Waiting
 
 if TYPE_CHECKING:
     from ..stores._async.contract import Ticket
-    from .lease import Lease
+    from .hold import Hold
     from .request import Request
     from .session import Session
 
 SOON = 0.02
 """Seconds after a holder's end at which its waiters ask."""
+SILENCE_LIMIT = 10.0
+"""Seconds for which a waiter goes on though the store answers nothing: a store that fails over is given
+that long, and comes back to a waiter that has lost at most its place."""
+LEAST_SILENCES = 4
+"""Requests that have to be unanswered in that time."""
 CONFIRM_AFTER = 0.05
 """Seconds until a hand-over is confirmed in the background. A lock that is released sooner never needs
 it; the claim window is forty times as long."""
@@ -43,8 +48,10 @@ class Waiter:
     """An attempt that was put into the queue."""
 
     __slots__ = (
+        "_hold",
         "_kept",
-        "_lease",
+        "_silences",
+        "_silent_since",
         "_ticket",
         "beat_again",
         "beat_sent",
@@ -53,6 +60,7 @@ class Waiter:
         "out",
         "request",
         "session",
+        "unanswered",
     )
 
     def __init__(
@@ -70,24 +78,28 @@ class Waiter:
         """The store knows nothing of this owner any more."""
         self.ended = False
         """Granted or given up: what is still heard of it changes nothing."""
+        self.unanswered = False
+        """The store has been silent for `SILENCE_LIMIT`."""
+        self._silences = 0
+        self._silent_since = 0.0
         self._kept = False
         # Made while it waits: from the wake-up to the grant every step counts, on cold caches.
-        self._lease = request.lease_type(session, request, ticket)
+        self._hold = request.hold_type(session, request, ticket)
         session.waiters[ticket.owner] = self
 
     # Its end.
 
-    def accept(self, token: int, ttl: float, sent: float) -> Lease | None:
+    def accept(self, token: int, ttl: float, sent: float) -> Hold | None:
         """Returns the lease that was granted in reply to what was sent at `sent`.
 
         None if that came too late to be of use: the attempt has to be given up.
         """
-        lease = self.session.hold(self.request, self._ticket, token, ttl, sent)
-        if lease is not None:
+        hold = self.session.hold(self.request, self._ticket, token, ttl, sent)
+        if hold is not None:
             self.end()
-        return lease
+        return hold
 
-    def accept_handed(self, token: int) -> Lease | None:
+    def accept_handed(self, token: int) -> Hold | None:
         """Returns the lease that was handed over, by a grant that came after the last heartbeat.
 
         None if too little is left of the claim window to use it without a renewal.
@@ -101,18 +113,18 @@ class Waiter:
         left = deadline - now
         if left <= least:
             return None
-        lease = self._lease
-        lease._grant(token, ttl, deadline, now)
-        lease._confirmed = False
+        hold = self._hold
+        hold._grant(token, ttl, deadline, now)
+        hold._confirmed = False
         with session.mutex:
             if session.closed:
                 return None
             owner = self._ticket.owner
-            session.leases[owner] = lease
+            session.leases[owner] = hold
             session.tickets.pop(owner, None)
         self.end()
-        session.keeper.keep(lease, now + min(CONFIRM_AFTER, left / 4))
-        return lease
+        session.keeper.keep(hold, now + min(CONFIRM_AFTER, left / 4))
+        return hold
 
     def end(self) -> None:
         """Ends the waiting: granted, or given up."""
@@ -129,6 +141,7 @@ class Waiter:
         The present holders have `remaining` seconds at the most.
         """
         if not self.ended:
+            self._silences = 0
             self.beat_sent = sent
             # A holder that lets its lease run out wakes nobody: ask when its time is over.
             self.beat_again = min(self.session.heartbeat, max(remaining, 0.0) + SOON)
@@ -152,7 +165,22 @@ class Waiter:
             self.out = True
             self._ticket.tell()
             return None
+        self.note_silence()
         return self.session.keeper.soon(self._interval())
+
+    def note_silence(self) -> None:
+        """Notes that a request was not answered, and has the waiter told if that goes on for long.
+
+        It counts from the first failure that was heard, and takes several: time that passed because we
+        were frozen ourselves is no silence of the store.
+        """
+        now = self.session.now()
+        if not self._silences:
+            self._silent_since = now
+        self._silences += 1
+        if self._silences >= LEAST_SILENCES and now >= self._silent_since + SILENCE_LIMIT:
+            self.unanswered = True
+            self._ticket.tell()
 
     # What the keeper asks.
 

@@ -6,23 +6,23 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import Any
+from typing import Any, Unpack, cast
 
 from .. import checks
-from ..errors import ConfigError
 from ..events import Listener
 from ..stores import urls
+from ..stores.options import RedisClient, StoreOptions
 from .manager import Locks
 from .opening import Opening
 
 
 def connect(
-    url: object = None,
+    url: str | RedisClient | None = None,
     *,
     namespace: str = "holdfast",
     label: str = "",
     on_event: Listener | None = None,
-    **options: Any,
+    **options: Unpack[StoreOptions],
 ) -> Locks:
     """Returns a manager of locks on the store that `url`, or else `$HOLDFAST_URL`, names.
 
@@ -35,22 +35,23 @@ def connect(
     """
     checks.namespace(namespace)
     checks.label(label)
-    if on_event is not None and not callable(on_event):
-        raise ConfigError("on_event must be callable: it is given one Event")
+    if on_event is not None:
+        checks.callback("on_event", on_event)  # before anything is looked up
     unnamed = False
     if url is None:
         url = os.environ.get("HOLDFAST_URL") or None
     if url is None:
         url = _embedded_store()
         unnamed = True
+    given = cast(dict[str, Any], options)
     world = __name__.split(".")[-2]
     if not isinstance(url, str) and urls.is_client(url):
         module = import_module(urls.CLIENT.module_in(world))
-        shown, guarantees, opener = module.prepare(url, namespace, options)
+        shown, guarantees, opener = module.prepare(url, namespace, given)
     else:
         target = urls.parse(url)
         module = import_module(urls.SCHEMES[target.scheme].module_in(world))
-        guarantees, opener = module.prepare(target, namespace, options)
+        guarantees, opener = module.prepare(target, namespace, given)
         shown = str(target)
     opening = Opening(shown, namespace, guarantees, opener, label)
     locks = Locks(opening, namespace, unnamed)

@@ -46,8 +46,11 @@ class Election:
 
     def leader(self) -> LockState | None:
         """Returns the leader, with its value in `holders[0].label.text`; None if there is none."""
-        session = self._opening.session()
-        state = session.backend.inspect(self.name, session.deadline())
+        state = self._opening.ask(
+            f"asked about {self.name!r}",
+            self.name,
+            lambda session, deadline: session.backend.inspect(self.name, deadline),
+        )
         return state if state.held else None
 
     def observe(self) -> Generator[LockState | None, None]:

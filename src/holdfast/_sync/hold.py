@@ -2,6 +2,9 @@
 
 """The engine's side of a lease: its state, its deadline, and all that can happen to it.
 
+The session and its keeper hold it; users have the `Lease`, which shows it to them. So the engine can
+tell when nobody has the lease any more.
+
 However a lease ends other than by its holder's release (its deadline, `max_hold`, `close`, a store that
 has forgotten it), the order is the same: tell the holder; wait for the end of the body of `with`, while
 the store keeps the lease; free it there.
@@ -18,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import forks
 from .._runtime.threads import Interrupt, Signal
-from ..errors import BackendUnavailable, LeaseLost, LockNotOwned
-from ..events import report
+from ..errors import BackendUnavailable, LeaseLost, LockError
+from ..events import refuse_coroutine, report
 from ..lifecycle import (
     DOUBTED,
     ENDED,
@@ -33,9 +36,11 @@ from ..lifecycle import (
     drift_margin,
 )
 from ..model import Gone, Outcome, Renewed, Waiting
+from ..refusals import lease_lost, of_the_parent
 
 if TYPE_CHECKING:
     from ..stores._sync.contract import Ticket
+    from .lease import Lease
     from .request import Request
     from .session import Session
 
@@ -52,6 +57,11 @@ class Hold:
     """False from a hand-over until the first renewal: the store gave it for a short time only."""
     _freeing = False
     """The lease ended for us, and has still to be freed at the store."""
+    _dropped = False
+    """The one who acquired it never got it, or has left its body without releasing it: an exception
+    came in between. The keeper frees it."""
+    _depth = 1
+    """The acquisitions that it stands for: more than one only where the lock is re-entrant."""
     _release_doubtful = False
     """A release was sent and not answered."""
     _alarmed = False
@@ -63,7 +73,11 @@ class Hold:
     """The task or thread that runs the body of `with`."""
     _interrupt: Interrupt | None = None
     _lost: tuple[float, str] | None = None
-    _callbacks: list[Callable[[Any], object]] | None = None
+    _lost_told = False
+    """The listeners were told of its loss."""
+    _untold = False
+    """It is lost, and not everybody has been told."""
+    _callbacks: list[tuple[Callable[[Any], object], Lease]] | None = None
     _watchers: list[Signal] | None = None
 
     def __init__(self, session: Session, request: Request, ticket: Ticket) -> None:
@@ -170,15 +184,65 @@ class Hold:
         if changed:
             self._session.tell("uncertain", self.name, self.owner, self.token, 0.0, detail)
 
+    # Its release.
+
+    def release(self) -> bool:
+        """Releases it: True if it was still ours, False if it had ended."""
+        session = self._session
+        if session.generation != forks.generation:
+            self._refuse_fork()
+        clock = session.now  # by way of a name, which is quicker for what is no method
+        now = clock()
+        if (self._state is not HELD or now >= self._deadline) and self._expire_if_due(now):
+            return False  # where `max_hold` ended it, the keeper still has to free it
+        ticket = self._ticket
+        try:
+            session.keeper.forget(self)
+            deadline = now + session.patience
+            freed = session.backend.release(ticket.terms.name, ticket.owner, deadline)
+        except BackendUnavailable as error:
+            self._release_doubtful = True
+            raise self._unavailable(
+                "could not be given back, and ends by itself unless that is tried again", error
+            ) from error
+        except BaseException:
+            # Cancelled, perhaps before it was sent. It is over for us in any case (and before the
+            # next await, which may be cancelled too); it is harmless to send it twice.
+            self._freed(True)
+            session.clean_up(self._ticket)
+            raise
+        if not freed and self._release_doubtful and not self._expire_if_due(session.now()):
+            freed = True  # an earlier call, whose answer was lost, has done it
+        return self._freed(freed)
+
+    def _give_all_back(self) -> bool:
+        """Releases it for `close`, however often it was taken."""
+        return self._release_quietly()
+
+    def _release_quietly(self) -> bool:
+        """Releases it at the end of `with` and for `close`: an event alone tells of a failure."""
+        try:
+            self.release()
+        except LockError as error:
+            self._session.tell(
+                "release_failed", self.name, self.owner, self.token, 0.0, detail=str(error)
+            )
+            return False
+        return True
+
     # Its end.
 
     def _expire_if_due(self, now: float) -> bool:
         """Ends the lease if its deadline has passed; returns whether it has ended, now or before."""
-        if self._state in HOLDING and now >= self._deadline:
+        if self._state in HOLDING:
+            if now < self._deadline:
+                return False
             if self._end_at is not None and now >= self._end_at:
                 self._recall("its max_hold is over")
             else:
                 self._end("its end came before a renewal was answered")
+        elif self._untold:
+            self._tell_lost()
         return self._state in (LOST, RELEASED)
 
     def _look(self) -> None:
@@ -190,25 +254,55 @@ class Hold:
         """Ends the lease without our doing, and tells everybody who wants to know."""
         session = self._session
         with session.mutex:
-            before = self._state
-            self._state = after(before, ENDED)
-            if self._state == before:
+            state = after(self._state, ENDED)
+            if state == self._state:
                 return
             self._lost = (session.clock.wall(), reason)
+            self._untold = True
+            self._state = state
             session.leases.pop(self.owner, None)
-            callbacks, self._callbacks = self._callbacks or [], None
-            watchers = list(self._watchers or ())
-            interrupt = self._interrupt
-        self._quiet()
-        if session.listeners:
+        self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        """Tells everybody who wants to know, and has the keeper free what is left at the store.
+
+        An exception from a signal's handler may come in between: the alarm, which is the last to be
+        stopped, then tells the rest.
+        """
+        session = self._session
+        if self._kept:
+            session.keeper.forget(self)
+        if session.listeners and self._lost is not None and not self._lost_told:
+            self._lost_told = True
             held = session.clock.now() - self._granted_at
-            session.tell("lost", self.name, self.owner, self.token, held, reason)
-        for signal in watchers:
+            session.tell("lost", self.name, self.owner, self.token, held, self._lost[1])
+        for signal in list(self._watchers or ()):
             signal.set()
-        if interrupt is not None:
-            interrupt.fire()
-        for callback in callbacks:
-            self._call(callback)
+        if self._interrupt is not None:
+            self._interrupt.fire()
+        while self._callbacks:
+            callback, lease = self._callbacks.pop(0)
+            self._call(callback, lease)
+        if self._freeing and not session.closed:  # else `close` frees it
+            now = session.clock.now()
+            if self._body is not None:  # its end frees it, unless the store is about to
+                now = max(now, self._deadline if self._end_at is None else self._at_store_until)
+            session.keeper.keep(self, now)
+        if self._alarmed:
+            session.alarm.cancel(self._ring)
+        self._untold = False
+
+    def _abandon(self, depth: int) -> None:
+        """Gives up one acquisition whose body is over: `_depth` was `depth` when that was left.
+
+        Without a call, and from any place where an object may be finalized: the keeper does the rest.
+        """
+        if self._depth < depth:
+            return  # it has been released
+        if depth > 1:
+            self._depth -= 1
+        else:
+            self._dropped = True
 
     def _wants_to_know(self) -> bool:
         """Tells whether a body runs under the lease, or somebody asked to be told of its loss."""
@@ -223,6 +317,13 @@ class Hold:
         """Frees at the store what has ended for us."""
         self._session.keeper.forget(self)
         self._session.clean_up(self._ticket)
+        self._freeing = False
+
+    def _free_later(self) -> None:
+        """Has what has ended for us, or was dropped, freed at the store, in the background."""
+        self._session.keeper.forget(self)
+        self._freed(True)
+        self._session.pending_releases.add(self._ticket)
         self._freeing = False
 
     def _freed(self, freed: bool) -> bool:
@@ -268,25 +369,11 @@ class Hold:
         if not self._expire_if_due(self._session.clock.now()):
             self._session.alarm.at(self._deadline, self._ring)
 
-    def _quiet(self) -> None:
-        """Stops the renewals and the alarm; what is left at the store is freed by the keeper.
-
-        That is at once, or, while a body runs, when the store is about to end the lease by itself. A
-        session that is being closed frees it by itself.
-        """
-        if self._freeing and not self._session.closed:
-            now = self._session.clock.now()
-            if self._body is not None:
-                now = max(now, self._deadline if self._end_at is None else self._at_store_until)
-            self._session.keeper.keep(self, now)
-        elif self._kept:
-            self._session.keeper.forget(self)
-        if self._alarmed:
-            self._session.alarm.cancel(self._ring)
-
-    def _call(self, callback: Callable[[Any], object]) -> None:
+    def _call(self, callback: Callable[[Any], object], lease: Lease) -> None:
         try:
-            callback(self)
+            refuse_coroutine(callback(lease))
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:  # also one that exits: it must not take the keeper along
             report(f"an on_lost callback of the lease on {self.name!r} failed", error)
 
@@ -296,15 +383,7 @@ class Hold:
         at, reason = self._lost if self._lost is not None else (None, None)
         if self._state == RELEASED:
             reason = "it was released"
-        return LeaseLost(
-            f"the lease on {self.name!r} (token {self.token}) is no longer held: {reason}; stop "
-            "the work it protected, and acquire the lock again before going on",
-            name=self.name,
-            owner=self.owner,
-            token=self.token,
-            lost_at=at,
-            reason=reason,
-        )
+        return lease_lost(self.name, self.owner, self.token, at, reason)
 
     def _unavailable(self, what: str, error: BackendUnavailable) -> BackendUnavailable:
         """Returns the backend's error, which knows of servers, told about this lock."""
@@ -317,10 +396,4 @@ class Hold:
 
     def _refuse_fork(self) -> None:
         if self._session.generation != forks.generation:
-            raise LockNotOwned(
-                f"the lease on {self.name!r} belongs to the parent of this forked process, which "
-                "goes on holding it; acquire the lock anew in the child",
-                name=self.name,
-                owner=self.owner,
-                token=self.token,
-            )
+            raise of_the_parent(self.name, self.owner, self.token)

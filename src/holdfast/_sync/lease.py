@@ -5,37 +5,94 @@
 `held`, `remaining` and `ensure` ask the clock each time; nothing has to run for them to be right, so
 a process that was frozen past its deadline is told by the first look. Whoever wants to be told
 unasked (`on_lost`, the body of `async with`) is told by the alarm, which no store can hold up.
+
+The engine itself keeps the `Hold` behind a lease, never the lease: when nobody has that any more, it
+says so.
 """
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .. import checks, forks
 from .._runtime.threads import Interrupt, Signal, current
 from ..entries import Claim
-from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockError
-from ..lifecycle import HELD, LOST
+from ..errors import BackendUnavailable, GuaranteeError, LeaseLost
+from ..events import Ignored
+from ..lifecycle import LOST
 from ..model import Renewed, Unknown, slot_of
+from .entering import Enterable
 from .hold import HOLDING, Hold
 
 if TYPE_CHECKING:
     from ..fences import BoundFence
+    from .opening import Opening
 
 
-class Lease(Hold):
+class Lease(Enterable):
     """A lock that is held. Safe to use from any thread, or any task of its event loop."""
+
+    __slots__ = ("__weakref__", "_given", "_hold", "_opening")
+
+    def __init__(self, hold: Hold, opening: Opening) -> None:
+        self._hold = hold
+        self._opening = opening  # a manager whose lease is in use is in use itself
+        self._given = False
+        """Whether the one who asked for it has got it. If not, an exception came in between."""
+
+    def __del__(self) -> None:
+        hold = getattr(self, "_hold", None)
+        if hold is not None and hold._kept:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Warns that nobody can release the lease any more, which goes on being renewed."""
+        hold = self._hold
+        session = hold._session
+        if session.closed or session.generation != forks.generation or sys.is_finalizing():
+            return
+        if not self._given:
+            hold._dropped = True
+        elif hold._state in HOLDING and hold._wants_renewal() and not hold._dropped:
+            warnings.warn(
+                f"the lease on {hold.name!r} (token {hold.token}) was dropped and never released: "
+                "it is renewed until its manager is closed; keep it, or use `with`",
+                ResourceWarning,
+                stacklevel=2,
+            )
 
     def __repr__(self) -> str:
         return f"<Lease {self.name!r} token={self.token} {self.state}>"
 
     @property
+    def name(self) -> str:
+        """The lock's name."""
+        return self._hold.name
+
+    @property
+    def owner(self) -> str:
+        """The id of this one acquisition."""
+        return self._hold.owner
+
+    @property
+    def token(self) -> int:
+        """The fencing token, greater than that of every grant of this lock that ended before."""
+        return self._hold.token
+
+    @property
+    def ttl(self) -> float:
+        """The seconds that the store gives it from each renewal on."""
+        return self._hold.ttl
+
+    @property
     def state(self) -> str:
         """`held`, `uncertain`, `lost` or `released`."""
-        self._look()
-        return self._state
+        hold = self._hold
+        hold._look()
+        return hold._state
 
     @property
     def held(self) -> bool:
@@ -45,12 +102,14 @@ class Lease(Hold):
     @property
     def kind(self) -> str:
         """`lock`, `semaphore` or `rwlock`."""
-        return self._ticket.kind
+        hold = self._hold
+        return hold._ticket.kind
 
     @property
     def shared(self) -> bool:
         """Whether others may hold at the same time: one of a semaphore's, or a reader's."""
-        return self._ticket.weight < self._ticket.capacity
+        hold = self._hold
+        return hold._ticket.weight < hold._ticket.capacity
 
     @property
     def slot(self) -> int | None:
@@ -59,20 +118,23 @@ class Lease(Hold):
         A resource that each slot has to itself can be fenced. None for other locks, and where the
         store cannot tell.
         """
-        ticket = self._ticket
-        slots = self._session.backend.guarantees.slots
+        hold = self._hold
+        ticket = hold._ticket
+        slots = hold._session.backend.guarantees.slots
         return slot_of(self.token, ticket.kind, ticket.capacity) if slots else None
 
     @property
     def lock_id(self) -> str:
         """The lock's name among those of all stores and namespaces: what a fence keeps."""
-        self._refuse_fork()  # a fence asks for it whenever a lease is shown
-        return f"{self._session.realm}/{self._ticket.name}"
+        hold = self._hold
+        hold._refuse_fork()  # a fence asks for it whenever a lease is shown
+        return f"{hold._session.realm}/{hold._ticket.name}"
 
     @property
     def guard(self) -> BoundFence:
         """The fence that the lock protects its resource with, showing this lease at every call."""
-        fence = self._request.options.protects
+        hold = self._hold
+        fence = hold._request.options.protects
         if fence is None:
             raise GuaranteeError(
                 f"the lock {self.name!r} was made without a fence; name it with protects=",
@@ -86,21 +148,23 @@ class Lease(Hold):
 
     def remaining(self) -> float:
         """Returns the seconds for which it is ours even if no renewal succeeds from now on."""
-        if self._state not in HOLDING or self._session.generation != forks.generation:
+        hold = self._hold
+        if hold._state not in HOLDING or hold._session.generation != forks.generation:
             return 0.0
-        left = self._deadline - self._session.clock.now()
+        left = hold._deadline - hold._session.clock.now()
         if left > 0:
             return left
-        self._look()
+        hold._look()
         return 0.0
 
     def ensure(self, at_least: float = 0.0) -> None:
         """Raises `LeaseLost` unless the lease is held, and for `at_least` seconds more."""
+        hold = self._hold
         at_least = checks.at_least(at_least)
-        self._refuse_fork()
+        hold._refuse_fork()
         left = self.remaining()
         if left <= 0:
-            raise self._loss()
+            raise hold._loss()
         if left < at_least:
             raise LeaseLost(
                 f"the lease on {self.name!r} is still held, but only {left:.3f} s of it are left, "
@@ -111,46 +175,50 @@ class Lease(Hold):
                 reason="too little is left of it",
             )
 
-    def on_lost(self, callback: Callable[[Lease], object]) -> None:
+    def on_lost(self, callback: Callable[[Lease], Ignored]) -> None:
         """Calls `callback(lease)` once when the lease is lost; at once if it already is.
 
-        It is called in the thread, or the event loop, that notices; a release is no loss.
+        It is called in the thread, or the event loop, that notices; a release is no loss. `async def`
+        is refused: nobody would await it.
         """
-        self._refuse_fork()
-        with self._session.mutex:
-            if self._state in HOLDING:
-                if self._callbacks is None:
-                    self._callbacks = []
-                self._callbacks.append(callback)
+        checks.callback("on_lost", callback)
+        hold = self._hold
+        hold._refuse_fork()
+        with hold._session.mutex:
+            if hold._state in HOLDING:
+                if hold._callbacks is None:
+                    hold._callbacks = []
+                hold._callbacks.append((callback, self))
                 callback_now = False
             else:
-                callback_now = self._state == LOST
+                callback_now = hold._state == LOST
         if callback_now:
-            self._call(callback)
+            hold._call(callback, self)
         else:
-            self._set_alarm()
+            hold._set_alarm()
 
     def wait_lost(self, timeout: float | None = None) -> bool:
         """Waits until the lease is lost: True. False after `timeout`, or when it was released."""
+        hold = self._hold
         timeout = checks.timeout(timeout)
-        self._refuse_fork()
-        clock = self._session.clock
+        hold._refuse_fork()
+        clock = hold._session.clock
         until = None if timeout is None else clock.now() + timeout
         signal = Signal(clock)
-        with self._session.mutex:
-            if self._watchers is None:
-                self._watchers = []
-            self._watchers.append(signal)
+        with hold._session.mutex:
+            if hold._watchers is None:
+                hold._watchers = []
+            hold._watchers.append(signal)
         try:
             while self.state in HOLDING:
                 if until is not None and clock.now() >= until:
                     break
-                deadline = self._deadline
+                deadline = hold._deadline
                 signal.wait(deadline if until is None else min(until, deadline))
-            return self._state == LOST
+            return hold._state == LOST
         finally:
-            with self._session.mutex:
-                self._watchers.remove(signal)
+            with hold._session.mutex:
+                hold._watchers.remove(signal)
 
     def renew(self, ttl: float | None = None) -> None:
         """Renews the lease now, and from now on for `ttl` seconds if that is given.
@@ -158,23 +226,24 @@ class Lease(Hold):
         Raises `LeaseLost` if it has ended, `BackendUnavailable` if the store does not answer; the
         lease then lasts until its present end.
         """
+        hold = self._hold
         asked = self.ttl if ttl is None else checks.ttl(ttl)
-        self._refuse_fork()
-        session = self._session
+        hold._refuse_fork()
+        session = hold._session
         sent = session.clock.now()
-        if self._expire_if_due(sent):
-            raise self._loss()
+        if hold._expire_if_due(sent):
+            raise hold._loss()
         claim = Claim(self.name, self.owner, asked)
         try:
             (outcome,) = session.backend.renew([claim], session.deadline())
         except BackendUnavailable as error:
-            raise self._unavailable("could not be renewed", error) from error
+            raise hold._unavailable("could not be renewed", error) from error
         if isinstance(outcome, Renewed) and outcome.token == self.token:
             # A store may give more than was asked for, where it counts in whole seconds; or never
             # more than it did at first.
             renew_ttl = session.backend.guarantees.renew_ttl
-            self.ttl = self._ticket.ttl = max(asked, outcome.ttl) if renew_ttl else outcome.ttl
-        due = self._hear(outcome, sent, "the store did not answer for this lease")
+            hold.ttl = hold._ticket.ttl = max(asked, outcome.ttl) if renew_ttl else outcome.ttl
+        due = hold._hear(outcome, sent, "the store did not answer for this lease")
         if isinstance(outcome, Unknown):
             raise BackendUnavailable(
                 f"the store did not say whether the lease on {self.name!r} was renewed; it lasts "
@@ -184,8 +253,8 @@ class Lease(Hold):
                 token=self.token,
             )
         self.ensure()
-        if self._kept and due is not None:
-            session.keeper.hurry(self, due)
+        if hold._kept and due is not None:
+            session.keeper.hurry(hold, due)
 
     def release(self) -> bool:
         """Releases it: True if it was still ours, False if it had ended. Never frees another's.
@@ -193,100 +262,63 @@ class Lease(Hold):
         From the first call on it is not renewed any more. If the store cannot be reached this
         raises `BackendUnavailable`, and may be tried again; otherwise the TTL frees it.
         """
-        session = self._session
-        if session.generation != forks.generation:
-            self._refuse_fork()
-        clock = session.now  # by way of a name, which is quicker for what is no method
-        now = clock()
-        if (self._state is not HELD or now >= self._deadline) and self._expire_if_due(now):
-            return False  # where `max_hold` ended it, the keeper still has to free it
-        ticket = self._ticket
-        try:
-            session.keeper.forget(self)
-            deadline = now + session.patience
-            freed = session.backend.release(ticket.terms.name, ticket.owner, deadline)
-        except BackendUnavailable as error:
-            self._release_doubtful = True
-            raise self._unavailable(
-                "could not be given back, and ends by itself unless that is tried again", error
-            ) from error
-        except BaseException:
-            # Cancelled, perhaps before it was sent. It is over for us in any case (and before the
-            # next await, which may be cancelled too); it is harmless to send it twice.
-            self._freed(True)
-            session.clean_up(self._ticket)
-            raise
-        if not freed and self._release_doubtful and self.held:
-            freed = True  # an earlier call, whose answer was lost, has done it
-        return self._freed(freed)
+        return self._hold.release()
 
     def tether(self) -> int | None:
         """Returns a file descriptor for a child process to inherit, so that the lease outlives us.
 
         None where that is not needed, because the lease does not end with our process.
         """
+        hold = self._hold
         self.ensure()
-        return self._session.backend.tether(self.name, self.owner, self._session.deadline())
+        return hold._session.backend.tether(self.name, self.owner, hold._session.deadline())
 
-    def __enter__(self) -> Self:
-        self._enter()
+    # For `with`.
+
+    def _to_enter(self) -> Lease:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._leave(error)
+    def _take_by_hand(self) -> Lease:
+        return self
 
-    # For `with`, and for close.
+    if TYPE_CHECKING:
 
-    def _enter(self) -> None:
+        def __enter__(self) -> Self: ...
+
+    def _begin(self) -> None:
         """Begins the body of `with`, which is stopped, where that can be done, if the lease is lost."""
         self.ensure()
-        self._body = current()
-        self._interrupt = Interrupt()
+        hold = self._hold
+        hold._body = current()
+        hold._interrupt = Interrupt()
         if Interrupt.works:
-            self._set_alarm()
+            hold._set_alarm()
 
     def _leave(self, error: BaseException | None) -> None:
         """Ends the body of `with`: releases the lease, and raises if it had been lost meanwhile."""
+        hold = self._hold
+        session = hold._session
         try:
-            self._body = None
-            interrupt, self._interrupt = self._interrupt, None
+            hold._body = None
+            interrupt, hold._interrupt = hold._interrupt, None
             stopped_by_us = interrupt is not None and interrupt.settle(error)
             if error is None:
-                self._refuse_fork()
-            elif self._session.generation != forks.generation:
+                hold._refuse_fork()
+            elif session.generation != forks.generation:
                 return
             if self.state in HOLDING:
-                self._release_quietly()
-            elif self._freeing:
-                self._free()
-            self._session.body_ended()
+                hold._release_quietly()
+            elif hold._freeing:
+                hold._free()
         except BaseException:
             # Interrupted, before the release or behind it: nobody else has the lease any more.
-            if self._state in HOLDING and self._session.generation == forks.generation:
-                self._release_doubtful = True
-                self._release_quietly()
+            if hold._state in HOLDING and session.generation == forks.generation:
+                hold._release_doubtful = True
+                hold._release_quietly()
             raise
-        if self._state == LOST:
+        finally:
+            session.body_ended()
+        if hold._state == LOST:
             if error is None or stopped_by_us:
-                raise self._loss() from None
+                raise hold._loss() from None
             error.add_note(f"The lease on {self.name!r} had been lost meanwhile.")
-
-    def _give_all_back(self) -> bool:
-        """Releases it for `close`, however often it was taken."""
-        return self._release_quietly()
-
-    def _release_quietly(self) -> bool:
-        """Releases it at the end of `with` and for `close`: an event alone tells of a failure."""
-        try:
-            self.release()
-        except LockError as error:
-            self._session.tell(
-                "release_failed", self.name, self.owner, self.token, 0.0, detail=str(error)
-            )
-            return False
-        return True

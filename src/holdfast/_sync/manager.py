@@ -15,7 +15,7 @@ from ..options import LockKeywords, LockOptions, options_of, refuse_incorrect, r
 from .election import Election, Term
 from .lock import Lock, ReadWriteLock
 from .opening import Opening
-from .reentrant import ReentrantLease, ReentrantLock
+from .reentrant import ReentrantHold, ReentrantLease, ReentrantLock
 from .request import Request
 from .session import Session
 
@@ -59,7 +59,7 @@ class Locks:
         It is the same lease each time, with the same token, and is released as often. `lock(name)`
         is not part of that: it waits until all are released. Options as for `lock`.
         """
-        request = self._request(name, options, lease_type=ReentrantLease)
+        request = self._request(name, options, hold_type=ReentrantHold, lease_type=ReentrantLease)
         return ReentrantLock(self._opening, request)
 
     def election(self, name: str, value: str | None = None, *, ttl: float = 30.0) -> Election:
@@ -109,14 +109,20 @@ class Locks:
     def inspect(self, name: str) -> LockState:
         """Returns who holds this lock and who waits for it, as the store sees it."""
         checks.lock_name(name)
-        session = self._session()
-        return session.backend.inspect(name, session.deadline())
+        return self._opening.ask(
+            f"asked about {name!r}",
+            name,
+            lambda session, deadline: session.backend.inspect(name, deadline),
+        )
 
     def list(self, prefix: str = "") -> Sequence[LockState]:
         """Returns every lock that is held or waited for and whose name starts with `prefix`."""
         checks.prefix(prefix)
-        session = self._session()
-        return session.backend.list(prefix, session.deadline())
+        return self._opening.ask(
+            "asked for its locks",
+            None,
+            lambda session, deadline: session.backend.list(prefix, deadline),
+        )
 
     def force_release(self, name: str) -> bool:
         """Takes the lock away from its holders: True if there was one. It is audited.
@@ -125,10 +131,14 @@ class Locks:
         the next token is higher than every one before.
         """
         checks.lock_name(name)
-        session = self._session()
-        forced = session.backend.force_release(name, str(session.label), session.deadline())
-        session.tell("forced", name, "", 0, 0.0, f"by {session.label}")
-        return forced
+
+        def force(session: Session, deadline: float) -> bool:
+            label = str(session.label)
+            forced = session.backend.force_release(name, label, deadline)
+            session.tell("forced", name, "", 0, 0.0, f"by {label}")
+            return forced
+
+        return self._opening.ask(f"made to free {name!r}", name, force)
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
         """Calls `listener(event)` for what happens to leases from now on; returns how to stop."""

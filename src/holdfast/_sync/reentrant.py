@@ -9,49 +9,48 @@ store sees one grant, which is released by as many releases as there were acquis
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from .. import forks
 from .._runtime.threads import current
-from .hold import HOLDING
+from .hold import HOLDING, Hold
 from .lease import Lease
 from .lock import UNSET, Lock, Unset
 
 if TYPE_CHECKING:
-    from ..stores._sync.contract import Ticket
-    from .request import Request
-    from .session import Session
+    from .opening import Opening
 
 
-class ReentrantLease(Lease):
-    """The lease of a re-entrant lock: the same one at each acquisition, until the lock is free."""
+class ReentrantHold(Hold):
+    """The engine's side of a re-entrant lock's lease: it counts the acquisitions."""
 
-    def __init__(self, session: Session, request: Request, ticket: Ticket) -> None:
-        super().__init__(session, request, ticket)
-        self._depth = 1
-        self._fresh: list[bool] = []
-        """For each `with` that was entered: whether it is the one that a loss interrupts."""
-        self._taker: tuple[str, object] | None = None
+    _taker: tuple[str, object] | None = None
+    _lease: ref[Lease] | None = None
 
-    def _remember(self, taker: tuple[str, object]) -> None:
+    def _remember(self, taker: tuple[str, object], lease: Lease) -> None:
         with self._session.mutex:
             if self._state in HOLDING:
                 self._taker = taker
+                self._lease = ref(lease)
                 self._session.reentrant[taker] = self
 
-    def _taken_again(self) -> bool:
-        """Counts one more acquisition by its holder; False if the lease has ended."""
-        if not self.held:
-            return False
+    def _taken_again(self, opening: Opening) -> Lease | None:
+        """Counts one more acquisition by its holder; None if the lease has ended."""
+        if self._expire_if_due(self._session.now()):
+            return None
+        lease = self._lease() if self._lease is not None else None
+        if lease is None:
+            lease = ReentrantLease(self, opening)
         with self._session.mutex:
-            if self._state in HOLDING:
-                self._depth += 1
-                return True
-        return False
+            if self._state not in HOLDING or self._dropped:
+                return None
+            self._depth += 1
+            self._lease = ref(lease)
+        return lease
 
     def release(self) -> bool:
-        """Releases one acquisition, and the lock with the last. True if it was still ours."""
         self._refuse_fork()
-        if self.held:
+        if not self._expire_if_due(self._session.now()):
             with self._session.mutex:
                 if self._depth > 1 and self._state in HOLDING:
                     self._depth -= 1
@@ -69,10 +68,29 @@ class ReentrantLease(Lease):
             if taker is not None and self._session.reentrant.get(taker) is self:
                 del self._session.reentrant[taker]
 
-    def _enter(self) -> None:
-        fresh = self._interrupt is None
+    def _free_later(self) -> None:
+        self._forgotten()
+        super()._free_later()
+
+    def _give_all_back(self) -> bool:
+        self._depth = 1
+        return super()._give_all_back()
+
+
+class ReentrantLease(Lease):
+    """The lease of a re-entrant lock: the same one at each acquisition, until the lock is free."""
+
+    __slots__ = ("_fresh",)
+
+    def __init__(self, hold: Hold, opening: Opening) -> None:
+        super().__init__(hold, opening)
+        self._fresh: list[bool] = []
+        """For each `with` that was entered: whether it is the one that a loss interrupts."""
+
+    def _begin(self) -> None:
+        fresh = self._hold._interrupt is None
         if fresh:
-            super()._enter()
+            super()._begin()
         else:
             self.ensure()
         self._fresh.append(fresh)
@@ -82,15 +100,12 @@ class ReentrantLease(Lease):
             super()._leave(error)
             return
         # The outer one settles what its interrupt did.
-        body, interrupt, self._interrupt = self._body, self._interrupt, None
+        hold = self._hold
+        body, interrupt, hold._interrupt = hold._body, hold._interrupt, None
         try:
             super()._leave(error)
         finally:
-            self._body, self._interrupt = body, interrupt
-
-    def _give_all_back(self) -> bool:
-        self._depth = 1
-        return super()._give_all_back()
+            hold._body, hold._interrupt = body, interrupt
 
 
 class ReentrantLock(Lock):
@@ -115,12 +130,15 @@ class ReentrantLock(Lock):
         session = self._opening.live
         if session is None or session.closed or session.generation != forks.generation:
             return None
-        lease = session.reentrant.get((self.name, current()))
-        if isinstance(lease, ReentrantLease) and lease._taken_again():
-            return lease
-        return None
+        hold = session.reentrant.get((self.name, current()))
+        if not isinstance(hold, ReentrantHold):
+            return None
+        lease = hold._taken_again(self._opening)
+        if lease is not None:
+            lease._given = True
+        return lease
 
     def _first(self, lease: Lease) -> Lease:
-        assert isinstance(lease, ReentrantLease)
-        lease._remember((self.name, current()))
+        assert isinstance(lease._hold, ReentrantHold)
+        lease._hold._remember((self.name, current()), lease)
         return lease

@@ -21,17 +21,23 @@ from ..clock import system_clock
 from ..entries import Claim
 from ..errors import BackendUnavailable
 from ..model import Busy, Gone, Granted, Queued, Renewed, Waiting, new_owner
+from ..refusals import unavailable
 from ..stores._sync.contract import OPEN_LIMIT, Ticket
+from .opening import LEAST_REST
 from .session import LEAST_LIMIT
-from .waiter import Waiter
+from .waiter import SILENCE_LIMIT, Waiter
 
 if TYPE_CHECKING:
+    from .hold import Hold
     from .lease import Lease
     from .opening import Opening
     from .request import Request
     from .session import Session
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
+LATENESS = 0.5
+"""Seconds by which a grant may come after the time that its request was given. A later one is given
+back: its caller counts on an answer by then."""
 
 
 BUSY: Final = "busy"
@@ -54,11 +60,11 @@ def obtain(
     session = opening.live
     spent = 0.0
     if session is None or session.closed:
-        session, spent = _opened(opening, timeout)
+        session, spent = _opened(opening, request, timeout)
     if owner is not None:
         session.burn(owner)
     sent = session.now()
-    started = sent - spent
+    started = asked = sent - spent  # opening the store is part of the time that it is given
     give_up = None if timeout is None else started + timeout
     pause = SHORTEST_PAUSE
     queued = False
@@ -66,23 +72,27 @@ def obtain(
         ticket = session.begin(request, owner or new_owner(), timeout != 0, give_up)
         try:
             # A caller that tries once and does not wait has set no limit to the store.
-            deadline = session.deadline_for(sent, give_up) if timeout else sent + session.patience
+            deadline = session.deadline_for(asked, give_up) if timeout else asked + session.patience
+            if asked != sent:
+                deadline = max(deadline, sent + LEAST_REST)
             answer = session.backend.acquire(ticket, deadline)
-            result: Lease | Ending
+            result: Hold | Ending
             if isinstance(answer, Granted) and not answer.handed:
                 since = answer.since or sent
-                lease = session.hold(request, ticket, answer.token, answer.ttl, since)
-                result = lease or _too_late(session, ticket)
+                hold = session.hold(request, ticket, answer.token, answer.ttl, since)
+                result = hold or _too_late(session, ticket)
             elif isinstance(answer, Busy):
                 result = BUSY
             else:
                 queued = True
                 waiter = Waiter(session, request, ticket, answer.since or sent)
                 result = _wait(waiter, answer, sent)
+            if give_up and timeout and session.now() > max(give_up, deadline) + LATENESS:
+                result = LATE  # also a lease
             if not isinstance(result, str):
                 if session.listeners:
                     _tell_granted(session, result, started, queued)
-                return result
+                return request.lease_type(result, opening)
             if result == LATE:
                 queued = True
                 session.give_up(ticket)
@@ -94,7 +104,8 @@ def obtain(
             if isinstance(error, BackendUnavailable):
                 session.check_open()  # then that is why
                 if error.name is None:
-                    raise _unavailable(ticket, error) from error
+                    what = f"{ticket.name!r} could not be acquired"
+                    raise unavailable(what, error, ticket.name, ticket.owner) from error
             raise
         now = session.now()
         if give_up is not None and now >= give_up:
@@ -113,15 +124,18 @@ def obtain(
             moment = now + pause * (0.5 + os.urandom(1)[0] / 256)
             Signal(session.clock).wait(moment if give_up is None else min(moment, give_up))
             pause = min(pause * 2, LONGEST_PAUSE)
-        sent = session.now()
+        asked = sent = session.now()
 
 
-def _opened(opening: Opening, timeout: float | None) -> tuple[Session, float]:
+def _opened(opening: Opening, request: Request, timeout: float | None) -> tuple[Session, float]:
     """Returns the session, and the seconds that it took to open it."""
     clock = system_clock()
     began = clock.now()
     limit = min(OPEN_LIMIT, max(timeout, LEAST_LIMIT)) if timeout else OPEN_LIMIT
-    session = opening.session(limit)
+    try:
+        session = opening.session(limit)
+    except BackendUnavailable as error:
+        raise unavailable(f"{request.name!r} could not be acquired", error, request.name) from error
     return session, clock.now() - began
 
 
@@ -139,12 +153,12 @@ def _too_late(session: Session, ticket: Ticket) -> Ending:
     )
 
 
-def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Lease | Ending:
+def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold | Ending:
     """Waits in the queue until the lock is granted, or the attempt has ended.
 
     `answer` is the store's to what was sent at `asked`: perhaps it has handed the lock over already.
     """
-    result: Lease | Ending | None
+    result: Hold | Ending | None
     if isinstance(answer, Granted):
         result = waiter.accept_handed(answer.token)
         if result is None:
@@ -168,11 +182,15 @@ def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Lease | End
         if waiter.offer is not None:
             return waiter.accept(*waiter.take_offer()) or _too_late(session, ticket)
         if grant is not None:
-            lease = waiter.accept_handed(grant.token)
-            if lease is not None:
-                return lease
+            hold = waiter.accept_handed(grant.token)
+            if hold is not None:
+                return hold
         if waiter.out:
             return PLACE_LOST
+        if waiter.unanswered:
+            raise BackendUnavailable(
+                f"the store has not answered for {SILENCE_LIMIT:g} s, so its queue was left"
+            )
         now = session.now()
         if give_up is not None and now >= give_up:
             return LATE
@@ -184,7 +202,7 @@ def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Lease | End
             return result
 
 
-def _ask(waiter: Waiter) -> Lease | Ending | None:
+def _ask(waiter: Waiter) -> Hold | Ending | None:
     """Asks the store about the waiter. None: it still waits, or there was no answer."""
     session, ticket = waiter.session, waiter._ticket
     sent = session.now()
@@ -192,10 +210,11 @@ def _ask(waiter: Waiter) -> Lease | Ending | None:
     try:
         (outcome,) = session.backend.renew([claim], session.deadline_for(sent, ticket.until))
     except BackendUnavailable:
+        waiter.note_silence()
         return None  # the keeper goes on asking
     if isinstance(outcome, Renewed):
-        lease = waiter.accept(outcome.token, outcome.ttl, outcome.since or sent)
-        return lease or _too_late(session, ticket)
+        hold = waiter.accept(outcome.token, outcome.ttl, outcome.since or sent)
+        return hold or _too_late(session, ticket)
     if isinstance(outcome, Waiting):
         waiter.waits(outcome.since or sent, outcome.remaining)
     elif isinstance(outcome, Gone):
@@ -203,16 +222,9 @@ def _ask(waiter: Waiter) -> Lease | Ending | None:
     return None
 
 
-def _tell_granted(session: Session, lease: Lease, started: float, queued: bool) -> None:
-    lease._set_alarm()
+def _tell_granted(session: Session, hold: Hold, started: float, queued: bool) -> None:
+    hold._set_alarm()
     duration = session.clock.now() - started
     if queued:
-        session.tell("waited", lease.name, lease.owner, lease.token, duration, "granted")
-    session.tell("acquired", lease.name, lease.owner, lease.token, duration)
-
-
-def _unavailable(ticket: Ticket, error: BackendUnavailable) -> BackendUnavailable:
-    """Returns the backend's error, which knows of servers, told about this lock."""
-    return BackendUnavailable(
-        f"{ticket.name!r} could not be acquired: {error}", name=ticket.name, owner=ticket.owner
-    )
+        session.tell("waited", hold.name, hold.owner, hold.token, duration, "granted")
+    session.tell("acquired", hold.name, hold.owner, hold.token, duration)

@@ -14,7 +14,7 @@ from .fence import BoundFence, Fence
 from .file import FileFence
 from .http import HttpFence, fenced, fencing_headers, raise_for_stale, verify_fenced
 from .memory import MemoryFence
-from .middleware import FencingMiddleware
+from .middleware import FencingMiddleware, request_path
 from .objects import ObjectFence
 from .redis import RedisFence
 from .rules import Token
@@ -34,5 +34,6 @@ __all__ = [
     "fenced",
     "fencing_headers",
     "raise_for_stale",
+    "request_path",
     "verify_fenced",
 ]

@@ -13,6 +13,7 @@ fence is not stopped by it.
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,8 +23,17 @@ from typing import Any
 from ..errors import ConfigError
 from . import rules
 from .fence import Fence, not_installed, prove
-from .file_memory import FLOORS, SUFFIX, FileMemory, Path, memory_path, path_of, read_floors
-from .record import Record, sync_folder
+from .file_memory import (
+    FLOORS,
+    SUFFIX,
+    FileMemory,
+    Path,
+    mark_of,
+    memory_path,
+    path_of,
+    read_floors,
+)
+from .record import HOLDERS, Record, sync_folder
 from .rules import Credential, Mark, Token
 
 FIRST_LOOK, LAST_LOOK = 0.001, 0.05
@@ -39,8 +49,7 @@ class FileFence(Fence):
             raise ConfigError(f"data must be bytes or str, not {type(data).__name__}")
         contents = data.encode() if isinstance(data, str) else bytes(data)
         given = rules.credential(token)
-        if os.path.isdir(path or os.curdir):
-            raise ConfigError(f"{str(path)!r} is a folder, and cannot be written as a file")
+        _refuse_to_replace(path)
         with self._inside(path) as memory:
             memory.check(given)
             fresh = memory.stage(contents)
@@ -53,6 +62,7 @@ class FileFence(Fence):
     def guard(self, path: Path, token: Token) -> None:
         """Lets this token pass, and remembers it. What you do next is another step: see `hold`."""
         given = rules.credential(token)
+        _refuse_hard_links(path)
         with self._inside(path) as memory:
             memory.check(given)
             memory.commit(given)
@@ -66,22 +76,31 @@ class FileFence(Fence):
         return HeldFile(self, path, rules.credential(token))
 
     def highest(self, path: Path) -> int:
-        """Returns the highest token seen; 0 if none was."""
-        if not os.path.exists(memory_path(path)):
-            return 0
-        with self._inside(path) as memory:
-            return memory.mark.highest
+        """Returns the highest token seen; 0 if none was. Waits for nobody."""
+        memory = memory_path(path)
+        state = Record.peek(memory)
+        staged = os.path.join(os.path.dirname(memory), state.get("pending") or os.curdir)
+        if os.path.isfile(staged):
+            # Its writer is about to put it in place; or was killed, and then it is done here.
+            record = Record.locked(memory, wait=False)
+            if record is not None:
+                with record:
+                    FileMemory(record, {}, os.path.realpath(path))
+        return mark_of(memory, state).highest
 
     def reset(self, path: Path, *, by: str, to: int = 0) -> int:
         """Forgets the highest token and the lock, and begins again at `to`; returns the old token.
 
-        For when a store's tokens have fallen, or the file moved to another lock. Stop the writers
-        first. Kept in the fence's file, under `resets`.
+        For when a store's tokens have fallen, the file moved to another lock, or the memory was
+        damaged (then the old token is not known, and 0 is returned). Stop the writers first. Kept in
+        the fence's file, under `resets`.
         """
         by, to = rules.beginning(by, to)
-        with self._inside(path) as memory:
+        with self._inside(path, heal=True) as memory:
             was = memory.mark
             entry = {"at": time.time(), "by": by, "token": was.highest, "lock": was.lock}
+            if memory.damaged:
+                entry["damaged"] = True
             memory.resets.append(entry)
             memory.reset(Mark(to))
             return was.highest
@@ -141,20 +160,29 @@ class FileFence(Fence):
                     os.unlink(leftover)
 
     @contextmanager
-    def _inside(self, path: Path) -> Iterator[FileMemory]:
-        memory = self._enter(path)
+    def _inside(self, path: Path, *, heal: bool = False) -> Iterator[FileMemory]:
+        memory = self._enter(path, heal=heal)
         assert memory is not None
         try:
             yield memory
         finally:
             memory.close()
 
-    def _enter(self, path: Path, wait: bool = True) -> FileMemory | None:
+    def _enter(self, path: Path, *, wait: bool = True, heal: bool = False) -> FileMemory | None:
+        """Locks the memory of a file; None if it is not to be had without waiting.
+
+        With `heal` it is for a reset, which needs no floors, and a damaged memory counts as none.
+        """
         real = os.path.realpath(path)
+        holder = HOLDERS.get(memory_path(real))
+        if holder is not None:
+            (holder.refuse_to_block if wait else holder.refuse_to_await)(str(path))
         record = Record.locked(memory_path(real), wait=wait)
         if record is None:
             return None
         try:
+            if heal:
+                return FileMemory.healed(record, real)
             return FileMemory(record, self._floors_for(record), real, self.single_use)
         except BaseException:
             record.close()
@@ -173,6 +201,35 @@ class FileFence(Fence):
             return read_floors(shared)
 
 
+def _refuse_to_replace(path: Path) -> None:
+    """Refuses what is there and no file: a rename would put a file in its place."""
+    try:
+        mode = os.stat(path or os.curdir).st_mode
+    except OSError:
+        return  # nothing is there; or what keeps us from it is met, and told, by the write
+    if stat.S_ISDIR(mode):
+        raise ConfigError(f"{str(path)!r} is a folder, and cannot be written as a file")
+    if not stat.S_ISREG(mode):
+        raise ConfigError(
+            f"{str(path)!r} is no plain file but a pipe, a socket or a device, which a write would "
+            "replace by a file; write to it inside hold()"
+        )
+
+
+def _refuse_hard_links(path: Path) -> None:
+    """Refuses a file that has several names: the fence remembers by name, and would know of one."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return
+    if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+        raise ConfigError(
+            f"{str(path)!r} has {found.st_nlink} names (hard links), and the fence remembers tokens by "
+            "name: a writer by another name would not be noticed. Leave it one name, or use symbolic "
+            "links; write() is allowed, since it gives the name a new file"
+        )
+
+
 class HeldFile:
     """The turn at one file, for the body of `with`."""
 
@@ -183,11 +240,13 @@ class HeldFile:
         self._memory: FileMemory | None = None
 
     def __enter__(self) -> None:
+        _refuse_hard_links(self._path)
         self._begin(self._fence._enter(self._path))
 
     async def __aenter__(self) -> None:
         from asyncio import sleep
 
+        _refuse_hard_links(self._path)
         pause = FIRST_LOOK
         while (memory := self._fence._enter(self._path, wait=False)) is None:
             await sleep(pause)
@@ -203,6 +262,11 @@ class HeldFile:
             memory.close()
             raise
         self._memory = memory
+
+    def retract(self) -> None:
+        """Takes back, inside the body, that the token counts as seen: its holder wrote nothing."""
+        assert self._memory is not None
+        self._memory.retract()
 
     def __exit__(
         self,

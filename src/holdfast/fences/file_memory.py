@@ -7,9 +7,9 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, GuaranteeError
 from . import rules
-from .record import Record, write_all
+from .record import Damaged, Record, write_all
 from .rules import Credential, Mark
 
 SUFFIX = ".fence"
@@ -23,14 +23,24 @@ class FileMemory:
     """The fence's memory of one file, locked until `close`."""
 
     def __init__(
-        self, record: Record, floors: dict[str, int], path: str = "", single_use: bool = False
+        self,
+        record: Record,
+        floors: dict[str, int],
+        path: str = "",
+        single_use: bool = False,
+        state: dict[str, Any] | None = None,
     ) -> None:
+        """`state` is what the record holds, if that is known already."""
         self.path = path
+        self.damaged = False
         self._record = record
         self._floors = floors
         self._single_use = single_use
-        state = record.read()
-        self.mark = Mark(state.get("token", 0), state.get("lock", ""))
+        if state is None:
+            state = record.read()
+        self._before = state
+        self._saved = False
+        self.mark = mark_of(record.path, state)
         self.resets: list[Any] = state.get("resets", [])
         self._empty = not state
         self._new = self._empty or state.get("unknown", False)
@@ -40,6 +50,17 @@ class FileMemory:
         if path and self._pending:
             with suppress(FileNotFoundError):
                 os.rename(os.path.join(os.path.dirname(path), self._pending), path)
+
+    @classmethod
+    def healed(cls, record: Record, path: str) -> FileMemory:
+        """Returns the memory for a reset: a damaged one counts as none."""
+        try:
+            return cls(record, {}, path)
+        except Damaged:
+            memory = cls(record, {}, path, state={})
+            memory.damaged = True
+            memory._empty = False  # what is there stays until it is replaced
+            return memory
 
     def check(self, given: Credential) -> None:
         if self._new:
@@ -81,6 +102,15 @@ class FileMemory:
             self.mark, self._new = mark, False
         self._save()
 
+    def retract(self) -> None:
+        """Takes back what was committed without data since it was locked."""
+        if not self._saved:
+            return
+        if not self._before:
+            self._empty = True  # so `close` removes it
+        else:
+            self._record.replace(self._before)
+
     def reset(self, mark: Mark) -> None:
         self.mark, self._new = mark, False
         self._save()
@@ -89,13 +119,21 @@ class FileMemory:
         mark = Mark() if self._new else self.mark  # a reader's floor is not that of all
         state = {"token": mark.highest, "lock": mark.lock, "pending": self._pending}
         self._record.replace({**state, "resets": self.resets, "unknown": self._new})
-        self._empty = False
+        self._empty, self._saved = False, True
 
     def close(self) -> None:
         if self._empty:  # it helps nobody
             with suppress(FileNotFoundError):
                 self._record.remove()
         self._record.close()
+
+
+def mark_of(path: str, state: dict[str, Any]) -> Mark:
+    """Returns the mark that is kept in the memory at `path`."""
+    token, lock = state.get("token", 0), state.get("lock", "")
+    if type(token) is not int or not isinstance(lock, str):
+        raise Damaged.at(path)
+    return Mark(token, lock)
 
 
 def memory_path(path: Path) -> str:
@@ -115,4 +153,10 @@ def path_of(memory: str) -> str:
 
 def read_floors(record: Record) -> dict[str, int]:
     """Returns the floors of a folder."""
-    return {str(where): int(token) for where, token in record.read().items()}
+    try:
+        return {str(where): int(token) for where, token in record.read().items()}
+    except (Damaged, TypeError, ValueError):
+        raise GuaranteeError(
+            f"what a fence remembers of forgotten files, {record.path!r}, is damaged; restore it, or "
+            "end every writer whose lease is over, and remove it"
+        ) from None

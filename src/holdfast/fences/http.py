@@ -5,7 +5,7 @@
     Fencing-Compare: ?1                          a reader's: compare, and do not remember
 
 A fence answers 409 with `Fencing-Highest` when it refuses a token. `Fencing-Probe` asks whether there
-is a fence at all; only a fence sends it back.
+is a fence at all; only a fence sends it back, and says by `Fencing-Memory` where it remembers tokens.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from .rules import Token
 
 TOKEN, LOCK, COMPARE = "Fencing-Token", "Fencing-Lock", "Fencing-Compare"
 HIGHEST, REASON, PROBE = "Fencing-Highest", "Fencing-Reason", "Fencing-Probe"
+MEMORY = "Fencing-Memory"
+PROCESS, FOLDER = "process", "folder"
+"""The kinds of memory that a `FencingMiddleware` may have, as `Fencing-Memory` begins."""
 TOKEN_HEADERS = (TOKEN, LOCK, COMPARE)
 CONFLICT = 409
 MAX_LOCK = 4096
@@ -146,9 +149,9 @@ class HttpFence(Fence):
         """For single requests, and for clients that `guard` does not know: see `fencing_headers`."""
         return fencing_headers(token)
 
-    def verify(self, client: Any, url: str) -> Any:
-        """Ask whether there is a fence at this URL: see `verify_fenced`."""
-        return verify_fenced(client, url)
+    def verify(self, client: Any, url: str, *, shared: bool = True) -> Any:
+        """Asks whether there is a fence at this URL, and one only: see `verify_fenced`."""
+        return verify_fenced(client, url, shared=shared)
 
 
 def _hook(client: Any, headers: dict[str, str]) -> Callable[[], None]:
@@ -208,26 +211,65 @@ def _hook(client: Any, headers: dict[str, str]) -> Callable[[], None]:
     )
 
 
-def verify_fenced(client: Any, url: str) -> Any:
-    """Ask whether there is a fence at this URL; raises `GuaranteeError` if there is none.
+PROBES = 8
+"""Requests by which `verify_fenced` finds out whether several workers answer."""
 
-    Nothing reaches the application: it is an OPTIONS request, which a fence answers by itself.
+
+def verify_fenced(client: Any, url: str, *, shared: bool = True) -> Any:
+    """Asks whether there is a fence at this URL; raises `GuaranteeError` if there is none.
+
+    And if there are several that know nothing of each other: each request is on a connection of its
+    own, and all must be answered from the same memory. That of a single process does not count as one
+    (another worker, or the same after a restart, knows nothing of it), unless `shared=False`, which
+    is for what lives in that process, too, or is fenced once more behind the service.
+
+    Nothing reaches the application: they are OPTIONS requests, which a fence answers by itself.
     With an asynchronous client it is awaited.
     """
-    nonce = os.urandom(8).hex()
-    answer = client.request("OPTIONS", url, headers={PROBE: nonce})
+    probes = _Probes(url, shared)
+    answer = client.request("OPTIONS", url, headers=probes.headers)
     if inspect.isawaitable(answer):
 
         async def wait() -> None:
-            _answered(await answer, nonce, url)
+            probes.answered(await answer)
+            for _ in range(PROBES - 1):
+                probes.answered(await client.request("OPTIONS", url, headers=probes.headers))
 
         return wait()
-    _answered(answer, nonce, url)
+    probes.answered(answer)
+    for _ in range(PROBES - 1):
+        probes.answered(client.request("OPTIONS", url, headers=probes.headers))
     return None
 
 
-def _answered(response: Any, nonce: str, url: str) -> None:
-    if response.headers.get(PROBE) != nonce:
-        raise not_installed(
-            _plain(url), f"no FencingMiddleware answered, but status {response.status_code}"
-        )
+class _Probes:
+    """The requests of `verify_fenced`, and what their answers say."""
+
+    def __init__(self, url: str, shared: bool) -> None:
+        self._url = _plain(url)
+        self._shared = shared
+        self._nonce = os.urandom(8).hex()
+        self._memory: str | None = None
+        self.headers = {PROBE: self._nonce, "Connection": "close"}
+
+    def answered(self, response: Any) -> None:
+        """Raises `GuaranteeError` if this answer is not what a fence gives."""
+        if response.headers.get(PROBE) != self._nonce:
+            raise not_installed(
+                self._url, f"no FencingMiddleware answered, but status {response.status_code}"
+            )
+        memory = response.headers.get(MEMORY, "")
+        if self._memory not in (None, memory):
+            raise not_installed(
+                self._url,
+                "several workers answer, and each remembers tokens on its own; on one machine give "
+                "their FencingMiddleware the same folder=…, on several fence the database behind them",
+            )
+        self._memory = memory
+        if self._shared and memory.partition("-")[0] != FOLDER:
+            raise not_installed(
+                self._url,
+                "it remembers tokens in the memory of one process, of which another worker, or the "
+                "same one after a restart, knows nothing; give its FencingMiddleware folder=…, or "
+                "verify by shared=False, if that process is all there is or the database is fenced too",
+            )

@@ -26,19 +26,21 @@ class MemoryFence(Fence):
         """Every `reset`: when, by whom, of which resource, and what had been remembered."""
 
     def guard(self, resource: str, token: Token) -> None:
-        """Let this token pass, and remember it; raises `StaleToken` if a higher one has passed.
+        """Lets this token pass, and remembers it; raises `StaleToken` if a higher one has passed.
 
-        What you do next is another step. If it must not be overtaken, do it inside `hold`.
+        Waits for a `hold` that is under way. What you do next is another step. If it must not be
+        overtaken, do it inside `hold`, which in asyncio is the only one that can wait.
         """
-        self._pass(rules.resource_name(resource), rules.credential(token))
+        with self.hold(resource, token):
+            pass
 
-    def hold(self, resource: str, token: Token) -> HeldFile:
+    def hold(self, resource: str, token: Token) -> HeldResource:
         """`with fence.hold(resource, token):` the write: nobody else's comes between.
 
         The token counts as seen from the beginning, also if the body fails: it may have written
         half. In asyncio: `async with`.
         """
-        return HeldFile(self, rules.resource_name(resource), rules.credential(token))
+        return HeldResource(self, rules.resource_name(resource), rules.credential(token))
 
     def highest(self, resource: str) -> int:
         """Returns the highest token seen; 0 if none was."""
@@ -78,9 +80,10 @@ class MemoryFence(Fence):
         probe = MemoryFence()
         prove(lambda token: probe.guard("probe", token), "this process")
 
-    def _pass(self, resource: str, given: Credential) -> None:
+    def _pass(self, resource: str, given: Credential) -> Mark | None:
+        """Lets `given` pass; returns the mark from before, None if there was none."""
         with self._mutex:
-            mark = self._marks.get(resource)
+            before = mark = self._marks.get(resource)
             if mark is None:
                 mark = rules.unknown(self._floors, given)
             refused = rules.refusal(resource, mark, given, self.single_use)
@@ -89,15 +92,28 @@ class MemoryFence(Fence):
             if not given.reader:
                 self._marks[resource] = rules.after(mark, given)
                 self._touched[resource] = time.monotonic()
+            return before
+
+    def _retract(self, resource: str, before: Mark | None, given: Credential) -> None:
+        """Takes back that `given` has passed, unless the mark was reset or pruned meanwhile."""
+        with self._mutex:
+            mark = self._marks.get(resource)
+            if mark is None or mark.highest != given.token:
+                return
+            if before is None:
+                del self._marks[resource], self._touched[resource]
+            else:
+                self._marks[resource] = before
 
 
-class HeldFile:
+class HeldResource:
     """The turn at one resource of a `MemoryFence`, for the body of `with`."""
 
     def __init__(self, fence: MemoryFence, resource: str, given: Credential) -> None:
         self._fence = fence
         self._resource = resource
         self._given = given
+        self._before: Mark | None = None
 
     def __enter__(self) -> None:
         self._fence._turns.begin(self._resource)
@@ -109,10 +125,15 @@ class HeldFile:
 
     def _check(self) -> None:
         try:
-            self._fence._pass(self._resource, self._given)
+            self._before = self._fence._pass(self._resource, self._given)
         except BaseException:
             self._fence._turns.end(self._resource)
             raise
+
+    def retract(self) -> None:
+        """Takes back, inside the body, that the token counts as seen: its holder wrote nothing."""
+        if not self._given.reader:
+            self._fence._retract(self._resource, self._before, self._given)
 
     def __exit__(
         self,

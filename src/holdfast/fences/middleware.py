@@ -1,15 +1,18 @@
 """A fence before an HTTP service: refuses requests whose `Fencing-Token` is older than one it has seen.
 
 A request that passes has its resource to itself until it has been answered, so no other one can
-overtake it between the check and the write. The memory is the process's own, or a folder that all
-processes of a machine share. Where the service runs on several machines, fence its database: the
-handler finds what was shown under `scope["holdfast.fencing"]`, or `environ["holdfast.fencing"]`, and
-gives it to a `SqlFence` in its own transaction.
+overtake it between the check and the write. Its token is remembered before the application runs: if the
+process dies there, the write may have happened, and must not be forgotten. If the application refuses
+the request (401, 403, 404: any status from 400 to 499), it is taken back, so that somebody
+who may not write cannot shut out the holder, nor fill the memory, by a token that he made up.
+
+Where the service runs on several machines, fence its database: the handler finds what was shown under
+`scope["holdfast.fencing"]`, or `environ["holdfast.fencing"]`, and gives it to a `SqlFence` in its own
+transaction.
 """
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import os
@@ -18,26 +21,56 @@ from typing import Any
 from urllib.parse import quote
 
 from ..errors import ConfigError, LockError, StaleToken
-from . import http, rules
-from .file import FileFence
+from . import http
 from .memory import MemoryFence
+from .request_memory import Full, Hold, ProcessMemory, memory_of, resource_of
 
 KEY = "holdfast.fencing"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
-BAD, REQUIRED, NO_CONTENT = 400, 428, 204
-PHRASES = {BAD: "Bad Request", http.CONFLICT: "Conflict", REQUIRED: "Precondition Required"}
+NO_CONTENT, BAD, REQUIRED, UNAVAILABLE = 204, 400, 428, 503
+PHRASES = {
+    NO_CONTENT: "No Content",
+    BAD: "Bad Request",
+    http.CONFLICT: "Conflict",
+    REQUIRED: "Precondition Required",
+    UNAVAILABLE: "Service Unavailable",
+}
+MOST = 100_000
 
 Resource = Callable[[Any], str]
 Answer = tuple[int, list[tuple[str, str]], bytes]
 
 
+def accepted_status(status: int) -> bool:
+    """Returns True unless this status says that the application changed nothing."""
+    return not 400 <= status < 500
+
+
+def request_path(request: Any) -> str:
+    """Returns the path of a request, from its ASGI scope or its WSGI environ.
+
+    For `FencingMiddleware(resource=…)`, where nothing that is written to has two paths: `/item/1` and
+    `/item/01`, or `/item/1/`, are two resources to the fence.
+    """
+    if "wsgi.version" not in request:
+        path: str = request["path"]
+        return path
+    path = request.get("SCRIPT_NAME", "") + request.get("PATH_INFO", "")
+    return path.encode("latin-1").decode(errors="surrogateescape")
+
+
 class FencingMiddleware:
     """Wraps an ASGI or a WSGI application; which of them it is, is found out.
 
-    `fence` is where tokens are remembered: a `MemoryFence` of its own unless given; or `folder`, for
-    all processes of a machine. What a request writes to is its path, or what `resource(scope or
-    environ)` answers. A request that changes something and shows no token is answered 428, unless
-    `required=False`; GET, HEAD, OPTIONS and TRACE pass.
+    Put it behind what authenticates: that wraps the middleware, which wraps your handlers.
+
+    `folder` is where tokens are remembered, for all processes of a machine; or `fence`, a
+    `MemoryFence`, if a single process serves. `resource(scope or environ)` returns the name of what a
+    request writes to, one name for one thing: `request_path`, if each has one path only. A request
+    that changes something and shows no token is answered 428, unless `required=False`; GET, HEAD,
+    OPTIONS and TRACE pass. `accepted(status)` returns False for a response of the application that
+    says that nothing was changed; then the token is not remembered. `most` bounds how many
+    resources are remembered.
     """
 
     def __new__(cls, app: Any, *args: Any, **options: Any) -> FencingMiddleware:
@@ -55,30 +88,27 @@ class FencingMiddleware:
         resource: Resource | None = None,
         required: bool = True,
         single_use: bool = False,
+        accepted: Callable[[int], bool] = accepted_status,
+        most: int = MOST,
     ) -> None:
-        if fence is not None and (folder is not None or single_use or not hasattr(fence, "hold")):
-            raise ConfigError("give a MemoryFence, or a folder, to remember tokens in")
-        if folder is not None and not os.path.isdir(folder):
-            raise ConfigError(f"there is no such folder to remember tokens in: {str(folder)!r}")
         self.app = app
-        self.fence = fence or MemoryFence(single_use=single_use)
-        self._folder = None if folder is None else os.path.realpath(folder)
+        self._memory = memory_of(fence, folder, single_use, most)
+        if not callable(resource):
+            raise ConfigError(
+                "say what a request writes to: resource=…, a function of the scope or environ that "
+                "returns a name, the same for each way to write it; or resource=request_path "
+                "(from holdfast.fences), if nothing that is written to has two paths"
+            )
         self._resource = resource
         self._required = required
-
-    def _hold(self, resource: str, credential: http.RequestToken) -> Any:
-        if self._folder is None:
-            return self.fence.hold(resource, credential)
-        name = hashlib.sha256(resource.encode()).hexdigest()
-        return FileFence(single_use=self.fence.single_use).hold(
-            os.path.join(self._folder, name), credential
-        )
+        self._accepted = accepted
 
     def _judge(self, method: str, headers: dict[str, str]) -> http.RequestToken | Answer | None:
         """Returns the request's token; or the response, if it ends here; None if it just passes."""
         probe = headers.get(http.PROBE.lower())
         if probe is not None and method == "OPTIONS":
-            return NO_CONTENT, [(http.PROBE, quote(probe[:64]))], b""
+            memory = self._memory.identity
+            return NO_CONTENT, [(http.PROBE, quote(probe[:64])), (http.MEMORY, memory)], b""
         if method in SAFE:
             return None
         try:
@@ -92,14 +122,10 @@ class FencingMiddleware:
             )
         return credential
 
-    def _name(self, path: str, request: Any) -> str:
-        name = path if self._resource is None else self._resource(request)
-        if not isinstance(name, str):
-            raise ConfigError(f"resource must answer a str, not {type(name).__name__}")
-        try:
-            return rules.resource_name(name)
-        except ConfigError:
-            return "sha256:" + hashlib.sha256(name.encode(errors="backslashreplace")).hexdigest()
+    def _finish(self, hold: Hold, status: int | None) -> None:
+        """Takes back what was remembered if the application refused the request."""
+        if status is not None and not self._accepted(status):
+            hold.retract()
 
 
 def _answer(status: int, body: dict[str, Any], *headers: tuple[str, str]) -> Answer:
@@ -108,7 +134,9 @@ def _answer(status: int, body: dict[str, Any], *headers: tuple[str, str]) -> Ans
     return status, [*fixed, *headers], text
 
 
-def _refusal(resource: str, refused: StaleToken) -> Answer:
+def _refusal(resource: str, refused: StaleToken | Full) -> Answer:
+    if isinstance(refused, Full):
+        return _answer(UNAVAILABLE, {"error": str(refused), "resource": resource})
     return _answer(
         http.CONFLICT,
         {
@@ -141,15 +169,24 @@ class _Asgi(FencingMiddleware):
         if isinstance(credential, tuple):
             await _send(send, credential)
             return
-        resource = self._name(scope["path"], scope)
-        hold = self._hold(resource, credential)
+        resource = resource_of(self._resource(scope))
         try:
+            hold = self._memory.hold(resource, credential)
             await hold.__aenter__()
-        except StaleToken as refused:
+        except (StaleToken, Full) as refused:
             await _send(send, _refusal(resource, refused))
             return
+        status: int | None = None
+
+        async def watch(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
         try:
-            await self.app({**scope, KEY: credential}, receive, send)
+            await self.app({**scope, KEY: credential}, receive, watch)
+            self._finish(hold, status)
         finally:
             await hold.__aexit__(None, None, None)
 
@@ -174,19 +211,24 @@ class _Wsgi(FencingMiddleware):
             return answer
         if isinstance(credential, tuple):
             return _start(start_response, credential)
-        path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-        resource = self._name(path.encode("latin-1").decode(errors="surrogateescape"), environ)
-        hold = self._hold(resource, credential)
+        resource = resource_of(self._resource(environ))
+        if environ.get("wsgi.multiprocess") and isinstance(self._memory, ProcessMemory):
+            raise ConfigError(
+                "this service is served by several processes, as its server says, and its "
+                "FencingMiddleware remembers tokens in each of them alone: give it folder=…"
+            )
         try:
+            hold = self._memory.hold(resource, credential)
             hold.__enter__()
-        except StaleToken as refused:
+        except (StaleToken, Full) as refused:
             return _start(start_response, _refusal(resource, refused))
+        response = _Response(self, hold, start_response)
         try:
-            body = self.app({**environ, KEY: credential}, start_response)
+            response.body = self.app({**environ, KEY: credential}, response.start)
         except BaseException:
             hold.__exit__(None, None, None)
             raise
-        return _Body(body, hold)
+        return response
 
 
 def _start(start_response: Any, answer: Answer) -> list[bytes]:
@@ -195,22 +237,56 @@ def _start(start_response: Any, answer: Answer) -> list[bytes]:
     return [body]
 
 
-class _Body:
-    """A response whose resource is held until it has been sent, or given up."""
+class _Response:
+    """A response whose resource is held until all of it was handed over, or it was given up."""
 
-    def __init__(self, body: Iterable[bytes], hold: Any) -> None:
-        self._body = body
-        self._hold: Any = hold
+    def __init__(self, middleware: FencingMiddleware, hold: Hold, start_response: Any) -> None:
+        self.body: Iterable[bytes] = ()
+        self._middleware = middleware
+        self._hold: Hold | None = hold
+        self._start_response = start_response
+        self._status: int | None = None
+        self._rest: int | None = None
+        """How many bytes are still to come; None if the application did not say."""
+
+    def start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+        """Notes what the application answers, and passes it on to the server."""
+        self._status = int(status.split(None, 1)[0])
+        length = [value for name, value in headers if name.lower() == "content-length"]
+        self._rest = int(length[0]) if length else None
+        write = self._start_response(status, headers, *error)
+
+        def count(data: bytes) -> None:
+            self._count(data)
+            write(data)
+
+        return count
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._body)
+        for data in self.body:
+            self._count(data)
+            if self._rest == 0:
+                self._finish()  # also if nobody asks for more, nor closes it
+            yield data
+        self._finish()
+
+    def _count(self, data: bytes) -> None:
+        if self._rest is not None:
+            self._rest -= len(data)
 
     def close(self) -> None:
-        hold, self._hold = self._hold, None
         try:
-            close = getattr(self._body, "close", None)
+            close = getattr(self.body, "close", None)
             if close is not None:
                 close()
         finally:
-            if hold is not None:
-                hold.__exit__(None, None, None)
+            self._finish()
+
+    def _finish(self) -> None:
+        hold, self._hold = self._hold, None
+        if hold is None:
+            return
+        try:
+            self._middleware._finish(hold, self._status)
+        finally:
+            hold.__exit__(None, None, None)

@@ -161,15 +161,17 @@ class ObjectFence(Fence):
         given = given._replace(lock=_lock(given))
         for attempt in range(ATTEMPTS):
             seen = yield from self._look(key)
-            if attempt and seen.mark.highest == given.token and seen.hashes[-1:] == (digest,):
+            as_wanted = attributes is None or attributes.items() <= seen.attributes.items()
+            done = seen.mark.highest == given.token and seen.hashes[-1:] == (digest,)
+            if attempt and done and as_wanted:
                 return  # it was done, and only the answer lost
             refused = rules.refusal(key, seen.mark, given, self.single_use)
             if refused is not None:
                 raise refused
             mark = rules.after(seen.mark, given)
             if seen.hashed and digest in seen.hashes:
-                if digest == seen.hashes[-1] and mark == seen.mark:
-                    return  # the same holder, the same bytes: nothing changes
+                if digest == seen.hashes[-1] and mark == seen.mark and as_wanted:
+                    return  # the same holder, bytes and attributes: nothing changes
                 raise GuaranteeError(
                     f"{key!r} has held these very bytes lately, and on this store a version is the "
                     "hash of the bytes, so a late writer could not be told apart: put the token "

@@ -13,6 +13,10 @@ import os
 from typing import Any
 
 from ..errors import GuaranteeError
+from .turn_holder import TurnHolder
+
+HOLDERS: dict[str, TurnHolder] = {}
+"""The holders within this process of the records that are locked, by path."""
 
 
 class Record:
@@ -22,6 +26,7 @@ class Record:
         self.path = path
         self._held = [descriptor]
         self._process = os.getpid()
+        self._holder: TurnHolder | None = None
 
     @classmethod
     def locked(cls, path: str, *, shared: bool = False, wait: bool = True) -> Record | None:
@@ -32,7 +37,10 @@ class Record:
             try:
                 fcntl.flock(descriptor, how)
                 if _is(descriptor, path):
-                    return cls(path, descriptor)
+                    record = cls(path, descriptor)
+                    if not shared:
+                        HOLDERS[path] = record._holder = TurnHolder.here()
+                    return record
             except BlockingIOError:
                 os.close(descriptor)
                 return None
@@ -43,20 +51,19 @@ class Record:
 
     def read(self) -> dict[str, Any]:
         """Returns the contents that were written last; an empty record if there are none."""
-        descriptor = self._held[-1]
-        text = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-        if not text:
+        return _contents(self.path, self._held[-1])
+
+    @staticmethod
+    def peek(path: str) -> dict[str, Any]:
+        """Returns the contents without a lock: they are replaced whole, so they are never half."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
             return {}
         try:
-            contents = json.loads(text)
-            if isinstance(contents, dict):
-                return contents
-        except ValueError:
-            pass
-        # Fail closed: a fence that does not know what it has seen lets nobody pass.
-        raise GuaranteeError(
-            f"the memory of a fence, {self.path!r}, is damaged; restore or reset it"
-        )
+            return _contents(path, descriptor)
+        finally:
+            os.close(descriptor)
 
     def replace(self, contents: dict[str, Any]) -> None:
         """On the disk when this returns, with all or nothing of it after a crash."""
@@ -80,6 +87,8 @@ class Record:
 
     def close(self) -> None:
         ours = self._process == os.getpid()
+        if self._holder is not None and HOLDERS.get(self.path) is self._holder:
+            del HOLDERS[self.path]  # before it is unlocked, and another puts itself there
         while self._held:
             descriptor = self._held.pop(0)
             if ours:
@@ -93,6 +102,28 @@ class Record:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Damaged(GuaranteeError):
+    """Raised when a record is not what was written to it."""
+
+    @classmethod
+    def at(cls, path: str) -> Damaged:
+        return cls(f"the memory of a fence, {path!r}, is damaged; restore it, or reset() the fence")
+
+
+def _contents(path: str, descriptor: int) -> dict[str, Any]:
+    text = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+    if not text:
+        return {}
+    try:
+        contents = json.loads(text)
+        if isinstance(contents, dict):
+            return contents
+    except ValueError:
+        pass
+    # Fail closed: a fence that does not know what it has seen lets nobody pass.
+    raise Damaged.at(path)
 
 
 def _is(descriptor: int, path: str) -> bool:

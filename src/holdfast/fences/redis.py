@@ -108,7 +108,8 @@ class RedisFence(Fence):
         """Run a Lua script of your own, if the token passes: both are one atomic step.
 
         It sees its own `KEYS` and `ARGV`, and what it returns is answered. In a cluster all its keys
-        must be in the slot of `resource`.
+        must be in the slot of `resource`. When a reply is lost, redis-py sends it again: it must do no
+        harm when it is run twice.
         """
         given = rules.credential(token)
         resource_key(resource)

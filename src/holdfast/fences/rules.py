@@ -48,8 +48,8 @@ class FencedLease(Protocol):
     def shared(self) -> bool: ...
     @property
     def lock_id(self) -> str: ...
-
-    token: int
+    @property
+    def token(self) -> int: ...
 
 
 Token = int | FencedLease

@@ -28,7 +28,7 @@ from .sql_connections import (
     ConnectionKind,
     Request,
     Steps,
-    in_transaction,
+    begun,
     keep_cursor,
     kind_of,
     open_at_driver,
@@ -39,6 +39,7 @@ from .sql_connections import (
     take_cursor,
 )
 from .sql_dialects import DIALECTS, SQLITE, WITH_RESETS, Statements, encoder, identifier, text_of
+from .sql_hold import HeldTransaction
 from .sql_rows import FencedRow
 
 KNOWN_LIMIT = 10_000
@@ -108,6 +109,16 @@ class SqlFence(Fence):
             steps = _in_its_transaction(kind, connection, steps)
         return self._run(kind, connection, steps)
 
+    def hold(self, connection: Any, resource: str, token: Token) -> HeldTransaction:
+        """`with fence.hold(connection, resource, token):` guards, and at the end looks once more.
+
+        Raises `GuaranteeError` if the transaction was committed in between, as DDL does on MySQL and
+        MariaDB, and `executescript` of sqlite3: roll back then. Two round trips more than `guard`.
+        Commit it yourself, behind the body. In asyncio: `async with`.
+        """
+        guard = partial(self.guard, connection, resource, token)
+        return HeldTransaction(connection, resource, guard)
+
     def update(
         self,
         connection: Any,
@@ -163,7 +174,7 @@ class SqlFence(Fence):
     def install(self, connection: Any) -> Any:
         """Makes the tables if they are not there, and commits."""
         kind = kind_of(connection)
-        busy = in_transaction(kind, connection)
+        busy = begun(kind, connection)
         steps = self._install(self._of(kind), busy)
         if kind.asynchronous:
             return self._install_async(kind, connection, steps, busy)

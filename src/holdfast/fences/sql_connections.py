@@ -76,13 +76,18 @@ def kind_of(connection: Any) -> ConnectionKind:
                 "for a session give session.connection()"
             )
         dialect = connection.dialect
-        key = (cls, dialect.name, dialect.paramstyle)
+        key = (cls, dialect.name, dialect.paramstyle, dialect.driver)
         if key not in _kinds:
             _kinds[key] = ConnectionKind(
                 dialect.name, dialect.paramstyle, dialect.driver, True, waits
             )
         return _kinds[key]
     name = DRIVERS.get(module)
+    if module == "django":
+        raise ConfigError(
+            "SqlFence takes the driver's connection, not Django's: inside of atomic() give it "
+            "holdfast.fences.django.database()"
+        )
     if name is None:
         raise ConfigError(
             f"SqlFence does not know connections like {cls.__module__}.{cls.__name__}; it knows "
@@ -194,7 +199,7 @@ async def _settled(value: Any) -> Any:
 
 
 def in_transaction(kind: ConnectionKind, connection: Any) -> bool:
-    """Returns True if a transaction is under way, as far as can be told."""
+    """Returns True if a transaction is under way, as far as the driver can tell."""
     if kind.alchemy:
         return bool(connection.in_transaction())
     if kind.driver in ("psycopg", "psycopg2"):
@@ -203,13 +208,34 @@ def in_transaction(kind: ConnectionKind, connection: Any) -> bool:
         return bool(connection.server_status & 1)
     if kind.driver == "pg8000":
         return bool(connection._in_transaction)
-    return bool(getattr(connection, "in_transaction", False))
+    if kind.driver == "asyncpg":
+        return bool(connection.is_in_transaction())
+    if kind.driver == "MySQLdb":
+        return False  # which does not tell
+    return bool(connection.in_transaction)
+
+
+def begun(kind: ConnectionKind, connection: Any) -> bool:
+    """Returns True if the caller may have begun a transaction, which must not be committed for him."""
+    if not in_transaction(kind, connection):
+        return False
+    if always_open(kind, connection):
+        return bool(connection.total_changes)  # one that has changed nothing may be committed
+    return True
+
+
+def always_open(kind: ConnectionKind, connection: Any) -> bool:
+    """Returns True for connections of sqlite3 with `autocommit=False`: a commit begins the next."""
+    if kind.alchemy or kind.driver not in ("sqlite3", "aiosqlite"):
+        return False
+    return getattr(getattr(connection, "_conn", connection), "autocommit", -1) is False
 
 
 def _commits_each(kind: ConnectionKind, connection: Any) -> bool:
     """Returns True if each statement outside a transaction is committed by itself."""
     if kind.driver in ("sqlite3", "aiosqlite"):
-        return connection.isolation_level is None or getattr(connection, "autocommit", -1) is True
+        autocommit = getattr(getattr(connection, "_conn", connection), "autocommit", -1)
+        return autocommit is True or (autocommit == -1 and connection.isolation_level is None)
     if hasattr(connection, "get_autocommit"):
         return bool(connection.get_autocommit())
     return bool(connection.autocommit)
@@ -228,6 +254,7 @@ def refuse_pipeline(kind: ConnectionKind, connection: Any) -> None:
 def refuse_autocommit(kind: ConnectionKind, connection: Any) -> None:
     """Refuses autocommit: a check that is committed by itself says nothing about the write after it."""
     if kind.alchemy:
+        _driver_of(kind, connection)
         if kind.asynchronous:
             connection = connection.sync_connection
         level = connection.get_execution_options().get("isolation_level")
@@ -242,29 +269,32 @@ def refuse_autocommit(kind: ConnectionKind, connection: Any) -> None:
         raise _alone()
 
 
-ALCHEMY_DRIVERS = {
-    "pysqlite": "sqlite3",
-    **{name: name for name in ("aiosqlite", "psycopg", "psycopg2", "pymysql")},
-}
-"""SQLAlchemy's drivers that can be asked, by their name as `in_transaction` knows it."""
-
-
-def open_at_driver(kind: ConnectionKind, connection: Any) -> bool:
-    """Returns True if a transaction is open once a statement has been run, or if nobody can tell.
+def _driver_of(kind: ConnectionKind, connection: Any) -> tuple[ConnectionKind, Any]:
+    """Returns the driver's own connection behind SQLAlchemy's; raises if it cannot be asked.
 
     What SQLAlchemy believes is not enough: its driver may have been told to commit each statement.
     """
-    if not kind.alchemy:
-        return in_transaction(kind, connection)
-    driver = ALCHEMY_DRIVERS.get(kind.driver)
-    if driver is None:
-        return True
     if kind.asynchronous:
         connection = connection.sync_connection
     raw = connection.connection.driver_connection
-    if driver == "pymysql" and not raw.get_autocommit():
-        return True  # of a SELECT it does not hear that it has begun one
-    return in_transaction(kind._replace(driver=driver, alchemy=False), raw)
+    driver = _module(type(raw))
+    if driver not in DRIVERS and driver != "asyncpg":
+        raise ConfigError(
+            f"SqlFence cannot find out whether {driver}, behind SQLAlchemy, has begun a transaction; "
+            f"it can ask asyncpg, {', '.join(DRIVERS)}"
+        )
+    return kind._replace(driver=driver, alchemy=False), raw
+
+
+def open_at_driver(kind: ConnectionKind, connection: Any) -> bool:
+    """Returns True if a transaction is open once a statement has been run."""
+    if kind.alchemy:
+        kind, connection = _driver_of(kind, connection)
+    if in_transaction(kind, connection):
+        return True
+    # Of a SELECT these do not hear, or never tell, that it has begun a transaction.
+    deaf = kind.driver in ("pymysql", "asyncmy", "aiomysql", "MySQLdb")
+    return deaf and not _commits_each(kind, connection)
 
 
 def refuse_committed(kind: ConnectionKind, connection: Any) -> None:
@@ -275,5 +305,5 @@ def refuse_committed(kind: ConnectionKind, connection: Any) -> None:
 def _alone() -> ConfigError:
     return ConfigError(
         "a fence guards a transaction, and this connection commits each statement by itself: "
-        "begin a transaction, guard, write, commit"
+        "begin a transaction (with mysqlclient: turn autocommit off), guard, write, commit"
     )

@@ -158,8 +158,9 @@ class VirtualLoop(_Base):  # type: ignore[misc]
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Ignores errors that asyncio would log: mostly of killed processes, as Python frees them."""
 
-    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port))]
+    def resolve(self, host: str, port: int) -> list[tuple[int, Any]]:
+        """Returns the address of a simulated machine: its name."""
+        return [(socket.AF_INET, (host, port))]
 
     def create_connection(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
         assert self.network is not None

@@ -88,9 +88,9 @@ class World:
         return Result(self.seed, self.checker, self.trace, self.loop)
 
     def _report_log(self, record: logging.LogRecord) -> bool:
-        """Reports what the engine logs as a violation, since it has no reason to log anything."""
+        """Reports an error that the engine logs as a violation, since it has no reason for one."""
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, GeneratorExit):
+        if record.levelno >= logging.ERROR and not isinstance(error, GeneratorExit):
             self.checker.report(f"logged: {record.getMessage()}: {error!r}")
         return False
 

@@ -112,13 +112,17 @@ def _query(scheme: str, text: str) -> dict[str, str]:
 def merge_options(target: Target, options: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     """Returns the options of `connect()` and of the URL, checked against those the store knows.
 
-    `known` maps each option to its default. Those in the URL are text and become numbers here.
+    `known` maps each option to its default. Those in the URL are text, and become numbers here unless
+    the default is a text, too.
     """
     merged = dict(known)
     for name, value in target.query.items():
         _refuse_unknown(target, name, known)
         if name in options:
             raise ConfigError(f"option {name!r} is given both in the URL and to connect()")
+        if isinstance(known[name], str):
+            merged[name] = value
+            continue
         if not isinstance(known[name], int | float):
             raise ConfigError(f"option {name!r} cannot be given in the URL; give it to connect()")
         try:

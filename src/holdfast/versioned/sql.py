@@ -9,6 +9,7 @@ from ..errors import ConfigError
 from ..fences.sql_connections import (
     Reply,
     Request,
+    always_open,
     execute,
     execute_async,
     in_transaction,
@@ -85,6 +86,11 @@ class SqlVersioned(Register):
         """In a transaction of its own."""
         connection, kind = self._connection, self._kind
         refuse_pipeline(kind, connection)
+        if always_open(kind, connection):
+            raise ConfigError(
+                "this connection has a transaction under way at all times (autocommit=False), and each "
+                "verb of SqlVersioned is one of its own: give it a connection of the other kind"
+            )
         if in_transaction(kind, connection):
             raise ConfigError(
                 "this connection has a transaction under way; commit it first, since each verb of "

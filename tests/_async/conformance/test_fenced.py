@@ -111,4 +111,4 @@ async def test_a_lease_without_a_fence_has_no_guard(url: str) -> None:
             with pytest.raises(holdfast.GuaranteeError, match="protects="):
                 lease.guard("row 7")
         with pytest.raises(holdfast.ConfigError, match="must be a fence"):
-            locks.semaphore("x", permits=2, protects=object())
+            locks.semaphore("x", permits=2, protects=object())  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import pytest
 from _async.etcd.scenes import revoke, soon, waits
 from _async.many import hold_many
 from holdfast import aio as holdfast
+from holdfast._runtime.aio import Turn
 from holdfast.entries import Claim
 from holdfast.lifecycle import drift_margin
 from holdfast.model import GONE, Renewed
@@ -151,12 +152,13 @@ async def test_nobody_is_kept_by_another_who_asks_the_cluster_for_the_same(
         leases = backend._leases
         lease = await leases.shared("hold", 30.0, session.deadline())
         lease.sent -= lease.ttl / 2  # not fresh any more
-        for mutex in (lease.keeping, leases._granting):
-            async with mutex:
-                for owner in ("me", "you"):
-                    ticket = Ticket(Terms("x", 30.0, session.label), owner)
-                    with pytest.raises(holdfast.BackendUnavailable, match="in time"):
-                        await backend.acquire(ticket, clock.now() + 0.1)
+        for turn in (lease.keeping, leases._granting):
+            assert await Job(turn.take, 1.0).result()
+            for owner in ("me", "you"):
+                ticket = Ticket(Terms("x", 30.0, session.label), owner)
+                with pytest.raises(holdfast.BackendUnavailable, match="in time"):
+                    await backend.acquire(ticket, clock.now() + 0.1)
+            turn._lock = Turn()._lock  # the other has left
             lease.dead = True
         assert await locks.lock("x").try_acquire() is not None
 

@@ -76,7 +76,7 @@ async def test_a_key_is_reserved_for_as_long_as_any_deletion_may_be_late(
             backend._retrier.txn = txn
             # The first release has its answer, and all that it does then is done.
             await delete(backend, attempt.key)
-            attempt.trust()
+            attempt.deleted_blindly()
             backend._attempts.forget(attempt)
             assert (await held(backend, "second")).key != attempt.key
             return await txn(*args)
@@ -99,15 +99,37 @@ async def test_a_key_that_was_given_back_is_not_deleted_without_a_condition(
         backend = await backend_of(locks)
         attempts = backend._attempts
         attempt = await held(backend, "first")
-        assert attempts.reserve_key(attempt)
+        assert attempts.reserve_key(attempt, blind=True)
         assert attempt.doubtful
-        attempt.trust()
+        attempt.deleted_blindly()
         await delete(backend, attempt.key)
         attempts.forget(attempt)
         assert (await held(backend, "second")).key == attempt.key
-        assert not attempts.reserve_key(attempt)
+        assert not attempts.reserve_key(attempt, blind=True)
         attempt.doubt()
         assert await backend._releaser.release(attempt, soon(backend)) is False
+        assert await holders(locks) == ["second"]
+
+
+async def test_a_tombstone_that_arrives_twice_deletes_once(cluster: EtcdCluster) -> None:
+    """Its key is used again once it is answered."""
+    async with holdfast.connect(cluster.url) as locks:
+        backend = await backend_of(locks)
+        txn = backend._retrier.txn
+        sent: list[bytes] = []
+
+        async def noted(request: bytes, *args: Any) -> Any:
+            sent.append(request)
+            return await txn(request, *args)
+
+        attempt = await held(backend, "first")
+        attempt.doubt()  # an earlier try has no answer
+        backend._retrier.txn = noted
+        await backend._releaser.release(attempt, soon(backend))
+        backend._retrier.txn = txn
+        assert (await held(backend, "second")).key == attempt.key
+        for request in sent:
+            await txn(request, soon(backend))
         assert await holders(locks) == ["second"]
 
 

@@ -74,15 +74,6 @@ async def test_one_that_was_compacted_starts_from_what_is_now(cluster: EtcdClust
         assert watches._stream is stream  # the others on it are not disturbed
 
 
-async def test_a_wake_up_watch_that_was_compacted_has_a_new_stream(cluster: EtcdCluster) -> None:
-    """Nothing more can be sent on the one that it had."""
-    async with waiting(cluster) as backend:
-        wakeups, watch = backend._wakeups, backend._attempts.waiter_watch._wakeup
-        stream = wakeups._stream
-        wakeups._heard(number(2, watch.id) + CANCELLED + COMPACTED)
-        await eventually(lambda: watch.confirmed and wakeups._stream not in (None, stream))
-
-
 async def test_none_is_added_when_all_is_closed(cluster: EtcdCluster) -> None:
     locks = holdfast.connect(cluster.url)
     await (await locks.lock("x").acquire()).release()

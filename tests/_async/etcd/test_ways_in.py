@@ -173,7 +173,7 @@ async def test_tls_and_client_certificates(tmp_path: Path) -> None:
         ("etcd://user@h", "both"),
         ("etcd://h?tls=2", "tls"),
         ("etcd://h?token_base=-1", "token_base"),
-        ("etcd://h?tls_ca=x", "connect"),
+        ("etcd://h?tls_ca=x", "tls_ca cannot be read"),
     ],
 )
 async def test_bad_urls(url: str, message: str) -> None:

@@ -161,7 +161,7 @@ async def test_what_cannot_be_taken_over_is_refused() -> None:
         (redis.Connection, "must be a str, or a client"),
     ):
         with pytest.raises(holdfast.ConfigError, match=words):
-            holdfast.connect(client)
+            holdfast.connect(client)  # type: ignore[arg-type]
     with pytest.raises(holdfast.ConfigError, match="tls_ca cannot be given"):
         holdfast.connect(Client(), tls_ca="x")
     with pytest.raises(holdfast.ConfigError, match="no option 'db'"):

@@ -201,8 +201,8 @@ async def test_a_place_that_was_lost_is_not_given_back_after_it_was_got_anew(
         session.look_at([owner])
         granted = await waiter.result()
         assert granted.owner == owner
-        deadline = granted._deadline
-        await eventually(lambda: granted._deadline > deadline or not granted.held)
+        deadline = granted._hold._deadline
+        await eventually(lambda: granted._hold._deadline > deadline or not granted.held)
         assert granted.held
         assert [one.owner for one in (await locks.inspect(moving.name)).holders] == [owner]
 

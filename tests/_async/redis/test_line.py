@@ -45,11 +45,11 @@ async def test_a_renewal_by_the_keeper_is_counted_from_the_sending(
 ) -> None:
     async with holdfast.connect(proxy.url) as locks:
         lease = await locks.lock("x", ttl=60.0).acquire()
-        before = lease._deadline
+        before = lease._hold._deadline
         proxy.delay = 1.0
         assert locks._live is not None
         locks._live.look_at([lease.owner])  # the keeper renews it now
-        await eventually(lambda: lease._deadline != before)
+        await eventually(lambda: lease._hold._deadline != before)
         assert lease.remaining() < 60.0 - 0.6 - 0.5
         proxy.delay = 0.0
 
@@ -98,10 +98,10 @@ async def test_a_renewal_that_is_not_answered_costs_no_lease_beside_it(
     async with holdfast.connect(proxy.url) as locks:
         long = await locks.lock("long", ttl=60.0).acquire()
         short = await locks.lock("short", ttl=4.0).acquire(timeout=10.0)
-        deadline = short._deadline
+        deadline = short._hold._deadline
         proxy.mute()
         (await locks._session()).look_at([long.owner])
-        await eventually(lambda: short._deadline > deadline or not short.held)
+        await eventually(lambda: short._hold._deadline > deadline or not short.held)
         assert short.held
         assert long.held
 

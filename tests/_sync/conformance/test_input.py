@@ -159,7 +159,7 @@ def test_bad_choices_are_refused(url: str) -> None:
         with pytest.raises(holdfast.ConfigError, match="purpose"):
             locks.lock("x", purpose="speed")  # type: ignore[arg-type]
         with pytest.raises(holdfast.ConfigError, match="fence"):
-            locks.lock("x", protects=object())
+            locks.lock("x", protects=object())  # type: ignore[arg-type]
         with pytest.raises(holdfast.ConfigError, match="on_event"):
             holdfast.connect(url, on_event="print")  # type: ignore[arg-type]
         with pytest.raises(TypeError):
@@ -177,7 +177,7 @@ def test_a_bad_owner_is_refused(url: str, owner: Any) -> None:
 def test_unknown_options_are_refused(url: str) -> None:
     url, _, _ = url.partition("?")  # without options of its own
     with pytest.raises(holdfast.ConfigError, match="hartbeat"):
-        holdfast.connect(url, hartbeat=1.0)
+        holdfast.connect(url, hartbeat=1.0)  # type: ignore[call-arg]
     with pytest.raises(holdfast.ConfigError, match="hartbeat"):
         holdfast.connect(f"{url}?hartbeat=1.0")
     with pytest.raises(holdfast.ConfigError, match="both"):

@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from _sync.etcd.scenes import revoke, soon, waits
 from _sync.many import hold_many
+from holdfast._runtime.threads import Turn
 from holdfast.entries import Claim
 from holdfast.lifecycle import drift_margin
 from holdfast.model import GONE, Renewed
@@ -153,12 +154,13 @@ def test_nobody_is_kept_by_another_who_asks_the_cluster_for_the_same(
         leases = backend._leases
         lease = leases.shared("hold", 30.0, session.deadline())
         lease.sent -= lease.ttl / 2  # not fresh any more
-        for mutex in (lease.keeping, leases._granting):
-            with mutex:
-                for owner in ("me", "you"):
-                    ticket = Ticket(Terms("x", 30.0, session.label), owner)
-                    with pytest.raises(holdfast.BackendUnavailable, match="in time"):
-                        backend.acquire(ticket, clock.now() + 0.1)
+        for turn in (lease.keeping, leases._granting):
+            assert Job(turn.take, 1.0).result()
+            for owner in ("me", "you"):
+                ticket = Ticket(Terms("x", 30.0, session.label), owner)
+                with pytest.raises(holdfast.BackendUnavailable, match="in time"):
+                    backend.acquire(ticket, clock.now() + 0.1)
+            turn._lock = Turn()._lock  # the other has left
             lease.dead = True
         assert locks.lock("x").try_acquire() is not None
 

@@ -81,10 +81,8 @@ def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
     cluster: EtcdCluster, proxy: Proxy
 ) -> None:
     with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
-        attempts: Any = locks._session().backend._attempts  # type: ignore[attr-defined]
         proxy.keep_once = True
         lease = locks.lock("x").acquire()  # a second try; the first one is under way
-        key = attempts.known("x", lease.owner).key
         assert lease.release() is True
         proxy.let_go()
         assert not watcher.inspect("x").held
@@ -92,9 +90,6 @@ def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(
         assert rival is not None
         assert rival.token > lease.token
         rival.release()
-        # What gave it up deletes its key without a condition, and might be late as well.
-        again = locks.lock("x").acquire()
-        assert attempts.known("x", again.owner).key != key
 
 
 @pytest.mark.usefixtures("unwatched")

@@ -76,7 +76,7 @@ def test_the_holder_on_the_minoritys_side_is_told_before_a_rival_is_granted(
     ):
         lease = locks.lock("x", ttl=2.0).acquire()
         lost: list[object] = []
-        clock = lease._session.clock
+        clock = lease._hold._session.clock
         lease.on_lost(lost.append)
         cluster.cut_off(minority)
         rival = rivals.lock("x").acquire(timeout=20.0)

@@ -78,7 +78,7 @@ def test_a_key_is_reserved_for_as_long_as_any_deletion_may_be_late(
             backend._retrier.txn = txn
             # The first release has its answer, and all that it does then is done.
             delete(backend, attempt.key)
-            attempt.trust()
+            attempt.deleted_blindly()
             backend._attempts.forget(attempt)
             assert held(backend, "second").key != attempt.key
             return txn(*args)
@@ -101,15 +101,37 @@ def test_a_key_that_was_given_back_is_not_deleted_without_a_condition(
         backend = backend_of(locks)
         attempts = backend._attempts
         attempt = held(backend, "first")
-        assert attempts.reserve_key(attempt)
+        assert attempts.reserve_key(attempt, blind=True)
         assert attempt.doubtful
-        attempt.trust()
+        attempt.deleted_blindly()
         delete(backend, attempt.key)
         attempts.forget(attempt)
         assert held(backend, "second").key == attempt.key
-        assert not attempts.reserve_key(attempt)
+        assert not attempts.reserve_key(attempt, blind=True)
         attempt.doubt()
         assert backend._releaser.release(attempt, soon(backend)) is False
+        assert holders(locks) == ["second"]
+
+
+def test_a_tombstone_that_arrives_twice_deletes_once(cluster: EtcdCluster) -> None:
+    """Its key is used again once it is answered."""
+    with holdfast.connect(cluster.url) as locks:
+        backend = backend_of(locks)
+        txn = backend._retrier.txn
+        sent: list[bytes] = []
+
+        def noted(request: bytes, *args: Any) -> Any:
+            sent.append(request)
+            return txn(request, *args)
+
+        attempt = held(backend, "first")
+        attempt.doubt()  # an earlier try has no answer
+        backend._retrier.txn = noted
+        backend._releaser.release(attempt, soon(backend))
+        backend._retrier.txn = txn
+        assert held(backend, "second").key == attempt.key
+        for request in sent:
+            txn(request, soon(backend))
         assert holders(locks) == ["second"]
 
 

@@ -76,15 +76,6 @@ def test_one_that_was_compacted_starts_from_what_is_now(cluster: EtcdCluster) ->
         assert watches._stream is stream  # the others on it are not disturbed
 
 
-def test_a_wake_up_watch_that_was_compacted_has_a_new_stream(cluster: EtcdCluster) -> None:
-    """Nothing more can be sent on the one that it had."""
-    with waiting(cluster) as backend:
-        wakeups, watch = backend._wakeups, backend._attempts.waiter_watch._wakeup
-        stream = wakeups._stream
-        wakeups._heard(number(2, watch.id) + CANCELLED + COMPACTED)
-        eventually(lambda: watch.confirmed and wakeups._stream not in (None, stream))
-
-
 def test_none_is_added_when_all_is_closed(cluster: EtcdCluster) -> None:
     locks = holdfast.connect(cluster.url)
     locks.lock("x").acquire().release()

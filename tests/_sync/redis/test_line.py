@@ -47,11 +47,11 @@ def test_a_renewal_by_the_keeper_is_counted_from_the_sending(
 ) -> None:
     with holdfast.connect(proxy.url) as locks:
         lease = locks.lock("x", ttl=60.0).acquire()
-        before = lease._deadline
+        before = lease._hold._deadline
         proxy.delay = 1.0
         assert locks._live is not None
         locks._live.look_at([lease.owner])  # the keeper renews it now
-        eventually(lambda: lease._deadline != before)
+        eventually(lambda: lease._hold._deadline != before)
         assert lease.remaining() < 60.0 - 0.6 - 0.5
         proxy.delay = 0.0
 
@@ -98,10 +98,10 @@ def test_a_renewal_that_is_not_answered_costs_no_lease_beside_it(
     with holdfast.connect(proxy.url) as locks:
         long = locks.lock("long", ttl=60.0).acquire()
         short = locks.lock("short", ttl=4.0).acquire(timeout=10.0)
-        deadline = short._deadline
+        deadline = short._hold._deadline
         proxy.mute()
         locks._session().look_at([long.owner])
-        eventually(lambda: short._deadline > deadline or not short.held)
+        eventually(lambda: short._hold._deadline > deadline or not short.held)
         assert short.held
         assert long.held
 

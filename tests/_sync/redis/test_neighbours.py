@@ -170,7 +170,7 @@ def test_the_name_of_the_lock_key_can_be_chosen(server: RedisServer) -> None:
         assert waiter.result().held
     for bad in ("lock", "lock:*:*", "{lock}:*", 7):
         with pytest.raises(holdfast.ConfigError, match="key"):
-            holdfast.connect(server.url, key=bad)
+            holdfast.connect(server.url, key=bad)  # type: ignore[arg-type]
 
 
 def test_namespaces_with_braces_do_not_meet(server: RedisServer) -> None:

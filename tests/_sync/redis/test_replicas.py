@@ -101,4 +101,4 @@ def test_with_too_few_replicas_it_is_given_back_and_said(
 @pytest.mark.parametrize("value", [-1, 1.5, "two", True])
 def test_a_bad_number_is_refused(value: object) -> None:
     with pytest.raises(holdfast.ConfigError, match="min_replicas must be a number"):
-        holdfast.connect("redis://127.0.0.1:1", min_replicas=value)
+        holdfast.connect("redis://127.0.0.1:1", min_replicas=value)  # type: ignore[arg-type]

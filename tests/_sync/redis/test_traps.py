@@ -141,9 +141,11 @@ def test_many_leases_are_renewed_by_a_few_commands_and_one_thread(
         threads = threading.active_count()
         leases = [locks.lock(f"n{number}", ttl=3.0).acquire() for number in range(250)]
         before = scripts_run(server)
-        ends = [lease._deadline for lease in leases]
+        ends = [lease._hold._deadline for lease in leases]
         eventually(
-            lambda: all(lease._deadline > end for lease, end in zip(leases, ends, strict=True))
+            lambda: all(
+                lease._hold._deadline > end for lease, end in zip(leases, ends, strict=True)
+            )
         )
         assert all(lease.held for lease in leases)
         assert 2 <= scripts_run(server) - before <= 60  # in batches

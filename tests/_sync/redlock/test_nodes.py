@@ -277,7 +277,7 @@ def test_bad_urls_are_refused() -> None:
             holdfast.connect(url)
         assert "secret" not in str(raised.value)
     with pytest.raises(holdfast.ConfigError, match="fresh"):
-        holdfast.connect("redlock://a:1,b:1,c:1", fresh="now")
+        holdfast.connect("redlock://a:1,b:1,c:1", fresh="now")  # type: ignore[arg-type]
     with pytest.raises(holdfast.GuaranteeError):
         holdfast.connect("redlock://a:1,b:1,c:1").lock("x", fair=True)
 

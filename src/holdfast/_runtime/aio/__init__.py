@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from .alarm import Alarm
 from .poller import Poller
-from .routine import Interrupt, Mutex, Routine, Worker, current, enter, finish, here
+from .routine import Interrupt, Mutex, Routine, Worker, current, enter, finish, here, in_background
 from .signal import Signal
+from .turn import Turn
 
 __all__ = [
     "Alarm",
@@ -14,9 +15,11 @@ __all__ = [
     "Poller",
     "Routine",
     "Signal",
+    "Turn",
     "Worker",
     "current",
     "enter",
     "finish",
     "here",
+    "in_background",
 ]

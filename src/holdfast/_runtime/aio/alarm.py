@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from ...clock import Clock
+from ...events import report
 from ...timer_wheel import TimerWheel
 from .signal import LONGEST_SLEEP
 
@@ -58,6 +59,9 @@ class Alarm:
     def _call_due(self) -> None:
         self._timer = None
         for callback in self._wheel.pop_due(self._clock.now()):
-            callback()
+            try:
+                callback()
+            except Exception as error:  # the others are to be called all the same
+                report("an alarm failed", error)
         if len(self._wheel) and self._timer is None:
             self._arm(self._wheel.next_due())

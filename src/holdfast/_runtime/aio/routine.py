@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from ...errors import BackendUnavailable
+from ...events import report
 
 Result = TypeVar("Result")
 
@@ -96,32 +97,97 @@ def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
         future.set_exception(error)
 
 
+RESTART_PAUSE = 0.1
+"""Seconds after which a routine that was cancelled begins anew. By then a loop that is ending, and
+cancels all its tasks, is closed; a loop that goes on needs the routine again."""
+FAILED_PAUSE = 1.0
+"""Seconds after which a routine that failed begins anew."""
+
+
 class Routine:
-    """Work that goes on beside the caller until it returns: a task here, a thread there."""
+    """Work that goes on beside the caller until it returns: a task here, a thread there.
+
+    Programs that shut down often cancel every task of the loop, and some of them go on afterwards: so
+    work that was cancelled, or that failed, begins anew after a pause.
+    """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        self._task = asyncio.get_running_loop().create_task(work(), name=name)
+        self._work = work
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._again: asyncio.TimerHandle | None = None
+        self._joined = False
+        self._start()
 
-    async def join(self) -> None:
-        """Waits for the end of the work."""
-        if not self._task.done():
-            await asyncio.wait({self._task})
+    def _start(self) -> None:
+        self._again = None
+        self._task = self._loop.create_task(self._work(), name=self._name)
+        _running.add(self._task)
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        _running.discard(task)
+        if task.cancelled():
+            self._again = self._loop.call_later(RESTART_PAUSE, self._start)
+        elif (error := task.exception()) is not None:
+            report(f"the routine {self._name!r} failed", error)
+            if not self._joined:
+                self._again = self._loop.call_later(FAILED_PAUSE, self._start)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the work was cancelled, or is about to be, and has not begun anew."""
+        return self._task.cancelling() > 0 or self._again is not None
+
+    async def join(self, within: float | None = None) -> bool:
+        """Waits for the end of the work, `within` seconds at the most; returns whether it has ended.
+
+        Work that was cancelled begins anew at once.
+        """
+        until = None if within is None else self._loop.time() + within
+        self._joined = True
+        while True:
+            if self._again is not None:
+                self._again.cancel()
+                self._start()
+            left = None if until is None else max(until - self._loop.time(), 0.0)
+            done, _ = await asyncio.wait({self._task}, timeout=left)
+            if not done:
+                return False
+            await asyncio.sleep(0)  # for `_ended`
+            if self._again is None:
+                return True
 
 
-_unfinished: set[asyncio.Task[Any]] = set()
+_running: set[asyncio.Task[None]] = set()
+"""The tasks of all routines: a loop holds its tasks weakly."""
 
 
 async def finish(cleanup: Callable[[], Coroutine[Any, Any, None]], grace: float) -> None:
     """Runs `cleanup` whatever happens to the caller, who waits for it for at most `grace` seconds.
 
-    A cancellation of the caller does not reach `cleanup`, which goes on in the background.
+    A cancellation of the caller does not reach `cleanup`, which goes on in the background. If the
+    clean-up was cancelled too, as by a loop that ends, the caller waits for another try.
     """
-    task = asyncio.get_running_loop().create_task(cleanup())
-    _unfinished.add(task)
-    task.add_done_callback(_unfinished.discard)
-    await asyncio.wait({task}, timeout=grace)
-    if task.done() and not task.cancelled():
-        task.exception()  # seen: clean-ups tell their failures by events
+
+    async def quietly() -> None:
+        with suppress(Exception):  # clean-ups tell their failures by events
+            await cleanup()
+
+    routine = Routine(quietly, "holdfast-clean-up")
+    try:
+        await routine.join(grace)
+    except asyncio.CancelledError:
+        if routine.cancelled:
+            await routine.join(grace)
+        raise
+
+
+def in_background(work: Callable[[], Coroutine[Any, Any, None]], home: object) -> None:
+    """Runs `work` in the loop `home`, if that is still open. From any thread, and from a finalizer."""
+    assert isinstance(home, asyncio.AbstractEventLoop)
+    with suppress(RuntimeError):  # the loop is closed
+        home.call_soon_threadsafe(lambda: Routine(work, "holdfast-dropped"))
 
 
 class Interrupt:

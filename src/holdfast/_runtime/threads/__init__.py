@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from _thread import get_ident as current
-
 from .alarm import Alarm
 from .poller import Poller
-from .routine import Interrupt, Mutex, Routine, Worker, enter, finish, here
+from .routine import Interrupt, Mutex, Routine, Worker, current, enter, finish, here, in_background
 from .signal import Signal
+from .turn import Turn
 
 __all__ = [
     "Alarm",
@@ -16,9 +15,11 @@ __all__ = [
     "Poller",
     "Routine",
     "Signal",
+    "Turn",
     "Worker",
     "current",
     "enter",
     "finish",
     "here",
+    "in_background",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from threading import RLock, Thread
 
 from ...clock import Clock
+from ...events import report
 from ...timer_wheel import TimerWheel
 from .signal import Signal
 
@@ -57,7 +58,10 @@ class Alarm:
                     return
                 due = self._wheel.pop_due(self._clock.now())
             for callback in due:
-                callback()
+                try:
+                    callback()
+                except BaseException as error:  # the others are to be called all the same
+                    report("an alarm failed", error)
             with self._mutex:
                 self._due = self._wheel.next_due()
             self._signal.wait(self._due if self._due != float("inf") else None)

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from _thread import get_ident
+from _thread import get_ident, start_new_thread
 from collections.abc import Callable
-from threading import Lock, Thread
+from threading import Event, Lock, Thread, local
 from typing import TypeVar
 
 from ...errors import LockError
+from ...events import report
 
 Result = TypeVar("Result")
+
+
+class _Me(local):
+    def __init__(self) -> None:
+        self.me = object()
+
+
+_me = _Me()
+
+
+def current() -> object:
+    """Returns the caller: a thread here, a task there. Never the same for two, as numbers are that the
+    system gives to another thread when one has ended."""
+    return _me.me
+
 
 Mutex = Lock
 """The mutex to hold across calls to the store; across plain code a `threading.Lock` will do."""
@@ -38,16 +54,35 @@ class Worker:
         pass
 
 
+FAILED_PAUSE = 1.0
+"""Seconds after which a routine that failed begins anew."""
+
+
 class Routine:
-    """Work that goes on beside the caller until it returns: a thread here, a task there."""
+    """Work that goes on beside the caller until it returns: a thread here, a task there.
+
+    Work that failed begins anew after a pause.
+    """
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
-        self._thread = Thread(target=work, name=name, daemon=True)
+        self._work = work
+        self._joined = Event()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                return self._work()
+            except BaseException as error:  # also one that exits: others depend on the work
+                report(f"the routine {self._thread.name!r} failed", error)
+            if self._joined.wait(FAILED_PAUSE):
+                return
 
     def join(self) -> None:
         """Waits for the end of the work, unless the caller is the work itself."""
         if self._thread.ident != get_ident():
+            self._joined.set()
             self._thread.join()
 
 
@@ -57,6 +92,11 @@ def finish(cleanup: Callable[[], None], grace: float) -> None:
         cleanup()
     except LockError:
         return  # clean-ups tell their failures by events; what a signal's handler raises comes out
+
+
+def in_background(work: Callable[[], None], home: object) -> None:
+    """Runs `work` in a thread of its own. From a finalizer too, where no mutex may be taken."""
+    start_new_thread(work, ())
 
 
 class Interrupt:

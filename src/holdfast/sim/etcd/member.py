@@ -30,7 +30,7 @@ class SimWatch:
 
     def __init__(self, request: bytes, revision: int) -> None:
         parts: dict[int, Any] = dict(fields(request))
-        self.id: int = parts[7]
+        self.id: int = parts.get(7, 0)
         self.key: bytes = parts[1]
         self.end: bytes = parts.get(2, b"")
         self.next: int = parts.get(3, 0) or revision + 1
@@ -299,7 +299,7 @@ class SimMember:
         for field, value in fields(message):
             assert isinstance(value, bytes)
             if field == 2:
-                watches.pop(dict(fields(value))[1], None)  # type: ignore[arg-type]
+                watches.pop(dict(fields(value)).get(1, 0), None)  # type: ignore[arg-type]
                 continue
             watch = SimWatch(value, self.revision)
             watches[watch.id] = watch

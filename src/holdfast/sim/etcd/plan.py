@@ -84,14 +84,13 @@ class EtcdPlan:
 
     @contextmanager
     def _stood_in(self) -> Iterator[None]:
-        """Replaces gRPC; all that is ours stays as it is."""
+        """Replaces the wire; all the rest stays as it is."""
         from ...stores.etcd._async import backend as backend
-        from ...stores.etcd.wire import aio
-        from . import grpc as etcd_grpc
+        from .wire import Wire
 
         changed: list[tuple[Any, str, Any]] = [
-            (aio, "require_grpc", lambda: etcd_grpc),
-            (backend, "require_grpc", lambda: etcd_grpc),
+            (backend, "Wire", Wire),
+            (backend, "require_hpack", lambda: None),
             *self.changes(),
         ]
         before = [(where, name, getattr(where, name)) for where, name, _ in changed]

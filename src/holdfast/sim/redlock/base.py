@@ -128,6 +128,26 @@ class Hammer(RedlockPlan):
     pace = 0.01
 
 
+class LostMajority(RedlockPlan):
+    """Nodes that crash whatever the others do, so that mostly no majority is left that remembers.
+
+    No clock is stepped: those that come back by the clock rely on it. If all forget at once, they wait.
+    """
+
+    faults: Sequence[str] = tuple(
+        kind for kind in faults.KINDS if kind not in (faults.STEP, faults.RACE)
+    )
+    crashes = 8
+    fresh = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options["fresh"] = "wait"
+
+    def may_crash(self, servers: Sequence[RedisNode], server: RedisNode) -> bool:
+        return True
+
+
 class CalmRedlock(Calm, RedlockPlan):
     fresh = 0.0
     scales = (12.0,)  # TTLs of 5 to 29 s

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ..._runtime.aio import Signal
+from ...errors import LockError
 from ...stores.redlock import lua
+from ...stores.redlock._async import lost_majority
 from ...stores.redlock._async import rejoin as rejoin_module
 from ...stores.redlock._async.backend import RedlockBackend
 from ...stores.redlock._async.rejoin import Rejoin, SealReply
@@ -21,14 +23,16 @@ from ..calm import Unclean
 from ..chances import Chances
 from ..process import Process
 from ..redis.server import RedisNode, Session
-from .base import CalmRedlock, Hammer, RedlockPlan
+from .base import CalmRedlock, Hammer, LostMajority, RedlockPlan
 
 if TYPE_CHECKING:
     from ..world import World
 
 
 def plan(seed: int) -> RedlockPlan:
-    return Hammer() if seed % 20 == 0 else RedlockPlan()
+    if seed % 20 == 0:
+        return Hammer()
+    return LostMajority() if seed % 5 == 1 else RedlockPlan()
 
 
 def calm(seed: int) -> RedlockPlan:
@@ -172,7 +176,7 @@ class WaitsOnly(Restarts):
 
     def altered(self) -> AbstractContextManager[object]:
         async def seal(rejoin: Rejoin, node: Any, others: Any, life: int) -> list[SealReply]:
-            return [SealReply(node.name, 1, 1, 0, b"")]
+            return [SealReply(node.name, 1, 1, 0, b"")] * rejoin._table.quorum
 
         return replaced(Rejoin, "_seal", seal)
 
@@ -186,12 +190,9 @@ class FewerReads(Restarts):
         seal = Rejoin._seal
 
         async def sealed(rejoin: Rejoin, node: Any, others: Any, life: int) -> list[SealReply]:
-            table = rejoin._table
-            table.quorum -= 1
-            try:
-                return await seal(rejoin, node, others[-table.quorum :], life)
-            finally:
-                table.quorum += 1
+            fewer = rejoin._table.quorum - 1
+            replies = await seal(rejoin, node, others[-fewer:], life)
+            return [*replies, *replies] if len(replies) == fewer else replies
 
         return replaced(Rejoin, "_seal", sealed)
 
@@ -253,6 +254,28 @@ class SnapshotForNone(Restarts):
         self.options["appendfsync"] = "always"
 
 
+class Leftovers(LostMajority):
+    """A node that comes back where a majority was lost, with the highest counter that is left."""
+
+    faults = (faults.CRASH,)
+    memories = ("nothing", "snapshot")
+    crashes = 12
+    turns = 6
+    sizes = (3,)
+    scales = (0.1,)
+
+    def altered(self) -> AbstractContextManager[object]:
+        async def highest(lost: lost_majority.LostMajority, deadline: Any) -> int:
+            found = [0]
+            for node in lost._table.nodes:
+                with suppress(LockError):
+                    command = lost._commands.highest
+                    found.append((await lost._wire.call(node.index, command, deadline()))[0])
+            return max(found)
+
+        return replaced(lost_majority.LostMajority, "highest_anywhere", highest)
+
+
 class UncleanRedlock(Unclean, CalmRedlock):
     pass
 
@@ -287,6 +310,7 @@ VARIANTS: dict[str, type[RedlockPlan]] = {
     "fewer-reads": FewerReads,
     "rejoin-not-tied": NotTied,
     "snapshot-taken-for-none": SnapshotForNone,
+    "majority-from-leftovers": Leftovers,
     "unclean": UncleanRedlock,
     "beats-on": BeatsOn,
 }

@@ -186,7 +186,7 @@ class Ticket:
         return grant
 
 
-OPEN_LIMIT = 10.0
+OPEN_LIMIT = 5.0
 """Seconds in which a store has to be reached, unless the caller has less; and to be let go of."""
 
 

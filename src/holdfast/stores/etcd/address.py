@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ConfigError
 from ..redis.address import unquote
 from ..urls import Target
 
+if TYPE_CHECKING:
+    import ssl
+
 DEFAULT_PORT = 2379
 
-OPTIONS: dict[str, Any] = {"tls": 0, "tls_ca": None, "tls_cert": None, "tls_key": None}
-
-
-class Tls(NamedTuple):
-    """Certificates as gRPC wants them: the text of PEM files. None: the ones that gRPC brings."""
-
-    ca: bytes | None
-    cert: bytes | None
-    key: bytes | None
-
-    def __repr__(self) -> str:
-        return "<Tls>"
+OPTIONS: dict[str, Any] = {"tls": 0, "tls_ca": "", "tls_cert": "", "tls_key": ""}
 
 
 class Address(NamedTuple):
@@ -30,7 +22,8 @@ class Address(NamedTuple):
     endpoints: tuple[str, ...]
     user: str
     password: str
-    tls: Tls | None
+    tls: ssl.SSLContext | None
+    """The certificates to trust and to show, or None for a connection without TLS."""
 
     def __str__(self) -> str:
         return ",".join(self.endpoints)
@@ -74,20 +67,31 @@ def _endpoint(place: str) -> str:
     return f"{shown}:{port or DEFAULT_PORT}"
 
 
-def _tls(settings: dict[str, Any]) -> Tls | None:
-    ca, cert, key = settings["tls_ca"], settings["tls_cert"], settings["tls_key"]
+def _tls(settings: dict[str, Any]) -> ssl.SSLContext | None:
+    ca, cert, key = (settings[name] or None for name in ("tls_ca", "tls_cert", "tls_key"))
     if settings["tls"] not in (0, 1):
         raise ConfigError("tls must be True or False; in a URL, 1 or 0")
     if (cert is None) != (key is None):
         raise ConfigError("tls_cert and tls_key go together: a client's certificate and its key")
     if not settings["tls"] and ca is None and cert is None:
         return None
-    return Tls(_pem("tls_ca", ca), _pem("tls_cert", cert), _pem("tls_key", key))
+    import ssl  # slow to import, and not needed by most
+
+    for option, path in (("tls_ca", ca), ("tls_cert", cert), ("tls_key", key)):
+        _check_pem(option, path)
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if cert is not None:
+            context.load_cert_chain(cert, key)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the TLS files given cannot be used: {error}") from None
+    context.set_alpn_protocols(["h2"])
+    return context
 
 
-def _pem(option: str, path: object) -> bytes | None:
+def _check_pem(option: str, path: object) -> None:
     if path is None:
-        return None
+        return
     try:
         with open(path, "rb") as file:  # type: ignore[call-overload]
             text: bytes = file.read()
@@ -95,4 +99,3 @@ def _pem(option: str, path: object) -> bytes | None:
         raise ConfigError(f"the file given as {option} cannot be read: {error}") from None
     if b"-----BEGIN" not in text:
         raise ConfigError(f"the file given as {option} is not a PEM file")
-    return text

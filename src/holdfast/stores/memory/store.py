@@ -1,15 +1,18 @@
 """The store behind `memory://`: a dictionary behind a mutex, in one process, for users' own tests.
 
 Managers that name the same `memory://NAME` in one process share one store, blocking or asyncio; it
-ends with the last of them. Its clock may be one that the test moves by hand.
+ends with the last of them. Its clock may be one that the test moves by hand. A forked child has none of
+its parent's stores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
+from itertools import chain
 from threading import Lock
 from typing import TypeVar
 
+from ... import forks
 from ...clock import BootClock, Clock
 from ...entries import AcquireRequest, Claim, Entry
 from ...errors import ConfigError
@@ -20,6 +23,16 @@ Result = TypeVar("Result")
 Notify = Callable[[Granted | None], None]
 
 
+class _Queue:
+    """The entries of one lock, by owner, in the order in which they became what they are."""
+
+    __slots__ = ("holders", "waiters")
+
+    def __init__(self) -> None:
+        self.holders: dict[str, Entry] = {}
+        self.waiters: dict[str, Entry] = {}
+
+
 class MemoryStore:
     """The entries, and the atomic steps on them. Safe to use from any thread."""
 
@@ -28,7 +41,7 @@ class MemoryStore:
         self.users = 0
         self.audit: list[tuple[float, str, str]] = []
         self._mutex = Lock()
-        self._locks: dict[str, dict[str, Entry]] = {}
+        self._locks: dict[str, _Queue] = {}
         self._notifiers: dict[str, Notify] = {}
         self._token = 0
         self._arrivals = 0
@@ -90,11 +103,23 @@ class MemoryStore:
         return self.clock.wall()
 
     def of(self, name: str) -> Iterator[Entry]:
-        entries = self._locks.get(name, {})
-        return iter(sorted(entries.values(), key=lambda entry: (entry.token == 0, entry.seq)))
+        queue = self._locks.get(name)
+        if queue is None:
+            return iter(())
+        return chain(queue.holders.values(), queue.waiters.values())
 
     def find(self, name: str, owner: str) -> Entry | None:
-        return self._locks.get(name, {}).get(owner)
+        queue = self._locks.get(name)
+        return None if queue is None else queue.holders.get(owner) or queue.waiters.get(owner)
+
+    def keep_waiting(self, name: str, owner: str) -> bool:
+        queue = self._locks.get(name)
+        entry = None if queue is None else queue.waiters.get(owner)
+        now = self.now()
+        if entry is None or entry.barge or entry.expires <= now:
+            return False
+        entry.expires = now + entry.patience
+        return True
 
     def alive(self, entry: Entry) -> bool:
         return True
@@ -109,10 +134,14 @@ class MemoryStore:
         return self._token
 
     def add(self, entry: Entry) -> None:
-        self._locks.setdefault(entry.name, {})[entry.owner] = entry
+        queue = self._locks.setdefault(entry.name, _Queue())
+        (queue.holders if entry.token else queue.waiters)[entry.owner] = entry
 
     def save(self, entry: Entry, was_waiting: bool) -> None:
-        pass  # the entry is the row
+        # The entry is the row; but it may have become a holder's.
+        if was_waiting and entry.token:
+            queue = self._locks[entry.name]
+            queue.holders[entry.owner] = queue.waiters.pop(entry.owner)
 
     def drop_held(self, name: str, owner: str) -> bool:
         entry = self.find(name, owner)
@@ -123,9 +152,9 @@ class MemoryStore:
 
     def drop(self, entry: Entry) -> None:
         self._notifiers.pop(entry.owner, None)
-        entries = self._locks[entry.name]
-        del entries[entry.owner]
-        if not entries:
+        queue = self._locks[entry.name]
+        del (queue.holders if entry.token else queue.waiters)[entry.owner]
+        if not queue.holders and not queue.waiters:
             del self._locks[entry.name]
 
 
@@ -154,3 +183,12 @@ def leave(name: str, store: MemoryStore) -> None:
         store.users -= 1
         if store.users == 0 and _stores.get(name) is store:
             del _stores[name]
+
+
+def _after_fork_in_child() -> None:
+    global _stores_mutex
+    _stores_mutex = Lock()  # another thread of the parent may have held it
+    _stores.clear()
+
+
+forks.in_child(_after_fork_in_child)

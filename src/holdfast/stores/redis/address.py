@@ -32,7 +32,9 @@ class Address(NamedTuple):
     """A function that returns user and password for each new connection, where they may change."""
 
     def __str__(self) -> str:
-        return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
+        if self.path:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def __repr__(self) -> str:
         return f"<Address {self}>"
@@ -74,7 +76,7 @@ def hosts_of(target: Target, default_port: int) -> tuple[list[tuple[str, int]], 
             f"{target.scheme}://user:password@host1,host2; write @ in a password as %40"
         )
     user, password = _login(credentials, target.scheme)
-    hosts = [_host(one, target.scheme, default_port) for one in listed.split(",")]
+    hosts = [_host(one.strip(), target.scheme, default_port) for one in listed.split(",")]
     return hosts, user, password, path
 
 

@@ -27,6 +27,8 @@ class Settings(NamedTuple):
     heartbeat: float
     wait_when_fresh: bool
     durable: bool
+    stop_when_lost: bool
+    """True if nodes do not come back by the clock, where too few vote that could be read."""
 
     @property
     def quorum(self) -> int:
@@ -49,6 +51,7 @@ def parse_settings(target: Target, options: dict[str, Any]) -> Settings:
         "claim_window": 1.0,  # not used here; accepted so that stores can be exchanged
         "fresh": "start",
         "appendfsync": "",
+        "majority_lost": "return",
         "db": 0,
         "tls": 0,
         **TLS_OPTIONS,
@@ -64,6 +67,11 @@ def parse_settings(target: Target, options: dict[str, Any]) -> Settings:
         raise ConfigError(
             "appendfsync can only be 'always', and only where every node is configured so"
         )
+    if given["majority_lost"] not in ("return", "stop"):
+        raise ConfigError(
+            "majority_lost must be 'return' or 'stop': what nodes do that have restarted, where no "
+            "majority is left that remembers the highest token"
+        )
     return Settings(
         addresses,
         tuple(str(address) for address in addresses),
@@ -72,12 +80,13 @@ def parse_settings(target: Target, options: dict[str, Any]) -> Settings:
         checks.ttl(given["heartbeat"], "heartbeat"),
         given["fresh"] == "wait",
         given["appendfsync"] == "always",
+        given["majority_lost"] == "stop",
     )
 
 
 def _addresses(target: Target, given: dict[str, Any], tls: bool) -> tuple[Address, ...]:
     authority, slash, db = target.rest.partition("/")
-    hosts = authority.split(",")
+    hosts = [host.strip() for host in authority.split(",")]
     if len(hosts) < FEWEST or len(hosts) % 2 == 0:
         raise ConfigError(
             f"a redlock:// URL names an odd number of nodes, at least three, not {len(hosts)}: "

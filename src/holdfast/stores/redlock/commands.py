@@ -103,8 +103,6 @@ class Commands:
         self.naming = Naming(namespace, None)
         space = self.naming.audit.removesuffix(b":audit")
         self.marker_key = space + b":redlock:marker"
-        self.node_keys = (space + b":redlock:*").decode()
-        """A pattern for all keys of the membership and the counters."""
         self.marker = bulk(self.marker_key)
         self.beginning = bulk(space + b":redlock:beginning")
         self.counters = bulk(space + b":redlock:counters")
@@ -226,6 +224,11 @@ class Commands:
         keys = self.marker + self.counters
         arguments = incarnation + bulk(name.encode()) + bulk(b"%d" % life)
         return self._scripts["seal"].command(2, 5) + keys + arguments
+
+    @property
+    def highest(self) -> bytes:
+        """The command that reads the highest counter of a node, which need not vote, and its clock."""
+        return self._scripts["highest"].command(2, 2) + self.marker + self.counters
 
     def admit(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...guarantees import Guarantees
+from .address import Settings
 
 REDLOCK = Guarantees(
     store="redlock",
@@ -14,9 +15,24 @@ REDLOCK = Guarantees(
     clock_dependence="exclusion: the nodes' wall clocks, by which they expire keys, for a majority of "
     "them; the order of tokens: none",
     token_source="the highest counter of a majority, to which that majority is raised while held; "
-    "no clock, no pause and no restart of nodes lowers it, unless a majority of the nodes "
-    "loses its data at once and their clocks are set back",
+    "no clock, no pause and no restart of nodes lowers it while a majority remembers. At a first "
+    "start, and where a majority restarts within max_ttl, counters start at the nodes' wall clocks: "
+    "if those were set back, tokens may go back",
     fair=False,
     wakeup="by a message from a node on which the lock was given back; nothing is handed over",
     safe_for=("efficiency", "correctness"),
 )
+
+STOPPING = REDLOCK._replace(
+    survives="the loss of any minority of the nodes, and the restart of any node, with or without its "
+    "data, while a majority remembers; where a majority restarts within max_ttl, the nodes stay out "
+    "(majority_lost='stop')",
+    token_source="the highest counter of a majority, to which that majority is raised while held; "
+    "no clock, no pause and no restart of nodes lowers it. At a first start counters start at the "
+    "nodes' wall clocks",
+)
+
+
+def promised_by(settings: Settings) -> Guarantees:
+    """Returns the guarantees of nodes that are used with `settings`."""
+    return STOPPING if settings.stop_when_lost else REDLOCK

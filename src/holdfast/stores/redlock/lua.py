@@ -20,6 +20,7 @@ NAMES = (
     "force",
     "begin",
     "seal",
+    "highest",
     "admit",
 )
 _FOLDER = os.path.join(os.path.dirname(__file__), "scripts")

@@ -52,7 +52,7 @@ def sweep(presence: Presence) -> int:
             dead = age(path) > _ABANDONED_AFTER
         elif kind == "tether":
             dead = not presence.is_tethered(stem)
-        elif kind in ("live", "pipe", "sock"):
+        elif kind in ("live", "sock"):
             process = stem.rpartition("-")[0] if kind == "sock" else stem
             if process not in alive:
                 alive[process] = presence.is_alive(process)

@@ -3,8 +3,11 @@
 *The file may vanish*, or be replaced, or its "-live" folder may: each step looks, and opens anew.
 What was held in the old one is then gone, which its holders learn from their next renewal.
 
-After a reboot every holder and waiter is dead, so the first process to open the file then clears it. A
-process in another time namespace is refused: the times in the file would mean something else to it.
+*The boot may be another*, by its id: after a reboot, when every holder and waiter is dead; or in a
+container that was given an id of its own, or none, while others hold locks. The id does not tell which,
+so the processes themselves are asked: an entry ends if its process is dead, and tokens go on above the
+ceiling, which does no harm if nothing was lost. A process in another time namespace is refused: the
+times in the file would mean something else to it.
 """
 
 from __future__ import annotations
@@ -13,13 +16,16 @@ import os
 import sqlite3
 import time
 
+from ... import forks
 from ...clock import BootClock
 from ...errors import BackendUnavailable, ConfigError
 from . import forking, location, tokens
 from .cleaning import sweep
-from .file import open_store
+from .file import NO_BOOT, open_store
 from .gate import Gate
+from .guard import Guard
 from .presence import Presence
+from .rows import SqliteRows, entries_of
 from .shortcuts import Mint
 
 PRESENCE_CHECKED_EVERY = 0.5
@@ -45,7 +51,13 @@ class StoreConnection:
         self._presence_checked_until = 0.0
         self._presence: Presence | None = None
         self._closed = False
+        self._guard: Guard | None = None
+        self._made_in = forks.current()
         forking.register(self)
+
+    def is_open(self) -> bool:
+        """Returns whether there is a connection."""
+        return self._connection is not None
 
     def before_fork(self, deadline: float) -> bool:
         """Closes the connection and keeps threads out; returns False if that is impossible."""
@@ -118,6 +130,7 @@ class StoreConnection:
         self._presence_checked_until = 0.0
         self._mint = Mint(connection)
         self._connection = connection
+        self._guard = Guard.of(self.path)
         if len(os.listdir(self.folder)) > CROWDED_FOLDER:
             sweep(self._presence)
         return connection
@@ -133,24 +146,21 @@ class StoreConnection:
             connection.execute("BEGIN IMMEDIATE")
             was = connection.execute("SELECT boot, timens, live FROM store").fetchone()
             if was != (boot, timens, live):
-                if was[0] == boot and was[1] != timens:
+                if (
+                    was[0] != NO_BOOT
+                    and was[1] != timens
+                    and (was[0] == boot or self._are_others_alive())
+                ):
                     raise ConfigError(
                         f"the store {self.path!r} is in use from another time namespace, whose "
                         "boot clock shows another time; use one store for each, or a store that "
                         "is made for several machines"
                     )
-                if was[0] != boot:
-                    # Every holder and waiter is dead. The tokens of the last moments may not have
-                    # reached the disk; the ceiling above them has.
-                    connection.execute("DELETE FROM entry")
-                    connection.execute(
-                        "UPDATE store SET token = max(token, ceiling), "
-                        "base = max(token, ceiling, ?) - ?",
-                        (time.time_ns() // 1000, tokens.boot_microseconds()),
-                    )
-                else:
+                if was[2] != live:
                     # The folder is another one, and says nothing about these processes.
                     connection.execute("UPDATE entry SET process = '', tether = ''")
+                if was[0] != boot:
+                    self._begin_boot(connection)
                 connection.execute(
                     "UPDATE store SET boot = ?, timens = ?, live = ?", (boot, timens, live)
                 )
@@ -164,10 +174,54 @@ class StoreConnection:
             roll_back(connection)
             raise
 
+    def _are_others_alive(self) -> bool:
+        """Returns whether another process that uses the store may be alive."""
+        assert self._presence is not None
+        names = (file.rpartition(".") for file in os.listdir(self.folder))
+        return any(
+            kind == "live" and name != self.process and self._presence.is_alive(name)
+            for name, _, kind in names
+        )
+
+    def _begin_boot(self, connection: sqlite3.Connection) -> None:
+        """Ends the entries of dead processes, and puts tokens above all that were handed out.
+
+        If this is a new boot, nobody else is alive, and the times of entries that are bound to no
+        process mean nothing: they end after their TTL at the latest. The tokens of the last moments may
+        not have reached the disk; the ceiling above them has.
+        """
+        assert self._presence is not None
+        alive = SqliteRows(connection, self._presence, (0, 0, 0), durable=False).alive
+        for entry in entries_of(connection):
+            if not alive(entry):
+                connection.execute("DELETE FROM entry WHERE owner = ?", (entry.owner,))
+        connection.execute(
+            "UPDATE entry SET expires = min(expires, ? + max(ttl, patience))", (_clock.now(),)
+        )
+        now, wall = tokens.boot_microseconds(), time.time_ns() // 1000
+        # Not all the way to the ceiling, which is ahead of the clock: if boots took turns (two
+        # containers), tokens would run away from it.
+        connection.execute(
+            "UPDATE store SET token = max(token, ceiling), "
+            "base = max(?, max(token, ceiling) - ?) - ?",
+            (wall, tokens.HEADROOM, now),
+        )
+
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.let_go()
         if connection is not None:
             connection.close()
+
+    def _refuse_fork(self) -> None:
+        """Raises BackendUnavailable in a forked child: what the parent holds is not the child's."""
+        if self._made_in != forks.current():
+            raise BackendUnavailable(
+                f"this connection to {self.path!r} belongs to the parent of this forked process; "
+                "what the parent holds stays the parent's"
+            )
 
 
 def roll_back(connection: sqlite3.Connection) -> None:

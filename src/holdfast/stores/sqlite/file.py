@@ -16,11 +16,12 @@ from ...errors import BackendUnavailable, ConfigError
 from . import location
 
 APPLICATION_ID = 0x48464C4B  # "HFLK"
-FORMAT = 2
+FORMAT = 3
+NO_BOOT = "none yet"
+"""The boot of a new store, of which nothing is known."""
 
 _SCHEMA = os.path.join(os.path.dirname(__file__), "scripts", "schema.sql")
 _BUSY_SECONDS = 2.0
-_NO_BOOT = "none yet"
 
 
 def open_store(path: str) -> sqlite3.Connection:
@@ -29,6 +30,7 @@ def open_store(path: str) -> sqlite3.Connection:
         if not os.path.exists(path):
             _make(path)
         try:
+            _refuse_second_name(path)
             _remove_foreign_log(path)
             _verify(path)
             connection = _connect(path, "rw")
@@ -48,6 +50,25 @@ def open_store(path: str) -> sqlite3.Connection:
         except BaseException:
             connection.close()
             raise
+
+
+def _refuse_second_name(path: str) -> None:
+    """Refuses a file that has two names: each would have a log and a "-live" folder of its own."""
+    here = os.stat(path)
+    if here.st_nlink > 1:
+        # Of a store whose maker was killed the draft is left; it is of no use to anybody.
+        folder, name = os.path.split(path)
+        for other in os.listdir(folder):
+            if other.startswith(f"{name}-") and other.endswith(".new"):
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.stat(f"{folder}/{other}"), here):
+                        os.unlink(f"{folder}/{other}")
+        if os.stat(path).st_nlink > 1:
+            raise ConfigError(
+                f"the store {path!r} has a second name (a hard link), by which other processes would "
+                "not see the locks that are held here. Remove the other name: "
+                f"find {folder} -xdev -samefile {path}"
+            )
 
 
 def _remove_foreign_log(path: str) -> None:
@@ -176,7 +197,7 @@ def _make(path: str) -> None:
                 connection.executescript(f"BEGIN; {schema}")
                 connection.execute(
                     "INSERT INTO store VALUES (0, 0, 0, 0, ?, ?, ?)",
-                    (_NO_BOOT, "", location.identity_of(location.live_directory(path))),
+                    (NO_BOOT, "", location.identity_of(location.live_directory(path))),
                 )
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {FORMAT}")

@@ -9,15 +9,21 @@ and child would each see a store of their own, and grant the same lock twice.
 So before a fork every store closes its connection, with other threads kept out for that moment, and
 parent and child both open anew when they need it. If a store cannot be closed, because the fork is
 made from inside one of its own steps (by a signal handler) or a step does not end, then the child
-may not use that file at all, and gets an error that says so.
+may not use that file at all, and gets an error that says so. So does a child of a fork that Python was
+not told of, if a store was open then.
+
+Threads fork one after the other. A signal's handler may fork while its own thread is about to; so what
+each fork has paused is kept on a stack.
 """
 
 from __future__ import annotations
 
 import os
+from threading import RLock
 from typing import Protocol
 from weakref import WeakSet
 
+from ... import forks
 from ...clock import BootClock
 
 # Its hooks have to be registered before ours, so that ours come first before a fork: the gate, then
@@ -33,6 +39,10 @@ class Forkable(Protocol):
 
     path: str
 
+    def is_open(self) -> bool:
+        """Returns whether there is a connection."""
+        ...
+
     def before_fork(self, deadline: float) -> bool:
         """Closes the connection and keeps threads out; returns False if that is impossible."""
         ...
@@ -42,9 +52,17 @@ class Forkable(Protocol):
         ...
 
 
+class _Fork:
+    """What is done for one fork, until it has been made."""
+
+    def __init__(self) -> None:
+        self.paused: list[Forkable] = []
+        self.open_across: list[str] = []
+
+
 _stores: WeakSet[Forkable] = WeakSet()
-_paused: list[Forkable] = []
-_open_across: list[str] = []
+_turn = RLock()  # held by the thread that forks
+_forks: list[_Fork] = []
 unusable: set[str] = set()
 """Paths of stores that were open when this process was forked off."""
 
@@ -55,25 +73,35 @@ def register(store: Forkable) -> None:
 
 
 def _before() -> None:
+    _turn.acquire()
+    fork = _Fork()
+    _forks.append(fork)
     deadline = BootClock().now() + PATIENCE
     for store in list(_stores):
         if store.before_fork(deadline):
-            _paused.append(store)
+            fork.paused.append(store)
         else:
-            _open_across.append(store.path)
+            fork.open_across.append(store.path)
 
 
 def _in_parent() -> None:
-    while _paused:
-        _paused.pop().after_fork()
-    _open_across.clear()
+    fork = _forks.pop()
+    while fork.paused:
+        fork.paused.pop().after_fork()
+    _turn.release()
 
 
 def _in_child() -> None:
     # The stores themselves are the parent's, and so are their gates: nothing is to be let go here.
-    _paused.clear()
-    unusable.update(_open_across)
-    _open_across.clear()
+    global _turn
+    _turn = RLock()
+    if _forks:
+        unusable.update(_forks[-1].open_across)
+    else:  # Python was not told
+        unusable.update(store.path for store in list(_stores) if store.is_open())
+    _forks.clear()
+    _stores.clear()
 
 
-os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+os.register_at_fork(before=_before, after_in_parent=_in_parent)
+forks.in_child(_in_child)

@@ -50,6 +50,7 @@ import threading
 import weakref
 from contextlib import suppress
 
+from ... import forks
 from ...clock import BootClock
 from ...errors import BackendUnavailable
 
@@ -296,4 +297,4 @@ def _after_fork_in_child() -> None:
         gate._abandon()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+forks.in_child(_after_fork_in_child)

@@ -5,10 +5,11 @@ which has died, what time it is since boot. A file system that several machines 
 host) see carries the file and not that knowledge: locks are emulated, late or absent, and every holder
 on the other machine looks dead. So such a location is refused before anything is written.
 
-It also rests on all processes meeting in the same folder beside the file. So the path is made real
-first (a symbolic link would have a folder of its own), and `identity_of` gives the folder a random
-id, which the store keeps: should the file turn up without its folder (copied,
-restored, or mounted alone into a container), what the folder says about its entries is worth
+It also rests on all processes meeting in the same folder beside the file, where SQLite's log is too.
+So the path is made real first (a symbolic link would have a folder of its own); a file that is a mount
+point by itself, or has a second name, is refused, since behind the other mount or name there would be
+another folder; and `identity_of` gives the "-live" folder a random id, which the store keeps: should
+the file turn up without it (copied or restored), what the folder says about its entries is worth
 nothing.
 
 The database file itself is never opened here: SQLite's locks are POSIX record locks, and closing
@@ -21,6 +22,7 @@ import errno
 import os
 import sys
 from contextlib import suppress
+from typing import NamedTuple
 
 from ...errors import BackendUnavailable, ConfigError
 
@@ -127,11 +129,19 @@ def refuse_unsuitable(path: str) -> None:
     if not sys.platform.startswith("linux"):
         return  # nothing to ask here without help from outside the standard library: declared
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-            kind = file_system_of(folder, table.read())
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            table = file.read()
     except OSError:
         return
-    if kind is not None and is_shared(kind):
+    for part in (path, live_directory(path)):
+        if mount_of(part, table).point == part:
+            raise ConfigError(
+                f"{part!r} is mounted by itself, without the folder that it is in. Processes behind "
+                "another mount would not see the locks that are held here. Mount the folder "
+                f"{os.path.dirname(path)!r} instead, everywhere where the store is used"
+            )
+    kind = mount_of(folder, table).kind
+    if is_shared(kind):
         raise ConfigError(
             f"the store {path!r} would be on a {kind!r} file system, which other machines may "
             "share, and on which nobody can tell whether the holder of a lock is alive. Put it on "
@@ -145,27 +155,35 @@ def is_shared(kind: str) -> bool:
     return f" {kind} " in _SHARED or kind.startswith("fuse.")
 
 
-def file_system_of(path: str, mountinfo: str) -> str | None:
-    """Returns the type of the file system that a real, absolute path is on, by /proc/self/mountinfo.
+class Mount(NamedTuple):
+    """A mounted file system: its mount point, and its type. Both are empty where that is unknown."""
+
+    point: str
+    kind: str
+
+
+def mount_of(path: str, mountinfo: str) -> Mount:
+    """Returns the mount that a real, absolute path is on, by /proc/self/mountinfo.
 
     Walks down from the root as the kernel does: at each folder of the path, the mount that sits
     there on the mount we are in, and again while another one is stacked on it. The longest matching
     mount point would be wrong when a later mount above has hidden it.
     """
-    mounts: list[tuple[str, str, str, str]] = []  # id, id of its parent, mount point, type
+    mounts: list[tuple[str, str, Mount]] = []  # id, id of its parent
     for line in mountinfo.splitlines():
         before, separator, after = line.partition(" - ")
         fields = before.split(" ")
         if separator and len(fields) >= 6:
-            mounts.append((fields[0], fields[1], _unescape(fields[4]), after.split(" ")[0]))
-    at = {(parent, point): (number, kind) for number, parent, point, kind in mounts}
-    known = {number for number, _, _, _ in mounts}
+            mount = Mount(_unescape(fields[4]), after.split(" ")[0])
+            mounts.append((fields[0], fields[1], mount))
+    at = {(parent, mount.point): (number, mount) for number, parent, mount in mounts}
+    known = {number for number, _, _ in mounts}
     current, found = "", None
-    for number, parent, point, kind in mounts:
-        if point == "/" and (parent not in known or parent == number):
-            current, found = number, kind
+    for number, parent, mount in mounts:
+        if mount.point == "/" and (parent not in known or parent == number):
+            current, found = number, mount
     if found is None:
-        return _longest(path, mounts)
+        return _longest(path, [mount for _, _, mount in mounts])
     names = [name for name in path.split("/") if name]
     for depth in range(len(names) + 1):
         point = "/" + "/".join(names[:depth])
@@ -176,13 +194,13 @@ def file_system_of(path: str, mountinfo: str) -> str | None:
     return found
 
 
-def _longest(path: str, mounts: list[tuple[str, str, str, str]]) -> str | None:
-    """Returns the type of the deepest mount above, for a root that is no mount point."""
-    best, found = -1, None
-    for _, _, point, kind in mounts:
-        inside = path == point or path.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= best:
-            best, found = len(point), kind
+def _longest(path: str, mounts: list[Mount]) -> Mount:
+    """Returns the deepest mount above, for a root that is no mount point."""
+    best, found = -1, Mount("", "")
+    for mount in mounts:
+        inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
+        if inside and len(mount.point) >= best:
+            best, found = len(mount.point), mount
     return found
 
 

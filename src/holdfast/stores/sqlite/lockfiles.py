@@ -1,13 +1,17 @@
-"""Lock files, whose lock says that their process lives: made locked, and probed without harm.
+"""Lock files, whose lock says that a process lives: made locked, and probed without harm.
 
 A lock file is made under a draft's name, locked, and only then linked to the name by which others look
 for it. So a lock file that is found unlocked was left by a process that is gone, never by one that is
 about to lock it. Names are 64 random bits and are used once; making one fails rather than replace
 another.
 
+The lock is an flock. It belongs to the open file, and ends when the last descriptor of *that* opening
+is closed: whoever else opens the file, reads it and closes it again, be it the same process, drops
+nothing. (A POSIX record lock would be dropped by that.) Its price: a forked child shares it until it
+closes the descriptor.
+
 A probe takes a shared lock for a moment. Two probes do not disturb each other, and a probe cannot
-disturb the holder, whose exclusive lock was there before the name was. presence.py says which of
-the two kinds of lock is used for what, and why.
+disturb the holder, whose exclusive lock was there before the name was.
 """
 
 from __future__ import annotations
@@ -17,10 +21,12 @@ import os
 import time
 from collections.abc import Callable
 
-TRY_SHARED = fcntl.LOCK_SH | fcntl.LOCK_NB
-PROBE = os.O_RDONLY | os.O_CLOEXEC
+WATCH = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+"""How a lock file is opened by others: one that is a FIFO would otherwise wait for its process."""
 
+_TRY_SHARED = fcntl.LOCK_SH | fcntl.LOCK_NB
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_NEW_FIFO = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Tether:
@@ -47,10 +53,21 @@ class Tether:
             unlink(f"{self._directory}/{self.name}.tether")
 
 
+def make_file(path: str) -> int:
+    """Makes an empty file, and returns its descriptor."""
+    return os.open(path, _NEW, 0o666)
+
+
+def make_fifo(path: str) -> int:
+    """Makes a FIFO, and returns a descriptor that holds both its ends open."""
+    os.mkfifo(path, 0o666)
+    return os.open(path, _NEW_FIFO)
+
+
 def make_locked(
     directory: str,
     kind: str,
-    lock: Callable[[int, int], object],
+    make: Callable[[str], int] = make_file,
     before: Callable[[str], object] | None = None,
 ) -> tuple[str, int]:
     """Makes a file that is locked before it can be found; returns its name and descriptor."""
@@ -59,54 +76,41 @@ def make_locked(
         if before is not None:
             before(name)  # ahead of the file: another thread's sweep must know it as ours
         draft = f"{directory}/.{name}{kind}.new"
-        fd = os.open(draft, _NEW, 0o666)
+        fd = -1
         try:
-            lock(fd, fcntl.LOCK_EX)
+            fd = make(draft)
+            fcntl.flock(fd, fcntl.LOCK_EX)
             os.link(draft, f"{directory}/{name}{kind}")
         except FileNotFoundError:
             # Swept away as old, because the wall clock was set forward: again. (If the folder is gone,
-            # the next opening says so.)
+            # making it fails.)
+            if fd < 0:
+                raise
             os.close(fd)
             continue
         except BaseException:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
             raise
         finally:
             unlink(draft)
         return name, fd
 
 
-def open_pipe(path: str, above: int) -> int | None:
-    """Makes a FIFO and opens it; returns None where that is impossible, since it is only a hint."""
-    try:
-        os.mkfifo(path, 0o666)
-        # For reading too: alone, opening for writing fails as long as nobody reads.
-        fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        # Descriptors are closed in rising order when a process ends, and the lock must go first.
-        if fd > above:
-            return fd
-        try:
-            return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above + 1)
-        finally:
-            os.close(fd)
-    except OSError:
-        return None
-
-
 def flocked(path: str) -> bool | None:
     """Returns whether the file is flocked; None when it is missing, True when that cannot be told."""
+    # The descriptor is in the list before a signal's handler can raise: `extend` runs no Python code.
+    opened: list[int] = []
     try:
-        fd = os.open(path, PROBE)
+        opened.extend(map(os.open, (path,), (WATCH,)))
+        fcntl.flock(opened[0], _TRY_SHARED)
     except FileNotFoundError:
         return None
     except OSError:
         return True
-    try:
-        fcntl.flock(fd, TRY_SHARED)
-    except OSError:
-        return True
     finally:
-        os.close(fd)
+        for fd in opened:
+            os.close(fd)
     return False
 
 

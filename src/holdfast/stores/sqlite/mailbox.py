@@ -25,6 +25,7 @@ import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
+from ... import forks
 from ...errors import BackendUnavailable, ConfigError
 
 if TYPE_CHECKING:
@@ -186,4 +187,4 @@ def _after_fork_in_child() -> None:
         mailbox._abandon()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+forks.in_child(_after_fork_in_child)

@@ -1,51 +1,47 @@
 """The process's proof of life, by which an entry of the embedded store ends with its process.
 
-How it works. Each process keeps one file per store, `<name>.live`, under a POSIX record lock. The
-kernel drops the lock when the process ends, however it ends, so for every other process: the file is
-missing or can be locked = its process is dead; it cannot be locked = its process lives.
+How it works. Each process keeps one file per store, `<name>.live`, locked (see `lockfiles`). The kernel
+drops the lock when the process ends, however it ends, so for every other process: the file is missing
+or can be locked = its process is dead; it cannot be locked = its process lives.
 
-Why a record lock. It belongs to the process and not to the descriptor: a forked child does not
-inherit it, so a child that outlives its parent cannot make the parent look alive, as with
-`flock`. Its price: *closing any descriptor of the file drops the lock*. Hence one file
-per process, whatever the number of managers; it is never opened again by its own process (which
-remembers the names that it made); and nothing else here opens it but a probe.
+The file is a FIFO that its process holds open for writing, so that others can *wait* for its death by
+poll. Nothing is ever written to it. The hang-up is a hint; what decides is always `is_alive`. The
+kernel drops a file's locks before it closes the file itself, so a watcher that is woken finds the
+process dead.
 
 Why it never shows the living as dead:
 - the file gets its name only after it is locked, so no process can find it unlocked before that;
 - names are random and used once: there is no pid that could come back as another process;
+- whoever opens, reads and closes the file, our own process included, does not drop the lock;
 - an answer that the kernel refuses to give (no permission, no descriptors left) counts as "alive",
   and so does a missing file when our own is missing too: then the folder was emptied, and proves
-  nothing about any process. The TTL still ends such an entry;
-- a forked child loses its parent's presence at the fork and makes one of its own when it needs it.
+  nothing about any process. The TTL still ends such an entry.
 What remains is a holder whose folder was emptied, or whose descriptors were all closed by code that
 makes a daemon of it: `intact()` tells, and a holder asks that when it renews.
 
-`<name>.pipe` is a FIFO that the process holds open for writing, so that others can *wait* for its
-death by poll. Nothing is ever written to it. It is a hint: it may be missing, and what decides is
-always `is_alive`. On Linux a dying process drops its record locks before its pipes hang up, so a
-watcher that is woken finds it dead.
+Fork. A child inherits the lock, and would make a dead parent look alive. So a forked child closes its
+parent's presence at once, and makes one of its own when it needs it. If Python was not told of the fork
+(C code called it), the child does so with its first use of a store; if it never does, and outlives
+its parent, then what the parent held ends with its TTL.
 
-`<name>.tether` is the opposite of a presence, for `holdfast run`: an flock belongs to the open file
-and is inherited, so the command keeps it when `run` itself is killed. The entry is dead when both
-are free. It is closed in forked children, and so reaches only what it is explicitly passed to.
+`<name>.tether` is meant to be inherited, for `holdfast run`: the command keeps it when `run` itself is
+killed. The entry is dead when both are free. It is closed in forked children, and so reaches only what
+it is explicitly passed to.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from threading import RLock
 
+from ... import forks
 from ...errors import BackendUnavailable
-from .lockfiles import PROBE, TRY_SHARED, Tether, flocked, inode, make_locked, open_pipe
-
-_WATCH = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+from .lockfiles import WATCH, Tether, flocked, inode, make_fifo, make_locked
 
 # Re-entrant, because a signal handler that forks may interrupt the thread that is inside.
 _mutex = RLock()
-_generation = 0  # the number of forks between the first process and this one
 _own: set[str] = set()  # every name that this process has made, in whatever folder
 _present: dict[tuple[int, int], Presence] = {}  # by device and inode of the folder
 _made: list[Presence] = []  # those in _present, and those whose folder was taken away
@@ -54,18 +50,14 @@ _made: list[Presence] = []  # those in _present, and those whose folder was take
 class Presence:
     """This process, as other processes with the same store see it. Made by `Presence.of`."""
 
-    __slots__ = ("_born", "_inode", "_live", "_pipe", "_tethers", "directory", "name")
+    __slots__ = ("_born", "_inode", "_live", "_tethers", "directory", "name")
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self._born = _generation
+        self._born = forks.current()
         self._tethers: list[Tether] = []
-        self.name, self._live = make_locked(directory, ".live", fcntl.lockf, _own.add)
+        self.name, self._live = make_locked(directory, ".live", make_fifo, _own.add)
         self._inode = inode(self._live)
-        # Only now the pipe: a pipe without a live file is then always a dead process's, so that a
-        # sweep cannot take the pipe of one that is just starting.
-        self._pipe = open_pipe(f"{directory}/{self.name}.pipe", self._live)
-        _cleaner.files[f"{directory}/{self.name}.pipe"] = os.getpid()
         _cleaner.files[f"{directory}/{self.name}.live"] = os.getpid()
 
     @classmethod
@@ -74,7 +66,7 @@ class Presence:
         directory = os.path.abspath(directory)
         with _mutex:
             while True:
-                generation = _generation
+                generation = forks.current()
                 try:
                     with suppress(FileExistsError):
                         os.mkdir(directory)
@@ -89,9 +81,9 @@ class Presence:
                     raise BackendUnavailable(
                         f"cannot show in {directory!r} that this process is alive: {error}"
                     ) from error
-                # Forked by a signal handler in the middle of this? Then the lock is our parent's.
-                if generation == _generation:
+                if generation == forks.current():
                     break
+                presence._abandon()  # forked by a signal handler in the middle: it is our parent's
             _made.append(presence)
             _present[key] = presence
             return presence
@@ -102,7 +94,7 @@ class Presence:
         False in a forked child, when the file or its folder was removed, or when its descriptor was
         closed by other code. What is held must then be given up as lost.
         """
-        if self._born != _generation:
+        if self._born != forks.current():
             return False
         try:
             seen = os.stat(f"{self.directory}/{self.name}.live")
@@ -114,23 +106,12 @@ class Presence:
         """Returns whether the process of that name may be alive; False only when it surely is not."""
         if name in _own:
             return True
-        try:
-            fd = os.open(f"{self.directory}/{name}.live", PROBE)
-        except FileNotFoundError:
-            return not self.intact()
-        except OSError:
-            return True
-        try:
-            fcntl.lockf(fd, TRY_SHARED)
-        except OSError:
-            return True
-        finally:
-            os.close(fd)
-        return False
+        held = flocked(f"{self.directory}/{name}.live")
+        return not self.intact() if held is None else held
 
     def watch(self, name: str) -> int | None:
         """Returns a descriptor that becomes readable (hangs up) when that process dies; the caller's
-        to close. None when there is nothing to wait for: our own process, no pipe, or no writer.
+        to close. None when there is nothing to wait for: our own process, or one that is dead.
 
         Watch first and ask `is_alive` afterwards: a death before the opening is then seen by the
         question, and one after it by the descriptor.
@@ -138,7 +119,7 @@ class Presence:
         if name in _own:
             return None
         try:
-            fd = os.open(f"{self.directory}/{name}.pipe", _WATCH)
+            fd = os.open(f"{self.directory}/{name}.live", WATCH)
         except OSError:
             return None
         # poll does not report a hang-up to a reader that came after the last writer had left.
@@ -155,7 +136,7 @@ class Presence:
         """Returns a new tether, locked by its descriptor."""
         with _mutex:
             try:
-                name, fd = make_locked(self.directory, ".tether", fcntl.flock)
+                name, fd = make_locked(self.directory, ".tether")
             except OSError as error:
                 raise BackendUnavailable(
                     f"cannot make a tether in {self.directory!r}: {error}"
@@ -180,8 +161,6 @@ class Presence:
             # The number may have been closed, and used again for something else, before the fork.
             if inode(self._live) == self._inode:
                 os.close(self._live)
-                if self._pipe is not None:
-                    os.close(self._pipe)
         except OSError:
             pass
 
@@ -224,9 +203,8 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _mutex, _generation
+    global _mutex
     _mutex = RLock()
-    _generation += 1
     for presence in _made:
         presence._abandon()
     _made.clear()
@@ -235,8 +213,5 @@ def _after_fork_in_child() -> None:
     _cleaner.files.clear()
 
 
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_after_fork_in_child,
-)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
+forks.in_child(_after_fork_in_child)

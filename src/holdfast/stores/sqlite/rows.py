@@ -18,7 +18,16 @@ COLUMNS = (
     "patience, since, process, address, tether, host, pid, label"
 )
 _OF = f"SELECT {COLUMNS} FROM entry WHERE name = ? ORDER BY waiting, seq"
-_FIND = f"SELECT {COLUMNS} FROM entry WHERE name = ? AND owner = ?"
+# The holder of a mutex has a key of its own; all others are found by their owner.
+_FIND = (
+    f"SELECT {COLUMNS} FROM entry WHERE name = ?1 AND waiting = 0 AND seq = 0 AND owner = ?2 "
+    f"UNION ALL SELECT {COLUMNS} FROM entry INDEXED BY entry_by_owner "
+    "WHERE owner = ?2 AND name = ?1 AND (waiting = 1 OR capacity > 1)"
+)
+_KEEP_WAITING = (
+    "UPDATE entry INDEXED BY entry_by_owner SET expires = ?1 + patience "
+    "WHERE owner = ?2 AND name = ?3 AND waiting = 1 AND barge = 0 AND expires > ?1"
+)
 _ARRIVAL = "SELECT coalesce(max(seq), 0) + 1 FROM entry WHERE name = ? AND waiting = 1"
 _DROP_HELD = "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ?"
 _ADD = (
@@ -31,11 +40,14 @@ _SAVE = (
 )
 _DROP = "DELETE FROM entry WHERE name = ? AND waiting = ? AND seq = ? AND owner = ?"
 _HELD = (
-    "SELECT token FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND confirmed = 1 "
-    "AND expires > ?"
+    "SELECT token, seq FROM entry WHERE name = ?1 AND waiting = 0 AND seq = 0 AND owner = ?2 "
+    "AND confirmed = 1 AND expires > ?3 "
+    "UNION ALL SELECT token, seq FROM entry INDEXED BY entry_by_owner "
+    "WHERE owner = ?2 AND name = ?1 AND waiting = 0 AND capacity > 1 "
+    "AND confirmed = 1 AND expires > ?3"
 )
 _RENEW_HELD = (
-    "UPDATE entry SET expires = max(expires, ?) WHERE name = ? AND waiting = 0 AND owner = ?"
+    "UPDATE entry SET expires = max(expires, ?) WHERE name = ? AND waiting = 0 AND seq = ?"
 )
 
 _clock = BootClock()
@@ -44,7 +56,16 @@ _clock = BootClock()
 class SqliteRows:
     """The rows of the store, see `entries.Rows`. Made for each transaction; `now` is its beginning."""
 
-    __slots__ = ("_base", "_ceiling", "_durable", "_execute", "_last", "_now", "_presence")
+    __slots__ = (
+        "_alive",
+        "_base",
+        "_ceiling",
+        "_durable",
+        "_execute",
+        "_last",
+        "_now",
+        "_presence",
+    )
 
     def __init__(
         self,
@@ -55,6 +76,8 @@ class SqliteRows:
     ) -> None:
         self._execute = connection.execute
         self._presence = presence
+        self._alive: dict[str, bool] = {}
+        """The processes that were asked about in this transaction."""
         self._last, self._base, self._ceiling = counters
         self._durable = durable
         self._now = _clock.now()
@@ -83,16 +106,22 @@ class SqliteRows:
         row = self._execute(_HELD, (name, owner, self._now)).fetchone()
         if row is None:
             return None
-        self._execute(_RENEW_HELD, (self._now + ttl, name, owner))
         token: int
-        (token,) = row
+        token, seq = row
+        self._execute(_RENEW_HELD, (self._now + ttl, name, seq))
         return token
 
+    def keep_waiting(self, name: str, owner: str) -> bool:
+        return self._execute(_KEEP_WAITING, (self._now, owner, name)).rowcount == 1
+
     def alive(self, entry: Entry) -> bool:
-        return (
-            not entry.process
-            or self._presence.is_alive(entry.process)
-            or (bool(entry.tether) and self._presence.is_tethered(entry.tether))
+        process = entry.process
+        if not process:
+            return True
+        if process not in self._alive:
+            self._alive[process] = self._presence.is_alive(process)
+        return self._alive[process] or (
+            bool(entry.tether) and self._presence.is_tethered(entry.tether)
         )
 
     def arrival(self, name: str) -> int:
@@ -101,12 +130,12 @@ class SqliteRows:
         return number
 
     def mint(self, taken: Container[int] = (), permits: int = 1) -> int:
-        above = max(self._last + 1, self._base + tokens.boot_microseconds())
-        token = in_free_slot(above, taken, permits)
+        clock = self._base + tokens.boot_microseconds()
+        token = in_free_slot(max(self._last + 1, clock), taken, permits)
         if token >= self._ceiling:
             if not self._durable:
                 raise tokens.CeilingReached
-            self._ceiling = token + tokens.HEADROOM
+            self._ceiling = max(clock + tokens.HEADROOM, token + tokens.LEAST_HEADROOM)
             self._execute("UPDATE store SET ceiling = ?", (self._ceiling,))
         self._last = token
         self._execute("UPDATE store SET token = ?", (token,))
@@ -166,6 +195,11 @@ class SqliteRows:
 
     def drop(self, entry: Entry) -> None:
         self._execute(_DROP, (entry.name, entry.token == 0, entry.seq, entry.owner))
+
+
+def entries_of(connection: sqlite3.Connection) -> list[Entry]:
+    """Returns the entries of all locks."""
+    return [_entry(row) for row in connection.execute(f"SELECT {COLUMNS} FROM entry")]
 
 
 def _key_number(entry: Entry) -> int:

@@ -1,8 +1,9 @@
 """The tokens of the embedded store: the boot clock in µs above a base, below a ceiling.
 
 Tokens rise whatever happens. They start from the wall clock at the first opening after a boot, and
-from then on follow the boot clock, which no operator sets back. Ordinary commits do not wait for the
-disk, so a power cut may undo the last of them; but a *ceiling* above all tokens in use was on the
+from then on follow the boot clock, which no operator sets back; where the last one is ahead of the
+clock, each is one more than the last until the clock has caught up. Ordinary commits do not wait for
+the disk, so a power cut may undo the last of them; but a *ceiling* above all tokens in use was on the
 disk before they were handed out, and after a reboot the tokens go on above the ceiling. So not even
 a clock that was set back across a power cut repeats one.
 """
@@ -12,7 +13,11 @@ from __future__ import annotations
 import time
 
 HEADROOM = 60_000_000
-"""µs by which the ceiling is put ahead of the tokens: one write that waits for the disk per minute."""
+"""µs by which the ceiling is put ahead of the clock: one write that waits for the disk per minute."""
+
+LEAST_HEADROOM = 100_000
+"""The least distance from a token to the ceiling, where a burst has run ahead of the clock. Small: with
+every new boot tokens leap up to the ceiling."""
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

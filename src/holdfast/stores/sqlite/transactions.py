@@ -46,6 +46,7 @@ class Transactions(StoreConnection):
         `shortcut` is tried before it: the same step for the common case, see `shortcuts`. If it
         returns None it has done nothing.
         """
+        self._refuse_fork()
         self._gate.enter(deadline)
         try:
             connection = self._checked_connection()

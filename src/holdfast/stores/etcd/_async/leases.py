@@ -24,7 +24,7 @@ from math import ceil
 from threading import RLock
 from typing import Any
 
-from ...._runtime.aio import Mutex
+from ...._runtime.aio import Turn
 from ....clock import Clock
 from ....errors import BackendUnavailable, LockError
 from ....lifecycle import drift_margin
@@ -40,6 +40,7 @@ STALE = 4
 FRESH = 12
 """A lease kept alive within its TTL divided by this is not again when the engine renews."""
 LONGEST = 9_000_000_000
+SWEEP = 64
 IDLE_OWN = 8
 """The number of idle leases, of each TTL, kept for the next attempt that must have one of its own."""
 
@@ -73,7 +74,7 @@ class Lease:
         self.unproven = sent
         """The time at which an unproven keep-alive was sent: no deadline counts from it."""
         self.dead = False
-        self.keeping = Mutex()
+        self.keeping = Turn()
         self.attempts: set[Any] = set()
         """The attempts whose keys are on it; kept by `Attempt`, which knows its lease."""
 
@@ -124,7 +125,9 @@ class Leases:
         self._shared: dict[tuple[str, int], Lease] = {}
         self._idle: dict[int, list[Lease]] = {}
         self._all: dict[int, Lease] = {}
-        self._granting = Mutex()
+        self._sweep_at = SWEEP
+        """The number of leases from which on those that have ended are forgotten."""
+        self._granting = Turn()
         self._mutex = RLock()
         """Guards the leases by id, and the idle ones."""
 
@@ -140,18 +143,21 @@ class Leases:
             return lease
         key = kind, seconds(ttl)
         lease = self._shared.get(key)
-        if lease is not None and await self.keep_alive(
-            lease, deadline, lease.fresh_for, proof=False
+        # That of the tombstones is replaced instead: kept alive, it would keep all of them for ever.
+        if (
+            lease is not None
+            and kind != TOMBSTONES
+            and await self.keep_alive(lease, deadline, lease.fresh_for, proof=False)
         ):
             return lease
-        await self._retrier.take_turn(self._granting, deadline)
-        try:
+
+        async def grant() -> Lease:
             lease = self.fresh(kind, ttl)  # another may have made one
             if lease is None:
                 lease = self._shared[key] = await self._grant(kind, key[1], deadline)
             return lease
-        finally:
-            self._granting.release()
+
+        return await self._retrier.in_turn(self._granting, deadline, grant)
 
     async def own(self, ttl: float, deadline: float) -> Lease:
         """Returns a lease for one attempt alone, with all of its time ahead."""
@@ -171,6 +177,8 @@ class Leases:
             idle = self._idle.setdefault(lease.requested, [])
             if not lease.dead and len(idle) < IDLE_OWN:
                 idle.append(lease)
+            else:
+                self._all.pop(lease.id, None)  # it has no keys, and ends by itself
 
     def named(self, lease_id: int, ttl: float) -> Lease:
         """Returns the lease that an entry is on; another manager's, if we are asked to renew for it."""
@@ -193,15 +201,15 @@ class Leases:
         arrived = self._clock.now() - within
         if lease.sent >= arrived and not lease.dead:
             return True
-        await self._retrier.take_turn(lease.keeping, deadline)
-        try:
+
+        async def keep() -> bool:
             if lease.sent >= arrived and not lease.dead:
                 return True  # another's keep-alive, sent after we had come
             if lease.kind != TOMBSTONES:  # which a release may need
                 await self._settle(lease, deadline)
             return await self._keep_alive(lease, deadline, proof)
-        finally:
-            lease.keeping.release()
+
+        return await self._retrier.in_turn(lease.keeping, deadline, keep)
 
     async def _keep_alive(self, lease: Lease, deadline: float, proof: bool) -> bool:
         request = messages.lease_id(lease.id)
@@ -251,8 +259,12 @@ class Leases:
             given = ttl
         lease = Lease(lease_id, kind, ttl, given, sent)
         with self._mutex:
-            for dead in [other for other in self._all.values() if other.dead]:
-                del self._all[dead.id]
+            if len(self._all) >= self._sweep_at:
+                self._all = {
+                    one.id: one for one in self._all.values() if not one.expire_if_due(sent)
+                }
+                # Twice as many, so that a crowd of living leases is not searched for each new one.
+                self._sweep_at = max(SWEEP, 2 * len(self._all))
             self._all[lease_id] = lease
         return lease
 

@@ -66,13 +66,13 @@ class Watch:
 class Watches:
     """The watches on one stream."""
 
-    def __init__(self, wire: Wire, clock: Clock, *, single: bool = False) -> None:
+    def __init__(self, wire: Wire, clock: Clock) -> None:
         self._wire = wire
-        self._single = single
-        """True if there is never more than one watch: nothing is sent after its stream was opened."""
         self._clock = clock
         self._watches: dict[int, Watch] = {}
-        self._last = 0
+        self._next = 0
+        """The number of the next watch on this stream. Numbers begin anew with each stream, at 0, which
+        is how etcd's proxy numbers them, whatever it is told."""
         self._stream: Stream | None = None
         self._mending: Routine | None = None
         self._signal = Signal(clock)
@@ -129,8 +129,8 @@ class Watches:
     # All below is called with the mutex held, or takes it.
 
     def _number(self, watch: Watch) -> None:
-        self._last += 1
-        watch.id = self._last
+        watch.id = self._next
+        self._next += 1
         self._watches[watch.id] = watch
 
     def _send(self, watch: Watch) -> None:
@@ -157,15 +157,14 @@ class Watches:
                     self._wire.turn_from(failure.endpoint)
                     self._mend(box[0])
 
-        requests = [_request(watch) for watch in self._watches.values()]
-        if self._single:
-            stream = self._wire.listen(requests.pop(), heard, ended)
-        else:
-            stream = self._wire.watch(heard, ended)
+        watches, self._watches = self._watches, {}
+        self._next = 0
+        for watch in watches.values():
+            self._number(watch)
+        requests = [_request(watch) for watch in watches.values()]
+        stream = self._wire.watch(requests, heard, ended)
         box.append(stream)
         self._stream = stream
-        for request in requests:
-            stream.send(request)
 
     def _heard(self, message: bytes) -> None:
         answer = messages.parse_watched(message)
@@ -190,7 +189,7 @@ class Watches:
                     watch.next = 0
                     del self._watches[answer.watch_id]
                     self._number(watch)
-                if not answer.compacted or self._single:
+                if not answer.compacted:
                     self._begin_anew()
                 elif self._stream is not None:
                     self._stream.send(_request(watch))

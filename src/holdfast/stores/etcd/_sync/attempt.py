@@ -32,6 +32,8 @@ class Attempt:
 
     __slots__ = (
         "_mutex",
+        "blind",
+        "buried",
         "changed",
         "created",
         "doubts",
@@ -70,6 +72,10 @@ class Attempt:
         """The end, on our own clock, of what the store was last known to say of it."""
         self.doubts = 0
         """The number of requests for its key that may still arrive, since they have no reply."""
+        self.blind = False
+        """True if one of those deletes the key whoever has it."""
+        self.buried = False
+        """True if it has a tombstone, by which its other requests are refused."""
         self.released = False
 
     @classmethod
@@ -115,6 +121,11 @@ class Attempt:
     def doubtful(self) -> bool:
         """True if a request for its key may still arrive. Nobody else may have that key then."""
         return self.doubts > 0
+
+    @property
+    def key_is_free(self) -> bool:
+        """True if nothing that may still arrive could meet another attempt with this key."""
+        return not self.doubtful or (self.buried and not self.blind)
 
     @property
     def may_be_stored(self) -> bool:
@@ -245,15 +256,22 @@ class Attempt:
         with self._mutex:
             return self._leave_lease()
 
-    def doubt(self) -> None:
-        """Notes that a request for its key may still arrive."""
+    def doubt(self, *, blind: bool = False) -> None:
+        """Notes that a request for its key may still arrive; a `blind` one has no condition."""
         with self._mutex:
             self.doubts += 1
+            self.blind = self.blind or blind
 
-    def trust(self) -> None:
-        """Takes one doubt back: that request was answered."""
+    def deleted_blindly(self) -> None:
+        """Takes one doubt back: the blind deletion was answered, and was sent once."""
         with self._mutex:
             self.doubts -= 1
+            self.blind = False
+
+    def bury(self) -> None:
+        """Notes that it has a tombstone."""
+        with self._mutex:
+            self.buried = True
 
     def _leave_lease(self) -> Lease | None:
         left, self.lease = self.lease, None

@@ -110,15 +110,16 @@ class Attempts:
             attempt.queue.give_key(old, reusable=True)
             self._by_key[attempt.key] = attempt
 
-    def reserve_key(self, attempt: Attempt) -> bool:
-        """Keeps its key from other attempts, for a deletion without a condition that may be late.
+    def reserve_key(self, attempt: Attempt, *, blind: bool) -> bool:
+        """Keeps its key from other attempts, for a deletion that may be late.
 
-        Returns False if the key is not its own: another manager's, or already given back.
+        `blind`: it has no condition at all; else it is the one that comes with a tombstone. Returns
+        False if the key is not its own: another manager's, or already given back.
         """
         with self._mutex:
             own = self._by_key.get(attempt.key) is attempt
             if own:
-                attempt.doubt()
+                attempt.doubt(blind=blind)
             return own
 
     def forget(self, attempt: Attempt) -> None:
@@ -136,7 +137,7 @@ class Attempts:
             if self._by_key.get(attempt.key) is attempt:  # and not another manager's
                 del self._by_key[attempt.key]
                 # What may still arrive for this key must not meet another attempt.
-                attempt.queue.give_key(attempt.key, reusable=not attempt.doubtful)
+                attempt.queue.give_key(attempt.key, reusable=attempt.key_is_free)
                 if not attempt.queue.in_use:
                     self.holder_watch.unwatch(attempt.queue)
 

@@ -37,7 +37,7 @@ from .. import guarantees
 from ..address import OPTIONS, Address, address_of
 from ..keys import Naming
 from ..wire import messages
-from ..wire.channels import require_grpc
+from ..wire.http2.headers import require_hpack
 from ..wire.threads import Wire
 from .acquire import Acquirer
 from .attempt import Attempt
@@ -69,7 +69,7 @@ def prepare(
     if not number or not 0 <= base < 2**62 or base != int(base):
         raise ConfigError("token_base must be a whole number from 0 on, the same for every client")
     address = address_of(target, settings)
-    require_grpc()
+    require_hpack()
     naming = Naming(namespace)
     return guarantees.ETCD, lambda: EtcdBackend(address, naming, timing, int(base))
 
@@ -94,7 +94,7 @@ class EtcdBackend:
         self._retrier = retrier = Retrier(self._wire, address, clock)
         self._leases = leases = Leases(retrier, clock, self._settle, naming.root)
         self._watches = Watches(self._wire, clock)
-        self._wakeups = Watches(self._wire, clock, single=True)
+        self._wakeups = Watches(self._wire, clock)
         self._attempts = attempts = Attempts(
             clock, naming, leases, self._watches, self._wakeups, token_base
         )

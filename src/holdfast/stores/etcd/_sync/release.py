@@ -66,7 +66,7 @@ class Releaser:
         for attempt in self._attempts.due(lease):
             try:
                 self.release(attempt, deadline)
-            except LockError:
+            except (LockError, Failure):
                 return  # next time; there is an end to what one call may take
 
     def hand_on(self, queue: list[StoredEntry], deadline: float) -> None:
@@ -123,11 +123,11 @@ class Releaser:
         if attempts.known(attempt.name, attempt.owner) is not attempt:
             return False, []  # another release of it was quicker
         if attempt.doubtful or not attempt.created:
-            if attempts.reserve_key(attempt):
+            if attempts.reserve_key(attempt, blind=False):
                 return self._leave_tombstone(attempt, deadline)
         elif attempt.queue.contended:
             return self._hand_over(attempt, deadline)
-        elif first and self._is_short(attempt) and attempts.reserve_key(attempt):
+        elif first and self._is_short(attempt) and attempts.reserve_key(attempt, blind=True):
             return self._delete_blindly(attempt, deadline), []
         return self._delete(attempt, deadline)
 
@@ -157,17 +157,36 @@ class Releaser:
         request = messages.delete_one(attempt.key)
         reply = self._retrier.call(messages.DELETE, request, deadline, lost)
         if not unanswered:
-            attempt.trust()
+            attempt.deleted_blindly()
         there = messages.parse_deleted(reply) > 0
         return there or (unanswered > 0 and self._clock.now() < attempt.until)
 
     def _leave_tombstone(self, attempt: Attempt, deadline: float) -> Freed:
-        """Deletes its key, which is reserved for good, and has a request that arrives later refused."""
-        lease = self._leases.shared(TOMBSTONES, TOMBSTONE_TTL, deadline)
-        tombstone = messages.put(self._naming.tombstone(attempt.owner), b"", lease.on)
+        """Deletes its key, and has a request of this attempt that arrives later refused.
+
+        A second delivery of this very request finds the tombstone, and deletes nothing: once there is
+        an answer, another attempt may have the key.
+        """
+        tombstone = self._naming.tombstone(attempt.owner)
         delete = messages.delete(attempt.key, tell=True)
-        reply = self._retrier.txn(messages.then(tombstone, delete, attempt.queue.read), deadline)
-        return self._deleted(attempt, reply._replace(results=reply.results[1:]), False)
+        while True:
+            lease = self._leases.shared(TOMBSTONES, TOMBSTONE_TTL, deadline)
+            try:
+                reply = self._retrier.txn(
+                    messages.absent(tombstone)
+                    + messages.then(
+                        messages.put(tombstone, b"", lease.on), delete, attempt.queue.read
+                    )
+                    + messages.otherwise(messages.read(attempt.key), attempt.queue.read),
+                    deadline,
+                )
+            except Failure:  # the lease was taken away: a wipe, or a person
+                self._leases.keep_alive(lease, deadline)
+                continue
+            break
+        attempt.bury()
+        results = reply.results[1:] if reply.succeeded else reply.results
+        return self._deleted(attempt, reply._replace(succeeded=True, results=results), False)
 
     def _hand_over(self, attempt: Attempt, deadline: float) -> Freed:
         """Deletes its key and grants the lock to the next waiter, in one step."""
@@ -184,14 +203,17 @@ class Releaser:
         held = attempt.token > 0
         is_mine = messages.created_at(attempt.key, attempt.created)
         delete = messages.delete(attempt.key, tell=not held)
-        reply = self._retrier.txn(
-            is_mine
-            + messages.changed_at(heir.kv.key, heir.kv.changed)
-            + messages.then(delete, *self._grant(heir, followers))
-            + messages.otherwise(messages.nested(is_mine, messages.then(delete, queue.read))),
-            deadline,
-            attempt.doubt,
-        )
+        try:
+            reply = self._retrier.txn(
+                is_mine
+                + messages.changed_at(heir.kv.key, heir.kv.changed)
+                + messages.then(delete, *self._grant(heir, followers))
+                + messages.otherwise(messages.nested(is_mine, messages.then(delete, queue.read))),
+                deadline,
+                attempt.doubt,
+            )
+        except Failure:  # the heir's lease is gone
+            return self._delete(attempt, deadline)
         if not reply.succeeded:
             inner = reply.results[0]
             assert isinstance(inner, Transaction)

@@ -10,8 +10,9 @@ earlier try may still arrive, because it ended without a reply, is told by `unan
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
-from ...._runtime.threads import Mutex, Signal, enter
+from ...._runtime.threads import Signal, Turn
 from ....clock import Clock
 from ....errors import BackendUnavailable
 from ..address import Address
@@ -29,6 +30,9 @@ LOGINS = 3
 """The number of times that one call may have to log in anew."""
 
 
+Result = TypeVar("Result")
+
+
 class Retrier:
     """Calls to one member of a cluster after the other, until one answers."""
 
@@ -36,7 +40,7 @@ class Retrier:
         self.wire = wire
         self._address = address
         self._clock = clock
-        self._logging_in = Mutex()
+        self._logging_in = Turn()
         self._logins = 0
         self._members = len(address.endpoints)
         self._share = self._members + 2 if self._members > 1 else 1
@@ -113,7 +117,7 @@ class Retrier:
                 self._log_in(logins, deadline)
                 logins = self._logins
             elif failure.passing:
-                if unanswered is not None:
+                if unanswered is not None and not failure.untouched:
                     unanswered()
                 if not failure.unreachable:
                     reached = now
@@ -147,8 +151,8 @@ class Retrier:
 
     def _log_in(self, seen: int, deadline: float) -> None:
         """Gets a token for our user, unless another call did since `seen`."""
-        self.take_turn(self._logging_in, deadline)
-        try:
+
+        def authenticate() -> None:
             if self._logins != seen:
                 return
             # The old token stays until then: without one the calls of others would be refused.
@@ -157,11 +161,20 @@ class Retrier:
                 messages.parse_token(self.call(messages.AUTHENTICATE, request, deadline))
             )
             self._logins += 1
-        finally:
-            self._logging_in.release()
 
-    def take_turn(self, mutex: Mutex, deadline: float) -> None:
-        """Enters `mutex`, behind others who call the cluster for the same, and who may have longer."""
-        if not enter(mutex, deadline - self._clock.now()):
-            failure = Failure("DEADLINE_EXCEEDED", "", self.wire.endpoint)
-            raise failure.in_words(str(self._address))
+        self.in_turn(self._logging_in, deadline, authenticate)
+
+    def in_turn(self, turn: Turn, deadline: float, work: Callable[[], Result]) -> Result:
+        """Returns what `work` returns, behind others who call the cluster for the same."""
+        try:
+            if not turn.take(deadline - self._clock.now()):
+                failure = Failure("DEADLINE_EXCEEDED", "", self.wire.endpoint)
+                raise failure.in_words(str(self._address))
+            return work()
+        finally:
+            # Twice, as a signal handler may raise at its very entry: the turn must not stay taken.
+            try:
+                turn.end()
+            except BaseException:
+                turn.end()
+                raise

@@ -3,108 +3,149 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from .... import forks
-from ....errors import LockError
+from ....clock import system_clock
 from ..address import Address
-from .channels import LEADER, open_channel, require_grpc
-from .failures import Failure
-from .messages import AUTHENTICATE, WATCH
+from .failures import Failure, failure_of, unreachable
+from .http2.connection import Stream as Http2Stream
+from .http2.headers import request_block
+from .http2.multiplexed import MultiplexedConnection, open_connection
+from .http2.resolver import Resolver
+from .members import KeepAlive, Members
+from .messages import AUTHENTICATE, LEASE_KEEP_ALIVE, WATCH
 
-_generation: int | None = None
-"""The fork generation in which gRPC's asyncio side was first used: it has a thread that no fork takes
-along."""
+CONNECT_LIMIT = 5.0
+"""Seconds in which a connection has to be open. A caller waits no longer than its own deadline."""
+TRIES = 3
+"""The number of times that a request which the server has not touched is sent."""
 
-
-def _refuse_fork() -> None:
-    global _generation
-    if _generation is None:
-        _generation = forks.generation
-    elif _generation != forks.generation:
-        raise LockError(
-            "this process was forked from one that used etcd:// in asyncio, which gRPC does not "
-            "survive; use holdfast.connect() here, or start processes by spawn instead of fork"
-        )
+Opening = asyncio.Task[MultiplexedConnection]
 
 
 class Wire:
-    """A channel to each member, opened when it is first needed; calls go to one of them at a time."""
+    """A connection to each member, opened when it is needed; calls go to one member at a time."""
 
     def __init__(self, address: Address) -> None:
-        _refuse_fork()
         self._address = address
-        self._grpc = require_grpc()
-        self._channels: dict[str, Any] = {}
-        self._methods: dict[str, tuple[Any, str]] = {}
-        """The function for each method, and the member that it calls."""
-        self._turn = 0
-        self._token: tuple[tuple[str, str], ...] = (LEADER,)
+        self._tls = address.tls
+        self._now = system_clock().now
+        self._members = Members(address)
+        self._resolver = Resolver()
+        self._connections: dict[str, MultiplexedConnection] = {}
+        self._connecting: dict[str, Opening] = {}
+        self._keep_alive = KeepAlive()
+        self._token = ""
+        self._pid = os.getpid()
         self.closed = False
 
     @property
     def endpoint(self) -> str:
-        return self._address.endpoints[self._turn]
+        return self._members.endpoint
 
     def turn_from(self, endpoint: str) -> None:
         """Turns from a member that is no good now to the next; once, however many callers say so."""
-        if endpoint == self.endpoint and len(self._address.endpoints) > 1:
-            self._turn = (self._turn + 1) % len(self._address.endpoints)
-            self._methods = {}
+        self._members.turn_from(endpoint)
 
     def log_in(self, token: str) -> None:
         """Sends `token` with all calls from now on; none if it is empty."""
-        self._token = (LEADER, ("token", token)) if token else (LEADER,)
+        self._token = token
 
     async def call(self, method: str, request: bytes, timeout: float) -> bytes:
         """Returns the reply of one member. A call that raised `Failure` may have been carried out."""
-        asked = self._methods.get(method)
-        ask, endpoint = asked if asked is not None else self._method(method)
+        endpoint = self._members.endpoint
+        deadline = self._now() + timeout
         # A login is sent without a token: with one that is not known it would be refused.
-        metadata = self._token if method is not AUTHENTICATE else (LEADER,)
-        try:
-            answer: bytes = await ask(request, timeout=timeout, metadata=metadata)
-            return answer
-        except self._grpc.RpcError as error:
-            raise Failure(error.code().name, error.details() or "", endpoint) from None
-        except (self._grpc.aio.UsageError, ValueError) as error:
-            raise Failure("CANCELLED", f"closed: {error}", endpoint) from None
+        token = self._token if method is not AUTHENTICATE else ""
+        block = request_block(method, endpoint, self._tls is not None, token)
+        linger = method is LEASE_KEEP_ALIVE
+        for tries in range(1, TRIES + 1):
+            connection = self._connections.get(endpoint)
+            if connection is None or not connection.usable or self._pid != os.getpid():
+                connection = await self._open(endpoint, deadline)
+            stream = await connection.call(block, request, deadline, linger=linger)
+            end = stream.end
+            if stream.messages and end is not None and end.code == "OK":
+                return stream.messages[0]
+            if end is None or not end.untouched or tries == TRIES or self._now() >= deadline:
+                raise failure_of(end, endpoint)
+        raise AssertionError  # not reached
 
-    def _method(self, method: str) -> tuple[Any, str]:
-        endpoint = self.endpoint
-        asked = self._methods[method] = (
-            self._channel(endpoint).unary_unary(method).__call__,
-            endpoint,
-        )
-        return asked
-
-    def watch(self, heard: Callable[[bytes], None], ended: Callable[[Failure], None]) -> Stream:
-        """Opens a stream of messages, until it ends or is closed; nothing is called after `close`."""
-        return Stream(self._channel(self.endpoint), self._token, self.endpoint, heard, ended)
-
-    def listen(
-        self, request: bytes, heard: Callable[[bytes], None], ended: Callable[[Failure], None]
-    ) -> Stream:
-        """Opens a stream with nothing more to send: messages are heard with fewer steps between."""
-        endpoint = self.endpoint
-        return Stream(self._channel(endpoint), self._token, endpoint, heard, ended, request)
-
-    def _channel(self, endpoint: str) -> Any:
+    async def _open(self, endpoint: str, deadline: float) -> MultiplexedConnection:
+        """Returns a connection for calls; one task opens it for all who wait for it."""
         if self.closed:
-            raise Failure("CANCELLED", "this connection to the store is closed", endpoint)
-        channel = self._channels.get(endpoint)
-        if channel is None:
-            channel = open_channel(self._grpc.aio, endpoint, self._address)
-            self._channels[endpoint] = channel
-        return channel
+            raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
+        if self._pid != os.getpid():
+            self._begin_afresh()
+        opening = self._connecting.get(endpoint)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(
+                open_connection(
+                    endpoint, self._tls, self._resolver, self._now() + CONNECT_LIMIT, self._now
+                ),
+                name="holdfast-connect",
+            )
+            self._connecting[endpoint] = opening
+            opening.add_done_callback(lambda task: self._opened(endpoint, task))
+        await asyncio.wait({opening}, timeout=max(0.0, deadline - self._now()))
+        if not opening.done():
+            raise Failure("DEADLINE_EXCEEDED", "cannot be reached in time", endpoint, True)
+        if opening.cancelled():
+            raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
+        error = opening.exception()
+        if error is None:
+            return opening.result()
+        raise unreachable(error, endpoint)
+
+    def _opened(self, endpoint: str, opening: Opening) -> None:
+        if self._connecting.get(endpoint) is opening:
+            del self._connecting[endpoint]
+        if opening.cancelled() or opening.exception() is not None:
+            return
+        connection = opening.result()
+        if self.closed:
+            connection.lose("closed")
+        else:
+            self._connections[endpoint] = connection
+
+    def _begin_afresh(self) -> None:
+        """Leaves to the parent process what a forked child has inherited from it."""
+        self._pid = os.getpid()
+        self._connections = {}
+        self._connecting = {}
+        self._resolver = Resolver()
+
+    def watch(
+        self,
+        requests: Sequence[bytes],
+        heard: Callable[[bytes], None],
+        ended: Callable[[Failure], None],
+    ) -> Stream:
+        """Opens a stream of messages, until it ends or is closed; nothing is called after `close`.
+
+        It has a connection of its own: a proxy may allow few streams on each.
+        """
+        endpoint = self.endpoint
+        if self.closed:
+            raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
+        block = request_block(WATCH, endpoint, self._tls is not None, self._token)
+        opening = open_connection(
+            endpoint, self._tls, self._resolver, self._now() + CONNECT_LIMIT, self._now
+        )
+        return Stream(endpoint, block, opening, requests, self._keep_alive, heard, ended)
 
     async def close(self) -> None:
         self.closed = True
-        channels, self._channels = self._channels, {}
-        self._methods = {}
-        for channel in channels.values():
-            await channel.close()
+        opening = list(self._connecting.values())
+        for task in opening:
+            task.cancel()
+        if opening:
+            await asyncio.wait(opening)
+        for connection in list(self._connections.values()):
+            connection.lose("closed")
+        self._connections = {}
 
 
 class Stream:
@@ -112,50 +153,108 @@ class Stream:
 
     def __init__(
         self,
-        channel: Any,
-        metadata: tuple[tuple[str, str], ...],
         endpoint: str,
+        block: bytes,
+        opening: Coroutine[Any, Any, MultiplexedConnection],
+        requests: Sequence[bytes],
+        keep_alive: KeepAlive,
         heard: Callable[[bytes], None],
         ended: Callable[[Failure], None],
-        only: bytes | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self._block = block
         self._heard = heard
         self._ended = ended
-        self._unsent: asyncio.Queue[bytes | None] = asyncio.Queue()
-        if only is None:
-            self._call = channel.stream_stream(WATCH)(self._requests(), metadata=metadata)
-        else:
-            self._call = channel.unary_stream(WATCH)(only, metadata=metadata)
+        self._keep_alive = keep_alive
+        self._unsent = list(requests)
+        self._loop = asyncio.get_running_loop()
+        self._connection: MultiplexedConnection | None = None
+        self._stream: Http2Stream | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._pinged = 0.0
+        """When the ping was sent that is not answered yet; 0 without one."""
         self._closed = False
-        self._task = asyncio.get_running_loop().create_task(self._listen(), name="holdfast-watch")
+        self._opening = self._loop.create_task(opening, name="holdfast-watch")
+        # No task listens from then on: one that is cancelled from outside could not end the watches.
+        self._opening.add_done_callback(self._opened)
 
     def send(self, message: bytes) -> None:
-        self._unsent.put_nowait(message)
+        self._unsent.append(message)
+        if self._connection is not None:
+            self._send_all(self._connection)
 
     async def close(self) -> None:
-        self._closed = True
-        self._call.cancel()
-        await asyncio.wait({self._task})
+        self._close()
+        self._opening.cancel()
+        await asyncio.wait({self._opening})
 
-    async def _requests(self) -> AsyncIterator[bytes]:
-        while (message := await self._unsent.get()) is not None:
-            yield message
+    def _opened(self, opening: Opening) -> None:
+        error = None if opening.cancelled() else opening.exception()
+        if opening.cancelled():
+            self._end(Failure("CANCELLED", "interrupted", self.endpoint))
+        elif error is not None:
+            self._end(unreachable(error, self.endpoint))
+        elif self._closed:
+            opening.result().lose("closed")
+        else:
+            self._connection = connection = opening.result()
+            connection.on_news = self._news
+            connection.on_end = self._lost
+            self._send_all(connection)
+            self._wait(connection, self._keep_alive.pause)
 
-    async def _listen(self) -> None:
-        grpc = require_grpc()
-        failure = Failure("UNAVAILABLE", "the watch ended", self.endpoint)
-        try:
-            async for message in self._call:
-                if self._closed:
-                    return
-                self._heard(message)
-        except grpc.RpcError as error:
-            failure = Failure(error.code().name, error.details() or "", self.endpoint)
-        except asyncio.CancelledError:
-            if not self._call.cancelled():
-                raise
-        finally:
-            self._unsent.put_nowait(None)  # gRPC's task that reads it ends with us
+    def _send_all(self, connection: MultiplexedConnection) -> None:
+        unsent, self._unsent = self._unsent, []
+        for message in unsent:
+            if self._stream is None:
+                self._stream = connection.core.open(self._block, message, finished=False)
+            else:
+                connection.core.send(self._stream, message)
+        connection.flush()
+
+    def _news(self, stream: Http2Stream) -> None:
+        messages, stream.messages = stream.messages, []
+        for message in messages:
+            if self._closed:
+                return
+            self._heard(message)
+        if stream.end is not None:
+            self._end(failure_of(stream.end, self.endpoint))
+
+    def _lost(self, reason: str) -> None:
+        self._end(Failure("UNAVAILABLE", f"{self.endpoint}: {reason}", self.endpoint))
+
+    def _end(self, failure: Failure) -> None:
         if not self._closed:
+            self._close()
             self._ended(failure)
+
+    def _close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._connection is not None:
+            if self._connection.core.too_many_pings:
+                self._keep_alive.slow_down()
+            self._connection.lose("closed")
+
+    # Signs of life.
+
+    def _wait(self, connection: MultiplexedConnection, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self._look, connection)
+
+    def _look(self, connection: MultiplexedConnection) -> None:
+        """Asks for a sign of life where nothing has come for long; ends the stream without one."""
+        now, pause = connection.now(), self._keep_alive.pause
+        if self._pinged and connection.last_heard < self._pinged:
+            self._lost("it gives no sign of life")
+            return
+        self._pinged = 0.0
+        quiet = now - connection.last_heard
+        if quiet < pause or self._stream is None:
+            self._wait(connection, max(pause - quiet, 0.1))
+            return
+        self._pinged = now
+        connection.core.ping()
+        connection.flush()
+        self._wait(connection, self._keep_alive.patience)

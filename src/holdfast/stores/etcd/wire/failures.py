@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from ....errors import BackendUnavailable, ConfigError
+from .http2.grpc import OK, End
 
 
 class Failure(Exception):
     """A call that ended without a reply. `code` is the name of a gRPC status."""
 
-    def __init__(self, code: str, details: str, endpoint: str) -> None:
+    def __init__(self, code: str, details: str, endpoint: str, untouched: bool = False) -> None:
         super().__init__(f"{code}: {details}")
+        self.untouched = untouched
+        """True if it is known that the request was not carried out, and never will be."""
         self.code = code
         self.details = details
         self.endpoint = endpoint
@@ -63,3 +66,18 @@ class Failure(Exception):
 
 _LOG_IN = ("auth store is old", "user name is empty")
 _PASSING = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "INTERNAL", "UNKNOWN"}
+
+
+def failure_of(end: End | None, endpoint: str) -> Failure:
+    """Returns the failure of a call that ended without a reply."""
+    if end is None or end is OK:
+        return Failure("UNKNOWN", "the server ended a call without a reply", endpoint)
+    return Failure(end.code, end.details, endpoint, end.untouched)
+
+
+def unreachable(error: BaseException, endpoint: str) -> Failure:
+    """Returns the failure of a call for which there was no connection."""
+    if isinstance(error, TimeoutError):
+        return Failure("DEADLINE_EXCEEDED", f"{endpoint} cannot be reached in time", endpoint, True)
+    text = getattr(error, "strerror", None) or str(error)
+    return Failure("UNAVAILABLE", f"{endpoint} cannot be reached: {text}", endpoint, True)

@@ -1,160 +1,322 @@
-"""The wire to etcd for blocking code. Its twin is `aio`: the same names, the same meanings."""
+"""The wire to etcd for blocking code. Its twin is `aio`: the same names, the same meanings.
+
+Each call has a connection to itself, from a pool. No mutex is held while a socket is used, and a call
+that is interrupted, by whatever, closes its connection.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from queue import SimpleQueue
-from threading import Lock, Thread, get_ident
-from typing import Any
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import RLock, Thread, get_ident
 
+from ....clock import system_clock
 from ..address import Address
-from .channels import LEADER, open_channel, require_grpc
-from .failures import Failure
-from .messages import AUTHENTICATE, WATCH
+from .failures import Failure, failure_of, unreachable
+from .http2.blocking import BlockingConnection, Late, open_socket
+from .http2.connection import Stream as Http2Stream
+from .http2.frames import Broken
+from .http2.headers import request_block
+from .http2.resolver import Resolver
+from .members import KeepAlive, Members
+from .messages import AUTHENTICATE, LEASE_KEEP_ALIVE, WATCH
+
+CONNECT_LIMIT = 5.0
+"""Seconds in which the connection of a watch stream has to be open."""
+TRIES = 3
+"""The number of times that a request which the server has not touched is sent."""
+OVER = 1e15
+"""A time behind every deadline."""
+MOST_IDLE = 64
+"""The number of idle connections to a member that are kept."""
+
+Open = Callable[[Callable[[], float]], BlockingConnection]
+"""A function that opens a connection; time is over once the clock that it is given says so."""
 
 
 class Wire:
-    """A channel to each member, opened when it is first needed; calls go to one of them at a time."""
+    """A pool of connections to each member, opened when needed; calls go to one member at a time."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._grpc = require_grpc()
-        self._channels: dict[str, Any] = {}
-        self._methods: dict[str, tuple[Any, str]] = {}
-        """The function for each method, and the member that it calls."""
-        self._mutex = Lock()
-        self._turn = 0
-        self._token: tuple[tuple[str, str], ...] = (LEADER,)
+        self._tls = address.tls
+        self._now = system_clock().now
+        self._members = Members(address)
+        self._keep_alive = KeepAlive()
+        self._token = ""
         self.closed = False
+        self._begin_afresh()
+
+    def _begin_afresh(self) -> None:
+        """Begins without connections; a forked child leaves those of its parent alone."""
+        self._pid = os.getpid()
+        self._resolver = Resolver()
+        self._idle: dict[str, list[BlockingConnection]] = {
+            endpoint: [] for endpoint in self._address.endpoints
+        }
+        self._used: set[BlockingConnection] = set()
 
     @property
     def endpoint(self) -> str:
-        return self._address.endpoints[self._turn]
+        return self._members.endpoint
 
     def turn_from(self, endpoint: str) -> None:
         """Turns from a member that is no good now to the next; once, however many callers say so."""
-        with self._mutex:
-            if endpoint == self.endpoint and len(self._address.endpoints) > 1:
-                self._turn = (self._turn + 1) % len(self._address.endpoints)
-                self._methods = {}
+        self._members.turn_from(endpoint)
 
     def log_in(self, token: str) -> None:
         """Sends `token` with all calls from now on; none if it is empty."""
-        self._token = (LEADER, ("token", token)) if token else (LEADER,)
+        self._token = token
 
     def call(self, method: str, request: bytes, timeout: float) -> bytes:
         """Returns the reply of one member. A call that raised `Failure` may have been carried out."""
-        asked = self._methods.get(method)
-        ask, endpoint = asked if asked is not None else self._method(method)
+        endpoint = self._members.endpoint
+        deadline = self._now() + timeout
         # A login is sent without a token: with one that is not known it would be refused.
-        metadata = self._token if method is not AUTHENTICATE else (LEADER,)
+        token = self._token if method is not AUTHENTICATE else ""
+        block = request_block(method, endpoint, self._tls is not None, token)
+        linger = method is LEASE_KEEP_ALIVE
+        if self._pid != os.getpid():
+            self._begin_afresh()
+        for tries in range(1, TRIES + 1):
+            stream = self._call(endpoint, block, request, deadline, linger)
+            end = stream.end
+            if stream.messages and end is not None and end.code == "OK":
+                return stream.messages[0]
+            if end is None or not end.untouched or tries == TRIES or self._now() >= deadline:
+                raise failure_of(end, endpoint)
+        raise AssertionError  # not reached
+
+    def _call(
+        self, endpoint: str, block: bytes, request: bytes, deadline: float, linger: bool
+    ) -> Http2Stream:
+        idle, used = self._idle[endpoint], self._used
+        connection = self._alive(idle) or self._open(endpoint, deadline)
+        used.add(connection)
+        whole = False
         try:
-            answer: bytes = ask(request, timeout=timeout, metadata=metadata)
-            return answer
-        except self._grpc.RpcError as error:
-            raise Failure(error.code().name, error.details() or "", endpoint) from None
-        except ValueError as error:  # the channel was closed under us
-            raise Failure("CANCELLED", f"closed: {error}", endpoint) from None
-
-    def _method(self, method: str) -> tuple[Any, str]:
-        methods = self._methods
-        endpoint = self.endpoint
-        asked = self._channel(endpoint).unary_unary(method).__call__, endpoint
-        if methods is self._methods and endpoint == self.endpoint:
-            methods[method] = asked
-        return asked
-
-    def watch(self, heard: Callable[[bytes], None], ended: Callable[[Failure], None]) -> Stream:
-        """Opens a stream of messages, until it ends or is closed; nothing is called after `close`."""
-        return Stream(self._channel(self.endpoint), self._token, self.endpoint, heard, ended)
-
-    def listen(
-        self, request: bytes, heard: Callable[[bytes], None], ended: Callable[[Failure], None]
-    ) -> Stream:
-        """Opens a stream with nothing more to send: messages are heard with fewer steps between."""
-        endpoint = self.endpoint
-        return Stream(self._channel(endpoint), self._token, endpoint, heard, ended, request)
-
-    def _channel(self, endpoint: str) -> Any:
-        with self._mutex:
             if self.closed:
-                raise Failure("CANCELLED", "this connection to the store is closed", endpoint)
-            channel = self._channels.get(endpoint)
-            if channel is None:
-                channel = open_channel(self._grpc, endpoint, self._address)
-                self._channels[endpoint] = channel
-            return channel
+                raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
+            stream = connection.call(block, request, deadline, linger=linger)
+            whole = True
+            return stream
+        except Late:
+            # If it is the way that is broken, the idle ones are no better.
+            self._close_idle(idle)
+            raise Failure("DEADLINE_EXCEEDED", "", endpoint) from None
+        except (Broken, OSError) as error:
+            text = getattr(error, "strerror", None) or str(error)
+            raise Failure("UNAVAILABLE", f"{endpoint}: {text}", endpoint) from None
+        finally:
+            used.discard(connection)
+            if whole and not connection.core.full and len(idle) < MOST_IDLE:
+                idle.append(connection)
+                if self.closed:  # perhaps meanwhile
+                    self._close_idle(idle)
+            else:
+                connection.close()
+
+    def _alive(self, idle: list[BlockingConnection]) -> BlockingConnection | None:
+        """Takes an idle connection that the server has not closed, if there is one."""
+        while idle:
+            try:
+                connection = idle.pop()
+            except IndexError:  # another thread was quicker
+                return None
+            if connection.is_alive():
+                return connection
+            connection.close()
+        return None
+
+    def _open(self, endpoint: str, deadline: float) -> BlockingConnection:
+        """Returns a new connection."""
+        if self.closed:
+            raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
+        try:
+            sock = open_socket(endpoint, self._tls, self._resolver, deadline, self._now)
+        except (OSError, Late) as error:
+            late = isinstance(error, Late)
+            raise unreachable(TimeoutError() if late else error, endpoint) from None
+        return BlockingConnection(sock, self._now)
+
+    def watch(
+        self,
+        requests: Sequence[bytes],
+        heard: Callable[[bytes], None],
+        ended: Callable[[Failure], None],
+    ) -> Stream:
+        """Opens a stream of messages, until it ends or is closed; nothing is called after `close`.
+
+        It has a connection of its own: a proxy may allow few streams on each.
+        """
+        endpoint = self.endpoint
+        if self.closed:
+            raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
+        block = request_block(WATCH, endpoint, self._tls is not None, self._token)
+        tls, resolver, limit = self._tls, self._resolver, self._now() + CONNECT_LIMIT
+
+        def open_connection(now: Callable[[], float]) -> BlockingConnection:
+            return BlockingConnection(open_socket(endpoint, tls, resolver, limit, now), now)
+
+        return Stream(
+            endpoint, block, open_connection, requests, self._now, self._keep_alive, heard, ended
+        )
 
     def close(self) -> None:
-        with self._mutex:
-            self.closed = True
-            channels, self._channels = self._channels, {}
-            self._methods = {}
-        for channel in channels.values():
-            channel.close()
+        self.closed = True
+        if self._pid != os.getpid():
+            self._begin_afresh()
+        for idle in self._idle.values():
+            self._close_idle(idle)
+        for connection in list(self._used):
+            connection.interrupt()
+
+    def _close_idle(self, idle: list[BlockingConnection]) -> None:
+        while idle:
+            try:
+                idle.pop().close()
+            except IndexError:  # another thread was quicker
+                return
 
 
 class Stream:
-    """A watch stream: requests go out in order, each message that comes in is given to `heard`."""
+    """A watch stream: requests go out in order, each message that comes in is given to `heard`.
+
+    One thread has its connection, from opening to closing it; others put requests down for that thread.
+    """
 
     def __init__(
         self,
-        channel: Any,
-        metadata: tuple[tuple[str, str], ...],
         endpoint: str,
+        block: bytes,
+        open_connection: Open,
+        requests: Sequence[bytes],
+        now: Callable[[], float],
+        keep_alive: KeepAlive,
         heard: Callable[[bytes], None],
         ended: Callable[[Failure], None],
-        only: bytes | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self._block = block
+        self._open = open_connection
+        self._unsent = deque(requests)
+        self._clock_now = now
+        self._keep_alive = keep_alive
         self._heard = heard
         self._ended = ended
-        self._unsent: SimpleQueue[bytes | None] = SimpleQueue()
-        if only is None:
-            self._call = channel.stream_stream(WATCH)(self._requests(), metadata=metadata)
-        else:
-            self._call = channel.unary_stream(WATCH)(only, metadata=metadata)
+        self._mutex = RLock()
+        self._bell, self._ring = socket.socketpair()
+        """The two ends of what wakes the thread; `_mutex` is held to ring, and to close them."""
+        self._bell.setblocking(False)
+        self._ring.setblocking(False)
+        self._opened = False
         self._closed = False
-        self._thread = Thread(target=self._listen, name="holdfast-watch", daemon=True)
+        self._over = False
+        self._thread = Thread(target=self._run, name="holdfast-watch", daemon=True)
         self._thread.start()
 
     def send(self, message: bytes) -> None:
-        self._unsent.put(message)
+        self._unsent.append(message)
+        self._wake()
 
     def close(self) -> None:
         self._closed = True
-        self._unsent.put(None)
-        self._call.cancel()
-        if self._thread.ident != get_ident():
+        self._wake()
+        # A thread that still connects ends soon, and calls nothing.
+        if self._opened and self._thread.ident != get_ident():
             self._thread.join()
 
-    def _requests(self) -> Iterator[bytes]:
-        while (message := self._unsent.get()) is not None:
-            yield message
+    def _wake(self) -> None:
+        with self._mutex:
+            if not self._over:
+                try:
+                    self._ring.send(b"\0")
+                except BlockingIOError:
+                    return  # it is full, so the thread will wake up
 
-    def _listen(self) -> None:
-        grpc = require_grpc()
-        failure = Failure("UNAVAILABLE", "the watch ended", self.endpoint)
+    def _now(self) -> float:
+        """Returns the time; time is over once the stream is closed."""
+        return OVER if self._closed else self._clock_now()
+
+    # The thread.
+
+    def _run(self) -> None:
+        failure = None
+        connection = None
         try:
-            for message in self._call:
-                if self._closed:
-                    return
-                self._heard(message)
-        except grpc.RpcError as error:
-            failure = Failure(error.code().name, error.details() or "", self.endpoint)
+            try:
+                connection = self._open(self._now)
+            except (OSError, Late) as error:
+                late = isinstance(error, Late)
+                failure = unreachable(TimeoutError() if late else error, self.endpoint)
+            else:
+                self._opened = True
+                failure = self._listen(connection)
         finally:
-            self._unsent.put(None)  # gRPC's thread that reads it ends with us
-            self._read_to_its_end()
-        if not self._closed:
+            with self._mutex:
+                self._over = True
+                self._bell.close()
+                self._ring.close()
+            if connection is not None:
+                if connection.core.too_many_pings:
+                    self._keep_alive.slow_down()
+                connection.close()
+        if failure is not None and not self._closed:
             self._ended(failure)
 
-    def _read_to_its_end(self) -> None:
-        """Reads all that happened to a call: one that we read ourselves keeps the connection open until
-        then, also after its channel was closed, and gRPC stops at the first word of its end.
-        """
-        read = getattr(self._call, "_consume_next_event", None)
-        due = getattr(getattr(self._call, "_state", None), "due", ())
-        if read is not None and due:
-            self._call.cancel()
-            while due:
-                read()
+    def _listen(self, connection: BlockingConnection) -> Failure | None:
+        """Serves the stream until its end; returns None if it was closed by us."""
+        try:
+            return self._serve(connection)
+        except (OSError, Broken, Late) as error:
+            text = getattr(error, "strerror", None) or str(error) or "it gives no sign of life"
+            return Failure("UNAVAILABLE", f"{self.endpoint}: {text}", self.endpoint)
+
+    def _serve(self, connection: BlockingConnection) -> Failure | None:
+        core, now, keep_alive = connection.core, self._clock_now, self._keep_alive
+        poller = select.poll()
+        poller.register(connection.fileno(), select.POLLIN)
+        bell = self._bell.fileno()
+        poller.register(bell, select.POLLIN)
+        stream: Http2Stream | None = None
+        last_heard, pinged = now(), 0.0
+        while not self._closed:
+            while self._unsent:
+                message = self._unsent.popleft()
+                if stream is None:
+                    stream = core.open(self._block, message, finished=False)
+                else:
+                    core.send(stream, message)
+            connection.flush(now() + keep_alive.patience)
+            due = pinged + keep_alive.patience if pinged else last_heard + keep_alive.pause
+            ready = poller.poll(min(max(due - now(), 0.0), 1.0) * 1000 + 1)
+            if not ready:
+                if stream is None:
+                    last_heard = now()
+                if now() < due or stream is None:
+                    continue
+                if pinged:
+                    raise Late
+                pinged = now()
+                core.ping()
+                continue
+            fds = [fd for fd, _ in ready]
+            if bell in fds:
+                self._bell.recv(4096)
+            if fds == [bell]:
+                continue
+            connection.take_in()
+            last_heard, pinged = now(), 0.0
+            if stream is None:
+                continue
+            messages, stream.messages = stream.messages, []
+            for message in messages:
+                if self._closed:
+                    return None
+                self._heard(message)
+            if stream.end is not None:
+                return failure_of(stream.end, self.endpoint)
+        return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .... import forks
 from ....clock import Clock
 from ....entries import MISSED_HEARTBEATS, SEPARATOR, AcquireRequest, Claim
 from ....errors import BackendUnavailable, ConfigError
@@ -49,6 +50,7 @@ class MemoryBackend:
         self._store_name = store_name
         self._prefix = namespace + SEPARATOR
         self._store: MemoryStore = join(store_name, clock)
+        self._made_in = forks.current()
         self._closed = False
         self.clock = self._store.clock
         self.heartbeat, self.claim_window = timing
@@ -100,7 +102,8 @@ class MemoryBackend:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            leave(self._store_name, self._store)
+            if self._made_in == forks.current():
+                leave(self._store_name, self._store)
 
     def _without_namespace(self, state: LockState) -> LockState:
         return state._replace(name=state.name[len(self._prefix) :])
@@ -108,4 +111,8 @@ class MemoryBackend:
     def _usable_store(self) -> MemoryStore:
         if self._closed:
             raise BackendUnavailable("this connection to memory:// is closed")
+        if self._made_in != forks.current():
+            raise BackendUnavailable(
+                "this connection to memory:// belongs to the parent of this forked process"
+            )
         return self._store

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...resolving import resolve, resolve_in_loop
 from ..address import Address
 
 if TYPE_CHECKING:
@@ -57,9 +58,9 @@ def open_socket(address: Address, deadline: float, now: Callable[[], float]) -> 
 
 
 def _open_tcp(address: Address, deadline: float, now: Callable[[], float]) -> socket.socket:
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    found = resolve(address.host, address.port, deadline, now)
     reason = OSError(_NO_ADDRESS)
-    for left, (family, _, _, _, where) in zip(range(len(found), 0, -1), found, strict=True):
+    for left, (family, where) in zip(range(len(found), 0, -1), found, strict=True):
         try:
             return _connected(family, where, (deadline - now()) / left)
         except OSError as error:
@@ -95,16 +96,14 @@ async def open_protocol(
         if address.path:
             return (await loop.create_unix_connection(make, address.path))[1]
         host, port, tls = address.host, address.port, address.tls
-        if ":" in host or host.replace(".", "").isdecimal():
-            return (await loop.create_connection(make, host, port, ssl=tls))[1]
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await resolve_in_loop(loop, host, port)
         reason = OSError(_NO_ADDRESS)
-        for left, (family, _, _, _, where) in zip(range(len(found), 0, -1), found, strict=True):
+        for left, (family, where) in zip(range(len(found), 0, -1), found, strict=True):
             try:
                 async with asyncio.timeout((deadline - now()) / left):
                     made = await loop.create_connection(
                         make,
-                        str(where[0]),
+                        _with_scope(where),
                         int(where[1]),
                         family=family,
                         ssl=tls,
@@ -114,3 +113,9 @@ async def open_protocol(
             except OSError as error:
                 reason = error
         raise reason
+
+
+def _with_scope(where: Any) -> str:
+    """Returns the address as text; one of IPv6 may be known on one of our interfaces only."""
+    scope = where[3] if len(where) > 3 else 0
+    return f"{where[0]}%{scope}" if scope and "%" not in where[0] else str(where[0])

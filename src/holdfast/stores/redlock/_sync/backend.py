@@ -46,15 +46,14 @@ def prepare(
     """Checks all that needs no open store. Returns the guarantees, and what opens a backend."""
     settings = parse_settings(target, options)
     require_hiredis()
-    return guarantees.REDLOCK, lambda: RedlockBackend(settings, namespace)
+    return guarantees.promised_by(settings), lambda: RedlockBackend(settings, namespace)
 
 
 class RedlockBackend:
     """The store of a `redlock://` URL."""
 
-    guarantees = guarantees.REDLOCK
-
     def __init__(self, settings: Settings, namespace: str) -> None:
+        self.guarantees = guarantees.promised_by(settings)
         self.clock = system_clock()
         self.heartbeat = settings.heartbeat
         self.claim_window = settings.heartbeat

@@ -10,11 +10,15 @@ A node that has restarted has forgotten holds, or counters, or both. It comes ba
    the old one is told so;
 3. start its counters there, and write the marker, if the node is still in the same incarnation.
 
-The wait protects exclusion, the seal the order of tokens, without any clock. Nodes of which none was
-ever used before start at once, as soon as all of them reply: first each notes that it is to begin, then
-which incarnations take part (the *roster*), then each begins. A start that was interrupted in between
-is completed by the next client: a voting node that names the same roster proves that all had noted it,
-and so that a node which has it noted in this incarnation did not vote in an earlier one.
+The wait protects exclusion, the seal the order of tokens, without any clock.
+
+Where too few others vote to be read, the node comes back by the clock, see `lost_majority`.
+
+*A first start.* Nodes of which none was ever used before start at once, as soon as all of them reply:
+first each notes that it is to begin, then which incarnations take part (the *roster*), then all begin.
+A start that was interrupted in between is completed by the next client: a voting node that names the
+same roster proves that all had noted it, and so that a node which has it noted in this incarnation did
+not vote in an earlier one.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from ....errors import BackendUnavailable, ConfigError, LockError
+from ....events import warn
 from ..address import Settings
 from ..commands import Commands, members_text
 from ..membership import (
@@ -36,6 +41,7 @@ from ..membership import (
     run_id_of,
 )
 from ..wire.threads import RedlockWire
+from .lost_majority import LostMajority
 from .undelivered import Undelivered
 
 DRIFT = 1.02
@@ -62,6 +68,9 @@ class Rejoin:
         """By node: the run_id of its server, if it was reached and has no marker at all."""
         self._seen_run_ids: list[bytes] = [b""] * len(wire.table.nodes)
         """By node: the run_id of its server, if it was reached when last tried."""
+        self._is_start_over = False
+        """True once a first start was found that cannot be completed: the nodes come back instead."""
+        self._lost_majority = LostMajority(settings, wire, commands)
 
     def _deadline(self) -> float:
         """Returns the moment until which a node has to reply to one request."""
@@ -69,6 +78,24 @@ class Rejoin:
 
     def step(self, node: NodeState) -> float | None:
         """Takes the next step of `node`. Returns when the one after it is due, where that is known."""
+        try:
+            run_id, marker = self._find(node)
+        except LockError:
+            self._lost_majority.note_unreachable(node)
+            raise
+        if marker is not None:
+            if marker.incarnation.startswith(run_id) or self._settings.durable:
+                self._let_vote(node, marker)
+                return None
+        else:
+            self.blank_run_ids[node.index] = run_id
+            unused = all(self.blank_run_ids) and not self._table.voting_count()
+            if unused and not self._is_start_over:
+                return self._first_start(node)
+        return self._rejoin(node, run_id, marker)
+
+    def _find(self, node: NodeState) -> tuple[bytes, Marker | None]:
+        """Returns the run_id and the marker of a node that can be asked, and has our scripts."""
         try:
             info, text, scripts = self._wire.reach(node.index, self._deadline())
         except LockError:
@@ -85,14 +112,7 @@ class Rejoin:
         if marker is not None:
             self.blank_run_ids[node.index] = b""
             self._check_marker(marker)
-            if marker.incarnation.startswith(run_id) or self._settings.durable:
-                self._let_vote(node, marker)
-                return None
-        else:
-            self.blank_run_ids[node.index] = run_id
-            if all(self.blank_run_ids) and not self._table.voting_count():
-                return self._first_start(node)
-        return self._rejoin(node, run_id, marker)
+        return run_id, marker
 
     def _let_vote(self, node: NodeState, marker: Marker) -> None:
         """Counts on the node's vote from now on, and tells it what it has missed."""
@@ -100,6 +120,7 @@ class Rejoin:
         if not (marker.incarnation.startswith(run_id) or self._settings.durable):
             raise BackendUnavailable("it has restarted meanwhile")
         self.blank_run_ids[node.index] = b""
+        self._lost_majority.note_vote(node)
         self._wire.read_late_replies()  # they may show that it has missed more
         node.let_vote(marker)
         self._undelivered.deliver(node)
@@ -138,35 +159,47 @@ class Rejoin:
         if state == 1:
             self._let_vote(node, read_marker(rest[0]))
             return None
-        incarnation, elapsed, how, _, life, roster = rest
+        incarnation, elapsed, how, micros, life, roster = rest
+        self._lost_majority.note_out(node, marker is None)
         if how == b"first" and roster and not life:
             for other in self._table.nodes:
                 if other.roster == roster:
                     self._admit(node, run_id, incarnation, 1, other.base, b"", roster)
                     return None
-        others = [other for other in self._table.nodes if other.incarnation and other is not node]
         wait = self._settings.max_ttl * DRIFT - elapsed / 1000
         if wait > 0:
             until: float = self._clock.now() + wait
-            node.put_out(
-                "it has restarted, and may have forgotten locks that are still held", until
-            )
+            node.put_out(self._lost_majority.reason_to_wait(marker), until)
             return until
-        if life == 0:
-            # Above every life in which the node has voted: each was sealed on a majority, too. Other
-            # clients may help it at the same time: the node itself says whose number counts.
-            earlier = [one.known_before for one in self._seal(node, others, 0)]
-            life = max([1, *earlier, marker.life if marker is not None else 1]) + 1
-            reply = self._begin(node, run_id, b"again", life)
-            if reply[0] == 1 or reply[1] != incarnation:
-                return None  # it votes by now, or has begun anew: start over
-            life = reply[5]
+        others = [other for other in self._table.nodes if other.incarnation and other is not node]
         sealed = self._seal(node, others, life)
-        base = max(one.highest for one in sealed)
+        alone = len(sealed) < self._table.quorum
+        if alone:
+            wait += self._settings.max_ttl * DRIFT
+            moment = self._lost_majority.moment_to_return(node, len(sealed), wait)
+            if moment is not None:
+                return moment
+        if life == 0:
+            # Above every life in which the node has voted: each was sealed on a majority, too, or came
+            # from the clock. Other clients may help the node at the same time: it says itself whose
+            # number counts, in the next step.
+            earlier = [one.known_before for one in sealed]
+            life = max([1, *earlier, marker.life if marker is not None else 1]) + 1
+            self._begin(node, run_id, b"again", max(life, micros // 1000))
+            return self._clock.now()
         # With the lives of the nodes that were read: of two nodes that come back at the same time, the
         # second might otherwise not know of the first, and old votes of that would count beside it.
         lives = [f"{one.name}={one.life}".encode() for one in sealed]
         known = merge_known([*(one.known for one in sealed), *lives])
+        if alone:
+            base = self._lost_majority.highest_anywhere(self._deadline)
+            known = merge_known([known, marker.known if marker is not None else b""])
+            warn(
+                f"the node {node.name} comes back by the clock, since too few others vote to say what "
+                f"the highest token was; its counters start at {base}"
+            )
+        else:
+            base = max(one.highest for one in sealed)
         self._admit(node, run_id, incarnation, life, base, known)
         return None
 
@@ -179,8 +212,7 @@ class Rejoin:
         return self._wire.call(node.index, command, self._deadline(), run_id)
 
     def _seal(self, node: NodeState, others: list[NodeState], life: int) -> list[SealReply]:
-        """Tells `others` of the node's new life. Returns their replies; raises if there are too few."""
-        quorum = self._table.quorum
+        """Tells `others` of the node's new life; 0: only reads them. Returns the replies that come."""
         replies: list[SealReply] = []
         for other in others:
             incarnation, other_life = other.incarnation, other.life
@@ -194,12 +226,6 @@ class Rejoin:
                 replies.append(SealReply(other.name, other_life, *reply))
             except LockError as error:
                 self._table.report_failure(other.index, str(error))
-        if len(replies) < quorum:
-            raise BackendUnavailable(
-                f"it has restarted, and can only come back when {quorum} others vote; {len(replies)} "
-                "do. If they have restarted, too, they cannot say what the highest token was; to start "
-                f"anew, stop all clients and delete {self._commands.node_keys} on all nodes"
-            )
         return replies
 
     def _admit(
@@ -249,11 +275,9 @@ class Rejoin:
             if reply[0] == 1:
                 return None
             if reply[1] != noted[1] or reply[6] != roster:
-                raise BackendUnavailable(
-                    f"{other.name} was to start with other incarnations of the nodes, some of which "
-                    "are over; to start anew, stop all clients and delete "
-                    f"{self._commands.node_keys} on all nodes"
-                )
+                # With nodes of which some have restarted since. Who has noted that may still vote.
+                self._is_start_over = True
+                return None
         # All counters start at the same number, by the clock that is furthest ahead.
         base = max(reply[4] for reply in began)
         for other, reply in zip(nodes, began, strict=True):

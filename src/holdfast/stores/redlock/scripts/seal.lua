@@ -17,13 +17,8 @@ for name, number in string.gmatch(known, '([^,=]+)=(%d+)') do
   end
 end
 if life > before then
-  parts[#parts + 1] = ARGV[2] .. '=' .. life
+  parts[#parts + 1] = ARGV[2] .. '=' .. ARGV[3]
   redis.call('SET', KEYS[1], rest .. table.concat(parts, ','))
 end
-local highest = tonumber(string.match(m, '^[^\031]*\031%d+\031(%d+)'))
-local used = redis.call('LRANGE', KEYS[2], 0, -1)
-for i = 1, #used, 1000 do -- more would be too many arguments
-  local values = redis.call('MGET', unpack(used, i, math.min(i + 999, #used)))
-  for j = 1, #values do highest = math.max(highest, tonumber(values[j] or 0)) end
-end
+--@include highest_one.lua
 return { highest, before, known }

@@ -1,4 +1,4 @@
--- The embedded store, format 2. Run once, in one transaction, on an empty file.
+-- The embedded store, format 3. Run once, in one transaction, on an empty file.
 -- The format number is in PRAGMA user_version; PRAGMA application_id says that the file is ours.
 
 -- One row: what all locks share.
@@ -40,6 +40,10 @@ CREATE TABLE entry (
     -- nobody, and its release, touch one page of this table and no index.
     PRIMARY KEY (name, waiting, seq)
 ) STRICT, WITHOUT ROWID;
+
+-- The rows of a lock that may have many: by name alone, each heartbeat of each of n waiters would look
+-- through all n. The one holder of a mutex is not in it, so it costs an uncontended grant nothing.
+CREATE INDEX entry_by_owner ON entry (owner) WHERE waiting = 1 OR capacity > 1;
 
 -- Who broke which lock. The newest thousand are kept.
 CREATE TABLE audit (

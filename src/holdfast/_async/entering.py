@@ -1,0 +1,156 @@
+"""`with`: leaving ends the very lease that entering took, in whatever task or thread that happens.
+
+A lock may be shared, and a body may be left by another task or thread than entered it (generators are,
+under some frameworks). So each `with` statement has an `Exit` of its own: Python looks `__exit__` up
+once for each, just before it calls `__enter__`, keeps what it found until the body has ended, and
+calls it then. An `Exit` that goes without having been called says so too: an exception from a signal's
+handler came just before, and the lease of a body that is over must not stay.
+
+Code that calls `__enter__` by hand, as `ExitStack` does, has no such statement. It may enter a lock
+again only when the lease that it entered before has been left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from threading import local
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, overload
+from weakref import ref
+
+from ..errors import LockError
+
+if TYPE_CHECKING:
+    from .lease import Lease
+
+
+class _LookedUp(local):
+    """The exits that a thread has looked up, and whose `__enter__` it has not called yet."""
+
+    def __init__(self) -> None:
+        self.exits: list[ref[Exit]] = []
+
+
+_looked_up = _LookedUp()
+
+
+class Exit:
+    """The `__exit__` of one `with` statement."""
+
+    __slots__ = ("__weakref__", "_lease", "_thing")
+
+    def __init__(self, thing: Enterable) -> None:
+        self._thing = thing
+        self._lease: Lease | None = None
+        """The lease that was entered."""
+
+    def __call__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> Coroutine[Any, Any, None]:
+        return self._leave(error)
+
+    async def _leave(self, error: BaseException | None) -> None:
+        lease = self._lease or self._thing._take_by_hand()
+        hold = lease._hold
+        depth = hold._depth
+        try:
+            await lease._leave(error)
+        except LockError:
+            raise
+        except BaseException:
+            hold._abandon(depth)
+            raise
+        finally:
+            self._lease = None
+
+    def __del__(self) -> None:
+        if self._lease is not None:
+            hold = self._lease._hold
+            hold._abandon(hold._depth)
+
+
+class _ExitOfEach:
+    """The attribute `__exit__`: another `Exit` each time that it is looked up."""
+
+    @overload
+    def __get__(self, thing: None, kind: type[Enterable]) -> Any: ...
+    @overload
+    def __get__(self, thing: Enterable, kind: type[Enterable]) -> Exit: ...
+    def __get__(self, thing: Enterable | None, kind: type[Enterable]) -> Any:
+        if thing is None:
+            return _leave_by_hand
+        one = Exit(thing)
+        exits = _looked_up.exits
+        while exits and exits[-1]() is None:
+            exits.pop()  # looked up, and not for a `with` statement
+        exits.append(ref(one))
+        return one
+
+
+def _leave_by_hand(
+    thing: Enterable,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> Coroutine[Any, Any, None]:
+    return Exit(thing)._leave(error)
+
+
+class Enterable:
+    """A lock or a lease: `with` enters it."""
+
+    __slots__ = ()
+
+    def __aenter__(self) -> Coroutine[Any, Any, Lease]:
+        exits = _looked_up.exits
+        while exits:
+            one = exits.pop()()
+            if one is not None and one._thing is self and one._lease is None:
+                return self._enter(one)
+        return self._enter(None)
+
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self,
+            kind: type[BaseException] | None,
+            error: BaseException | None,
+            trace: TracebackType | None,
+        ) -> None: ...
+
+    else:
+        __aexit__ = _ExitOfEach()
+
+    async def _enter(self, one: Exit | None) -> Lease:
+        if one is None:
+            self._check_by_hand()
+        lease = await self._to_enter()
+        try:
+            if one is None:
+                self._note_by_hand(lease)
+            lease._begin()
+            if one is not None:
+                one._lease = lease
+        except BaseException:  # refused, or interrupted on the threshold
+            if lease is not self:
+                await lease._hold._release_quietly()
+            raise
+        lease._given = True
+        return lease
+
+    async def _to_enter(self) -> Lease:
+        """Returns the lease to enter."""
+        raise NotImplementedError
+
+    def _check_by_hand(self) -> None:
+        """Refuses to be entered by hand, where it is clear already that its exit could be mistaken."""
+
+    def _note_by_hand(self, lease: Lease) -> None:
+        """Remembers a lease that was entered by hand; refuses it if its exit could be mistaken."""
+
+    def _take_by_hand(self) -> Lease:
+        """Returns the lease that was entered by hand, and is being left."""
+        raise NotImplementedError

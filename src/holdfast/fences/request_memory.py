@@ -1,0 +1,177 @@
+"""The memory of a `FencingMiddleware`: one process's own, or a folder that a machine's processes share.
+
+It is bounded. When it is full, resources that saw no new token for a day are forgotten, and their
+tokens become the floor; if there are none, a resource that is new to it is refused until there is room.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import uuid
+from typing import Protocol
+
+from ..errors import ConfigError, LockError
+from . import rules
+from .file import FileFence, HeldFile
+from .file_memory import FLOORS, SUFFIX, memory_path
+from .http import FOLDER, PROCESS, RequestToken
+from .memory import HeldResource, MemoryFence
+
+DAY = 86400.0
+COUNT_EVERY = 256
+"""Resources are counted after so many new ones: in a folder that reads all names."""
+PRUNE_EVERY = 60.0
+"""Seconds between two prunes of a memory that is full."""
+
+
+Hold = HeldFile | HeldResource
+"""The turn at one resource, with what it remembered."""
+
+
+class Full(LockError):
+    """Raised when the memory has no room for another resource."""
+
+
+class RequestMemory(Protocol):
+    """A place where the tokens of requests are remembered."""
+
+    @property
+    def identity(self) -> str:
+        """The kind and the identity of this memory: equal wherever the same one is used."""
+
+    def hold(self, resource: str, credential: RequestToken) -> Hold:
+        """Returns the turn at a resource, which is begun by `with` or `async with`."""
+
+
+def memory_of(
+    fence: object, folder: str | os.PathLike[str] | None, single_use: bool, most: int
+) -> RequestMemory:
+    """Returns the memory that a middleware was told to use; raises `ConfigError` if there is none."""
+    if most < 1:
+        raise ConfigError(f"most must be a whole number from 1 on, not {most!r:.40}")
+    if (fence is None) == (folder is None):
+        raise ConfigError(
+            "say where tokens are remembered, by one of the two: folder=…, a folder that all "
+            "workers of the service share; or fence=MemoryFence(), if it is served by a single "
+            "process, which knows nothing of its tokens after a restart"
+        )
+    if fence is not None:
+        if not isinstance(fence, MemoryFence) or single_use:
+            raise ConfigError(
+                "fence must be a MemoryFence, and single_use be said to it; to fence the database "
+                "behind the service, give the request's token to a SqlFence in the handler"
+            )
+        return ProcessMemory(fence, most)
+    assert folder is not None
+    if not os.path.isdir(folder):
+        raise ConfigError(f"there is no such folder to remember tokens in: {str(folder)!r}")
+    return FolderMemory(os.path.realpath(folder), single_use, most)
+
+
+class _Bounded:
+    """The part of a memory that keeps it from growing for ever."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._room = 0
+        """How many new resources may come before they are counted again."""
+        self._next_prune = 0.0
+
+    def _count(self) -> int:
+        raise NotImplementedError
+
+    def _prune(self) -> None:
+        raise NotImplementedError
+
+    def _make_room(self) -> None:
+        """Raises `Full` if there is no room for another resource."""
+        if self._room <= 0:
+            free = self._most - self._count()
+            if free <= 0 and self._next_prune <= time.monotonic():
+                self._next_prune = time.monotonic() + PRUNE_EVERY
+                self._prune()
+                free = self._most - self._count()
+            if free <= 0:
+                raise Full(
+                    f"this fence remembers {self._most} resources, all written to within a day, and "
+                    "has no room for another; give FencingMiddleware more by most=…"
+                )
+            self._room = min(free, COUNT_EVERY)
+        self._room -= 1
+
+
+class ProcessMemory(_Bounded):
+    """The memory of one process, which ends with it."""
+
+    def __init__(self, fence: MemoryFence, most: int) -> None:
+        super().__init__(most)
+        self._fence = fence
+        self._identity = os.urandom(8).hex()
+
+    @property
+    def identity(self) -> str:
+        # With the process: a worker that was forked has a copy of all this, and not the same memory.
+        return _identity(PROCESS, self._identity, os.getpid())
+
+    def hold(self, resource: str, credential: RequestToken) -> Hold:
+        if resource not in self._fence._marks:
+            self._make_room()
+        return self._fence.hold(resource, credential)
+
+    def _count(self) -> int:
+        return len(self._fence._marks)
+
+    def _prune(self) -> None:
+        self._fence.prune(DAY)
+
+
+class FolderMemory(_Bounded):
+    """The memory of all processes of a machine that name the same folder."""
+
+    def __init__(self, folder: str, single_use: bool, most: int) -> None:
+        super().__init__(most)
+        self._folder = folder
+        self._fence = FileFence(single_use=single_use)
+
+    @property
+    def identity(self) -> str:
+        found = os.stat(self._folder)
+        return _identity(FOLDER, _machine(), found.st_dev, found.st_ino)
+
+    def hold(self, resource: str, credential: RequestToken) -> Hold:
+        path = os.path.join(self._folder, hashlib.sha256(resource.encode()).hexdigest())
+        if not os.path.exists(memory_path(path)):
+            self._make_room()
+        return self._fence.hold(path, credential)
+
+    def _count(self) -> int:
+        with os.scandir(self._folder) as entries:
+            return sum(entry.name.endswith(SUFFIX) and entry.name != FLOORS for entry in entries)
+
+    def _prune(self) -> None:
+        self._fence.prune(self._folder, DAY)
+
+
+def resource_of(name: object) -> str:
+    """Returns a resource's name as it is remembered, of any length and of any characters."""
+    if not isinstance(name, str):
+        raise ConfigError(f"resource must answer a str, not {type(name).__name__}")
+    try:
+        return rules.resource_name(name)
+    except ConfigError:
+        return "sha256:" + hashlib.sha256(name.encode(errors="backslashreplace")).hexdigest()
+
+
+def _machine() -> str:
+    """Returns what tells this machine from others: for all its containers the same."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read()
+    except OSError:
+        return str(uuid.getnode())
+
+
+def _identity(kind: str, *parts: object) -> str:
+    return f"{kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"

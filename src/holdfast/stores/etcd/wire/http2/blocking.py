@@ -1,0 +1,215 @@
+"""A connection for blocking code, which one thread uses at a time.
+
+It waits with poll and looks at the clock after each return, so no signal prolongs a wait. Whatever
+interrupts a call, the connection is closed and not used again.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from _thread import allocate_lock
+from collections.abc import Callable
+from errno import EINPROGRESS
+from math import ceil
+from os import strerror
+from typing import TYPE_CHECKING
+
+from ....redis.wire.sockets import prepare
+from .connection import Connection, Stream
+from .frames import Broken
+from .resolver import Lookup, Place, Resolver, answer_of, split
+
+if TYPE_CHECKING:
+    Socket = socket.socket | ssl.SSLSocket
+
+CHUNK = 65536
+LONGEST_POLL = 1.0
+"""Seconds after which the clock is looked at again: a poll stands still with a suspended machine."""
+
+Now = Callable[[], float]
+
+
+class Late(Exception):
+    """Raised when the deadline has come first."""
+
+
+def open_socket(
+    endpoint: str, tls: ssl.SSLContext | None, resolver: Resolver, deadline: float, now: Now
+) -> Socket:
+    """Returns a socket that is connected to a member, TLS included; raises `OSError` or `Late`."""
+    found = resolver.begin(endpoint)
+    if isinstance(found, Lookup):
+        _await_lookup(found, deadline, now)
+        found = answer_of(found)
+    reason: Exception = OSError("its name stands for no address")
+    for left, place in zip(range(len(found), 0, -1), found, strict=True):
+        moment = now()
+        until = moment + (deadline - moment) / left
+        try:
+            return _connected(place, endpoint, tls, until, now)
+        except (OSError, Late) as error:
+            reason = error
+    raise reason
+
+
+def _await_lookup(lookup: Lookup, deadline: float, now: Now) -> None:
+    gate = allocate_lock()
+    gate.acquire()
+    lookup.notify(gate.release)
+    while lookup.found is None and (left := deadline - now()) > 0:
+        gate.acquire(True, min(left, LONGEST_POLL))
+
+
+def _connected(
+    place: Place, endpoint: str, tls: ssl.SSLContext | None, deadline: float, now: Now
+) -> Socket:
+    family, where = place
+    sock: Socket = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        error = sock.connect_ex(where)
+        if error == EINPROGRESS:
+            wait_for(sock, select.POLLOUT, deadline, now)
+            error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, strerror(error))
+        prepare(sock)
+        if tls is not None:
+            sock = tls.wrap_socket(
+                sock, server_hostname=split(endpoint)[0], do_handshake_on_connect=False
+            )
+            _shake_hands(sock, deadline, now)
+        return sock
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _shake_hands(sock: ssl.SSLSocket, deadline: float, now: Now) -> None:
+    while True:
+        try:
+            sock.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            wait_for(sock, select.POLLIN, deadline, now)
+        except ssl.SSLWantWriteError:
+            wait_for(sock, select.POLLOUT, deadline, now)
+    if sock.selected_alpn_protocol() != "h2":
+        raise OSError("the server speaks TLS, but not HTTP/2 in it, as etcd does")
+
+
+def wait_for(sock: Socket, event: int, deadline: float, now: Now) -> None:
+    """Waits until `sock` is ready; raises `Late` once the deadline has come."""
+    poller = select.poll()
+    poller.register(sock.fileno(), event)
+    while not poller.poll(_milliseconds(deadline - now())):
+        if now() >= deadline:
+            raise Late
+
+
+def _milliseconds(left: float) -> int:
+    return ceil(min(max(left, 0.0), LONGEST_POLL) * 1000)
+
+
+class BlockingConnection:
+    """A socket, and the state of the connection on it."""
+
+    __slots__ = ("_now", "_poll", "_socket", "_tls", "core")
+
+    def __init__(self, sock: Socket, now: Now) -> None:
+        self.core = Connection()
+        self._socket = sock
+        self._tls = isinstance(sock, ssl.SSLSocket)
+        self._now = now
+        poller = select.poll()
+        poller.register(sock.fileno(), select.POLLIN)
+        self._poll = poller.poll
+
+    def call(self, block: bytes, request: bytes, deadline: float, *, linger: bool) -> Stream:
+        """Makes one call and returns its stream, which has ended.
+
+        With `linger` our side of the stream is ended only once there is a reply: etcd's proxy keeps no
+        lease alive for a client that has ended its side.
+        """
+        core = self.core
+        stream = core.open(block, request, finished=not linger)
+        self.flush(deadline)
+        while stream.end is None:
+            core.receive(self._receive(deadline))
+            if stream.messages and not stream.finished:
+                core.finish(stream)
+            self.flush(deadline)
+            if self._now() >= deadline and not stream.end:
+                raise Late  # though the server says something: pings, or the rest of an old reply
+        return stream
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def flush(self, deadline: float) -> None:
+        """Sends all that is to be sent."""
+        data = self.core.take_output()
+        while data:
+            try:
+                sent = self._socket.send(data)
+                if sent == len(data):
+                    return
+                data = data[sent:]
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                wait_for(self._socket, select.POLLOUT, deadline, self._now)
+            except ssl.SSLWantReadError:
+                wait_for(self._socket, select.POLLIN, deadline, self._now)
+
+    def take_in(self) -> list[Stream]:
+        """Takes in what has come, without waiting; returns the streams of which there is news."""
+        news: list[Stream] = []
+        while True:
+            try:
+                data = self._socket.recv(CHUNK)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return news
+            if not data:
+                raise Broken(self.core.closed_by_server())
+            news += self.core.receive(data)
+            if len(data) < CHUNK and not self._tls:
+                return news
+
+    def is_alive(self) -> bool:
+        """Returns False if the server has closed the connection, or takes no more calls on it."""
+        try:
+            self.take_in()
+        except (OSError, Broken):
+            return False
+        return not self.core.full
+
+    def _receive(self, deadline: float) -> bytes:
+        """Returns what has come; waits until there is something."""
+        while True:
+            # TLS may have taken in more than it has given out, which no poll can see.
+            if self._tls or self._poll(_milliseconds(deadline - self._now())):
+                try:
+                    data = self._socket.recv(CHUNK)
+                except (BlockingIOError, ssl.SSLWantReadError):
+                    wait_for(self._socket, select.POLLIN, deadline, self._now)
+                    continue
+                except ssl.SSLWantWriteError:
+                    wait_for(self._socket, select.POLLOUT, deadline, self._now)
+                    continue
+                if not data:
+                    raise Broken(self.core.closed_by_server())
+                return data
+            if self._now() >= deadline:
+                raise Late
+
+    def interrupt(self) -> None:
+        """Has a thread that waits here find the connection closed."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it is closed already
+
+    def close(self) -> None:
+        """Closes the socket, without a word to the server: it may be shared with a parent process."""
+        self._socket.close()

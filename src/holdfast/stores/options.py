@@ -1,0 +1,50 @@
+"""What `connect()` takes, for type checkers: a client in place of a URL, the options of all stores."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from ..clock import Clock
+
+File = str | PathLike[str]
+
+
+class RedisClient(Protocol):
+    """A client of redis-py, which need not be installed: a `Redis`, a `RedisCluster`, or what
+    `master_for()` of a `Sentinel` returns."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any: ...
+
+
+class StoreOptions(TypedDict, total=False):
+    """The options of `connect()`. Each store takes some of them, and refuses the others."""
+
+    appendfsync: Literal["", "always"]
+    claim_window: float
+    clock: Clock | None
+    db: int
+    fresh: Literal["start", "wait"]
+    heartbeat: float
+    key: str | None
+    max_ttl: float
+    min_replicas: int
+    node_timeout: float
+    sasl: dict[str, Any] | None
+    sentinel_password: str | None
+    sentinel_tls: bool | None
+    sentinel_tls_ca: File | None
+    sentinel_tls_cert: File | None
+    sentinel_tls_context: SSLContext | None
+    sentinel_tls_key: File | None
+    sentinel_user: str | None
+    tick: float
+    tls: bool
+    tls_ca: File | None
+    tls_cert: File | None
+    tls_context: SSLContext | None
+    tls_key: File | None
+    token_base: int

@@ -1,0 +1,134 @@
+"""Work in the background outlives whatever happens to its task or thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import aio as holdfast
+from worlds.aio import eventually
+
+
+async def session_of(locks: holdfast.Locks) -> Any:
+    return await locks._session()
+
+
+async def test_a_keeper_that_failed_begins_anew(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with holdfast.connect(url) as locks:
+        session = await session_of(locks)
+        keeper, clock = session.keeper, session.clock
+        lease = await locks.lock("x", ttl=3.0).acquire()
+        renew = keeper._renew
+        failed: list[object] = []
+
+        async def fail(some: object) -> None:
+            if not failed:
+                failed.append(some)
+                raise RuntimeError("on purpose")
+            await renew(some)
+
+        keeper._renew = fail
+        end = lease.remaining() + clock.now()
+        await eventually(lambda: failed)
+        await eventually(lambda: lease.remaining() + clock.now() > end + 1.5)
+        assert "on purpose" in caplog.text
+
+
+# unasync: aio-only
+def cancel_all_others() -> None:
+    import asyncio
+
+    for task in asyncio.all_tasks():
+        if task is not asyncio.current_task():
+            task.cancel()
+
+
+async def test_leases_are_renewed_after_all_tasks_were_cancelled(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        clock = (await session_of(locks)).clock
+        first = await locks.lock("x", ttl=3.0).acquire()
+        await eventually(lambda: first._hold._kept)
+        for _ in range(3):
+            cancel_all_others()
+            end = first.remaining() + clock.now()
+            await eventually(lambda end=end: first.remaining() + clock.now() > end + 0.5)  # type: ignore[misc]
+        second = await locks.lock("y", ttl=3.0).acquire()
+        end = second.remaining() + clock.now()
+        await eventually(lambda: second.remaining() + clock.now() > end + 0.5)
+        assert first.held
+
+
+async def test_a_renewal_that_was_cancelled_is_sent_again(url: str) -> None:
+    import asyncio
+
+    async with holdfast.connect(url) as locks:
+        session = await session_of(locks)
+        asked: list[object] = []
+        renew = session.backend.renew
+
+        async def cancelled(claims: object, deadline: float) -> Any:
+            asked.append(claims)
+            if len(asked) == 1:
+                await asyncio.sleep(60.0)
+            return await renew(claims, deadline)
+
+        session.backend.renew = cancelled
+        lease = await locks.lock("x", ttl=3.0).acquire()
+        end = lease.remaining() + session.clock.now()
+        await eventually(lambda: asked)
+        cancel_all_others()
+        await eventually(lambda: lease.remaining() + session.clock.now() > end + 0.5)
+
+
+async def test_a_body_whose_loop_cancels_everything_frees_its_lock(url: str) -> None:
+    import asyncio
+
+    async with holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+
+        async def body() -> None:
+            async with locks.lock("x", ttl=30.0):
+                await asyncio.sleep(60.0)
+
+        tasks = [asyncio.create_task(body())]
+
+        async def held() -> bool:
+            return (await others.inspect("x")).held
+
+        await eventually(held)
+        cancel_all_others()
+        await asyncio.wait(tasks)
+        assert await others.lock("x").try_acquire(5.0) is not None
+        await locks.close()
+
+
+async def test_a_close_that_was_cancelled_with_all_else_frees_everything(url: str) -> None:
+    import asyncio
+
+    async with holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+        leases = [await locks.lock(f"x{number}", ttl=30.0).acquire() for number in range(20)]
+        closing = asyncio.create_task(locks.close())
+        await asyncio.sleep(0)
+        cancel_all_others()
+        await asyncio.wait({closing})
+        for number in range(20):
+            assert await others.lock(f"x{number}").try_acquire(5.0) is not None
+        assert not any(lease.held for lease in leases)
+
+
+def test_a_loop_that_ends_leaves_no_word(capfd: pytest.CaptureFixture[str]) -> None:
+    import asyncio
+    import gc
+
+    async def program() -> None:
+        locks = holdfast.connect("memory://ends")
+        await locks.lock("x", ttl=3.0).acquire()
+
+    asyncio.run(program(), debug=True)
+    gc.collect()
+    assert capfd.readouterr().err == ""
+
+
+# unasync: end

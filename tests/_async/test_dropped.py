@@ -1,0 +1,105 @@
+"""Leases and managers that are dropped: a warning says so, as for a file that nobody closed."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+
+import pytest
+
+from holdfast import aio as holdfast
+from worlds.aio import eventually, pause
+
+
+def drop(things: list[object]) -> None:
+    things.clear()
+    gc.collect()
+
+
+async def test_a_lease_that_is_dropped_is_warned_of_and_goes_on(url: str) -> None:
+    """Programs that run once at a time take a lock, and hold it until they end."""
+    async with holdfast.connect(url) as locks:
+        things: list[object] = [await locks.lock("x", ttl=2.0).acquire()]
+        with pytest.warns(ResourceWarning, match="the lease on 'x' .* was dropped"):
+            drop(things)
+        async with holdfast.connect(url) as others:
+            assert await others.lock("x").try_acquire(3.0) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        async with holdfast.connect(url) as others:
+            lease = await others.lock("x").acquire(10.0)
+            await lease.release()
+
+
+async def test_what_is_not_dropped_is_not_warned_of(url: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        locks = holdfast.connect(url)
+        async with locks.lock("a"):
+            pass
+        async with await locks.lock("b").acquire():
+            pass
+        lease = await locks.lock("c").acquire()
+        await lease.release()
+        del lease
+        await locks.lock("d", ttl=1.0, renew=False).acquire()
+        told: list[object] = []
+        (await locks.lock("e").acquire()).on_lost(told.append)  # somebody hears of it
+        again = await locks.rlock("f").acquire()
+        assert await locks.rlock("f").acquire() is again
+        await again.release()
+        await again.release()
+        gc.collect()
+        await locks.close()
+        assert len(told) == 1
+        del locks
+        gc.collect()
+
+
+async def test_a_manager_that_is_dropped_is_warned_of_and_lets_go(url: str) -> None:
+    locks = holdfast.connect(url)
+    await locks.inspect("x")
+    session = locks._live
+    assert session is not None
+    things: list[object] = [locks]
+    del locks
+    with pytest.warns(ResourceWarning, match="was dropped and never closed"):
+        drop(things)
+    await eventually(lambda: session.finished)
+
+
+async def test_a_manager_whose_lease_is_in_use_is_in_use(url: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lease = await holdfast.connect(url).lock("x", ttl=2.0).acquire()
+        gc.collect()
+        await pause(0.2)
+        assert lease.held
+        session = lease._hold._session
+        await lease.release()
+    things: list[object] = [lease]
+    del lease
+    with pytest.warns(ResourceWarning, match="was dropped and never closed"):
+        drop(things)
+    await eventually(lambda: session.finished)
+
+
+async def test_a_manager_that_was_never_used_is_not_warned_of(url: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        holdfast.connect(url).lock("x")
+        gc.collect()
+
+
+async def test_leases_whose_manager_is_dropped_too_go_on(url: str) -> None:
+    lease = await holdfast.connect(url).lock("x", ttl=2.0).acquire()
+    session = lease._hold._session
+    things: list[object] = [lease]
+    del lease
+    with pytest.warns(ResourceWarning, match="was dropped"):
+        drop(things)
+    async with holdfast.connect(url) as others:
+        assert await others.lock("x").try_acquire(3.0) is None
+        await others.force_release("x")
+        assert await others.lock("x").try_acquire(3.0) is not None
+    await session.close()

@@ -1,0 +1,157 @@
+"""A lock object that many use at once: leaving ends the very lease that entering took."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from holdfast import aio as holdfast
+from worlds.aio import Job, pause
+
+
+class Guard:
+    """A context manager of a user's, which enters a lock by hand."""
+
+    def __init__(self, lock: holdfast.Lock) -> None:
+        self.lock = lock
+
+    async def __aenter__(self) -> holdfast.Lease:
+        return await self.lock.__aenter__()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.lock.__aexit__(*error)  # type: ignore[arg-type]
+
+
+async def each(lock: holdfast.Lock) -> AsyncIterator[holdfast.Lease]:
+    async with lock as lease:
+        yield lease
+
+
+async def held(locks: holdfast.Locks, name: str) -> int:
+    return len((await locks.inspect(name)).holders)
+
+
+async def test_generators_left_by_another_task_or_thread(fair_url: str) -> None:
+    """As synchronous `yield` dependencies of web frameworks are: in any order, and elsewhere."""
+    async with holdfast.connect(fair_url) as locks:
+        lock = locks.semaphore("x", permits=3)
+        for _ in range(5):
+            bodies = [each(lock) for _ in range(3)]
+            leases = [await Job(anext, body).result() for body in bodies]
+            for number in (1, 2, 0):
+                await Job(_exhausted, bodies[number]).result()
+                assert not leases[number].held
+                assert sum(one.held for one in leases) == await held(locks, "x")
+            assert await held(locks, "x") == 0
+
+
+async def _exhausted(body: AsyncIterator[holdfast.Lease]) -> None:
+    with pytest.raises(StopAsyncIteration):
+        await anext(body)
+
+
+async def test_a_generator_that_is_dropped(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
+        lock = locks.semaphore("x", permits=2)
+        first, second = each(lock), each(lock)
+        await anext(first)
+        lease = await anext(second)
+        await first.aclose()  # type: ignore[attr-defined]
+        assert lease.held
+        await second.aclose()  # type: ignore[attr-defined]
+        assert not lease.held
+
+
+async def test_one_statement_inside_another(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
+        lock = locks.semaphore("x", permits=2)
+        async with lock as outer:
+            async with lock as inner:
+                assert outer.token != inner.token
+            assert outer.held
+            assert not inner.held
+        assert not outer.held
+
+
+async def test_an_exit_stack_enters_a_lock_object_once(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
+        lock = locks.semaphore("x", permits=3)
+        async with AsyncExitStack() as first, AsyncExitStack() as second:
+            lease = await first.enter_async_context(lock)
+            async with lock as other:  # a statement is never mistaken
+                with pytest.raises(holdfast.ConfigError, match="ExitStack"):
+                    await second.enter_async_context(lock)
+                assert await held(locks, "x") == 2
+                third = await second.enter_async_context(await lock.acquire())
+                await first.aclose()
+                assert (lease.held, other.held, third.held) == (False, True, True)
+            again = await first.enter_async_context(lock)
+            assert again.held
+        assert await held(locks, "x") == 0
+
+
+async def test_a_manager_of_a_users_enters_by_hand(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
+        guard = Guard(locks.semaphore("x", permits=2))
+        async with guard as lease:
+            assert lease.held
+            with pytest.raises(holdfast.ConfigError, match="by hand"):
+                async with guard:
+                    pass
+            assert lease.held
+        assert not lease.held
+        assert await held(locks, "x") == 0
+
+
+async def test_a_re_entrant_lock_is_entered_by_hand_again(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        guard = Guard(locks.rlock("x"))
+        async with guard as lease:
+            async with guard:
+                pass
+            assert lease.held
+        assert not lease.held
+
+
+async def test_an_exit_that_was_only_looked_at_changes_nothing(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        lock = locks.lock("x")
+        _ = lock.__aexit__
+        looked_at = lock.__aexit__
+        async with lock as lease:
+            assert lease.held
+        with pytest.raises(holdfast.LockNotOwned):
+            await looked_at(None, None, None)
+        with pytest.raises(holdfast.LockNotOwned):
+            await lock.__aexit__(None, None, None)
+
+
+async def test_a_mutex_that_two_stacks_share_is_waited_for(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        lock = locks.lock("x")
+        order: list[str] = []
+
+        async def work(name: str) -> None:
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(lock)
+                order.append(name)
+                await pause(0.05)
+                order.append(name)
+
+        jobs = [Job(work, name) for name in "ab"]
+        for job in jobs:
+            await job.result()
+        assert order in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
+
+
+async def test_a_context_manager_made_of_a_generator(fair_url: str) -> None:
+    async with holdfast.connect(fair_url) as locks:
+        lock = locks.semaphore("x", permits=2)
+        body = asynccontextmanager(each)
+        async with AsyncExitStack() as first, AsyncExitStack() as second:
+            one = await first.enter_async_context(body(lock))
+            other = await second.enter_async_context(body(lock))
+            await first.aclose()
+            assert (one.held, other.held) == (False, True)

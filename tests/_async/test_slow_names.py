@@ -1,0 +1,120 @@
+"""A name server that does not answer: the caller's deadline covers that, too."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from holdfast import aio as holdfast
+from servers.redlock import RedlockNodes
+from worlds.aio import Job, eventually
+
+SLACK = 3.0
+"""Seconds that a busy machine may add to a deadline."""
+
+
+class Names:
+    """A resolver that knows `slow.test`, and takes its time."""
+
+    def __init__(self) -> None:
+        self.answer = threading.Event()
+        self.asked = 0
+        self._real = socket.getaddrinfo
+
+    def __call__(self, host: Any, port: Any, *args: Any, **options: Any) -> Any:
+        if host != "slow.test":
+            return self._real(host, port, *args, **options)
+        self.asked += 1
+        self.answer.wait(60.0)
+        return self._real("127.0.0.1", port, *args, **options)
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
+    names = Names()
+    monkeypatch.setattr(socket, "getaddrinfo", names)
+    yield names
+    names.answer.set()
+    limit = time.monotonic() + 20.0
+    while any(thread.name == "holdfast-resolver" for thread in threading.enumerate()):
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[RedlockNodes]:
+    nodes = RedlockNodes(3)
+    yield nodes
+    nodes.stop()
+
+
+@pytest.fixture(params=["redis", "redlock"])
+def slow_url(request: pytest.FixtureRequest, nodes: RedlockNodes) -> str:
+    nodes.flush()
+    ports = [node.port for node in nodes.nodes]
+    if request.param == "redis":
+        return f"redis://slow.test:{ports[0]}"
+    return "redlock://" + ",".join(f"slow.test:{port}" for port in ports)
+
+
+async def test_an_attempt_ends_though_the_name_is_not_resolved(names: Names, slow_url: str) -> None:
+    locks = holdfast.connect(slow_url)
+    began = time.monotonic()
+    with pytest.raises(holdfast.BackendUnavailable, match="'x' could not be acquired") as raised:
+        await locks.lock("x").try_acquire(timeout=0.5)
+    assert time.monotonic() - began < 2.0 + SLACK
+    assert type(raised.value) is holdfast.BackendUnavailable
+    assert raised.value.name == "x"
+    began = time.monotonic()
+    await locks.close()
+    assert time.monotonic() - began < SLACK
+
+
+async def test_a_name_that_is_resolved_later_serves_the_next_attempt(
+    names: Names, slow_url: str
+) -> None:
+    locks = holdfast.connect(slow_url)
+    with pytest.raises(holdfast.BackendUnavailable):
+        await locks.lock("x").try_acquire(timeout=0.1)
+    asked = names.asked
+    names.answer.set()
+    lease = await locks.lock("x").acquire(timeout=20.0)
+    assert lease.held
+    if slow_url.startswith("redis:"):
+        assert names.asked == asked  # what was found behind our back was kept
+    await lease.release()
+    await locks.close()
+
+
+async def test_a_lease_that_comes_late_is_given_back(names: Names, nodes: RedlockNodes) -> None:
+    async with holdfast.connect(nodes.nodes[0].url) as others:
+        locks = holdfast.connect(f"redis://slow.test:{nodes.nodes[0].port}")
+        attempt = Job(locks.lock("x").try_acquire, 1.0)
+        await eventually(lambda: names.asked)
+        began = time.monotonic()
+        error = await attempt.error()
+        assert isinstance(error, holdfast.BackendUnavailable)
+        assert time.monotonic() - began < 2.0 + SLACK
+        names.answer.set()
+        assert await others.lock("x").try_acquire(timeout=20.0) is not None
+        await locks.close()
+
+
+async def test_those_who_want_a_name_at_the_same_time_ask_once(
+    names: Names, nodes: RedlockNodes
+) -> None:
+    url = f"redis://slow.test:{nodes.nodes[0].port}"
+    many = [holdfast.connect(url) for _ in range(5)]
+    jobs = [Job(locks.lock(f"n{number}").acquire) for number, locks in enumerate(many)]
+    await eventually(lambda: names.asked)
+    names.answer.set()
+    for job in jobs:
+        assert (await job.result()).held
+    assert names.asked <= len(many)
+    for locks in many:
+        await locks.close()

@@ -1,0 +1,74 @@
+"""SQL: drivers that tell less than others, or have a transaction under way at all times."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.fences import SqlFence
+from holdfast.versioned import SqlVersioned
+from stores import mariadb_server
+
+
+class Connection:
+    """A connection as mysqlclient has it: it says whether it commits each statement, and no more."""
+
+    __module__ = "MySQLdb.connections"
+
+    def __init__(self, **options: Any) -> None:
+        self._real = mariadb_server().connect(**options)
+        for name in ("cursor", "commit", "rollback", "get_autocommit", "autocommit", "close"):
+            setattr(self, name, getattr(self._real, name))
+
+    def cursor(self) -> Any:
+        raise NotImplementedError
+
+    def commit(self) -> None:
+        raise NotImplementedError
+
+
+def test_mysqlclient_does_not_tell_whether_a_transaction_is_open() -> None:
+    connection: Any = Connection()
+    fence = SqlFence(connection, table="fences_by_mysqlclient")
+    before = fence.highest(connection, "x")
+    fence.guard(connection, "x", before + 1)
+    connection.rollback()
+    with holdfast.connect("memory://") as locks, locks.rwlock("book").read() as reader:
+        fence.guard(connection, "read", reader)
+    connection.rollback()
+    connection.autocommit(True)
+    with pytest.raises(holdfast.ConfigError, match="turn autocommit off"):
+        fence.guard(connection, "x", before + 1)
+    assert fence.highest(connection, "x") == before
+    connection.close()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has no autocommit=False there")
+def test_a_connection_of_sqlite3_with_a_transaction_at_all_times(tmp_path: Path) -> None:
+    def connect() -> Any:
+        options: dict[str, Any] = {"autocommit": False}
+        return sqlite3.connect(tmp_path / "app.db", timeout=0, **options)
+
+    connection, other = connect(), connect()
+    fence = SqlFence(connection)  # makes its table, though a transaction is open
+    SqlFence(other)
+    fence.guard(connection, "x", 34)
+    connection.rollback()
+    assert fence.highest(connection, "x") == 0
+    fence.guard(connection, "x", 34)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        fence.guard(other, "x", 35)
+    other.rollback()
+    with pytest.raises(holdfast.ConfigError, match="not done inside your transaction"):
+        SqlFence(connection, table="another")
+    connection.commit()
+    assert fence.highest(other, "x") == 34
+    with pytest.raises(holdfast.ConfigError, match="at all times"):
+        SqlVersioned(connection, "register").get(1)
+    connection.close()
+    other.close()

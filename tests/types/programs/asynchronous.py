@@ -1,0 +1,69 @@
+"""A user's code in asyncio. The lines that are marked are mistakes that a type checker has to see."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import redis.asyncio
+
+import holdfast.aio
+from holdfast.clock import ManualClock
+from holdfast.fences import MemoryFence
+
+
+async def connects() -> None:
+    async with holdfast.aio.connect("sqlite:///var/lib/app/locks.db") as locks:
+        await locks.inspect("x")
+    holdfast.aio.connect(redis.asyncio.Redis(host="127.0.0.1"))
+    holdfast.aio.connect(redis.asyncio.RedisCluster(host="127.0.0.1"))
+    holdfast.aio.connect("memory://", clock=ManualClock())
+
+    holdfast.aio.connect(42)  # expect: error
+    holdfast.aio.connect(Path("locks.db"))  # expect: error
+    holdfast.aio.connect("memory://", porpose="correctness")  # expect: error
+    with holdfast.aio.connect("memory://") as wrong:  # expect: error
+        print(wrong)
+
+
+async def locks_of(locks: holdfast.aio.Locks) -> None:
+    async with locks.lock("x", purpose="correctness", protects=MemoryFence()) as lease:
+        await lease.renew(ttl=10)
+        print(lease.token + 1, lease.held, lease.remaining())
+    maybe = await locks.lock("x").try_acquire()
+    if maybe is not None:
+        await maybe.release()
+    async with await locks.election("x").campaign() as term:
+        await term.resign()
+        same: holdfast.aio.Term = term
+        print(same.token)
+    async for leader in locks.election("x").observe():
+        print(leader)
+
+    locks.lock("x", purpose="corectness")  # expect: error
+    locks.lock("x").acquire()  # expect: error
+    lease.release()  # expect: error
+    lease.resign()  # expect: error
+    with locks.lock("x") as wrong:  # expect: error
+        print(wrong)
+    if (await locks.lock("x").try_acquire()).held:  # expect: error
+        pass
+
+
+async def never_awaited(lease: holdfast.aio.Lease) -> None: ...
+
+
+async def event_never_awaited(event: holdfast.aio.Event) -> None: ...
+
+
+async def callbacks(locks: holdfast.aio.Locks, lease: holdfast.aio.Lease) -> None:
+    stop = asyncio.Event()
+    task = asyncio.ensure_future(stop.wait())
+    lease.on_lost(lambda gone: stop.set())
+    lease.on_lost(lambda gone: task.cancel())
+
+    lease.on_lost(never_awaited)  # expect: error
+    lease.on_lost(lambda gone: never_awaited(lease))  # expect: error
+    await lease.on_lost(print)  # expect: error
+    locks.on_event(event_never_awaited)  # expect: error
+    holdfast.aio.connect("memory://", on_event=event_never_awaited)  # expect: error
