@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast.stores.zookeeper.session import ClientSession
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
@@ -125,7 +126,8 @@ async def test_readers_behind_a_writer_come_in_together(
         holdfast.connect(through, claim_window=30.0) as slow,
         holdfast.connect(url, heartbeat=60.0, claim_window=60.0) as locks,
     ):
-        writer = await writers.rwlock("x").write().acquire()
+        # So long that nobody asks again before this test is over.
+        writer = await writers.rwlock("x", ttl=90.0).write().acquire()
         first = Job(slow.rwlock("x").read().acquire)
         await waiters(writers, 1)
         readers = [Job(locks.rwlock("x").read().acquire) for _ in range(number)]
@@ -193,3 +195,27 @@ async def test_a_holder_whose_znode_is_removed_after_a_reconnect_is_told_at_once
             await eventually(lambda: lease.state == "held")
         raw.delete(Place(raw, url).path(lease.owner))
         assert await lease.wait_lost(timeout=10.0) is True
+
+
+async def test_a_waiter_is_not_moved_to_a_session_that_may_end_before_its_claim(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with holdfast.connect(url, tick=TICK) as locks, holdfast.connect(url) as others:
+        holder = await others.lock("x").acquire()
+        backend: Any = (await locks._session()).backend
+        sessions = backend._attempts._sessions
+        unsure = property(
+            lambda one: 0.0 if one is sessions.get(2.0) else one._table.clock.now() + 9
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(ClientSession, "sure_until", unsure)
+            waiter = Job(locks.lock("x", ttl=60.0).acquire)
+            await waiters(others, 1)
+            await eventually(lambda: 2.0 in sessions and sessions[2.0].ready)
+            (attempt,) = backend._attempts._attempts.values()
+            seen = attempt.counted_until
+            await eventually(lambda: attempt.counted_until > seen)  # by a heartbeat
+            assert not attempt.parked
+        await eventually(lambda: attempt.parked)  # by the next one
+        await holder.release()
+        assert (await waiter.result()).token > holder.token

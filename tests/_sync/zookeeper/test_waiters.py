@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.stores.zookeeper.session import ClientSession
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
@@ -123,7 +124,8 @@ def test_readers_behind_a_writer_come_in_together(url: str, through: str, proxy:
         holdfast.connect(through, claim_window=30.0) as slow,
         holdfast.connect(url, heartbeat=60.0, claim_window=60.0) as locks,
     ):
-        writer = writers.rwlock("x").write().acquire()
+        # So long that nobody asks again before this test is over.
+        writer = writers.rwlock("x", ttl=90.0).write().acquire()
         first = Job(slow.rwlock("x").read().acquire)
         waiters(writers, 1)
         readers = [Job(locks.rwlock("x").read().acquire) for _ in range(number)]
@@ -191,3 +193,27 @@ def test_a_holder_whose_znode_is_removed_after_a_reconnect_is_told_at_once(
             eventually(lambda: lease.state == "held")
         raw.delete(Place(raw, url).path(lease.owner))
         assert lease.wait_lost(timeout=10.0) is True
+
+
+def test_a_waiter_is_not_moved_to_a_session_that_may_end_before_its_claim(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holdfast.connect(url, tick=TICK) as locks, holdfast.connect(url) as others:
+        holder = others.lock("x").acquire()
+        backend: Any = locks._session().backend
+        sessions = backend._attempts._sessions
+        unsure = property(
+            lambda one: 0.0 if one is sessions.get(2.0) else one._table.clock.now() + 9
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(ClientSession, "sure_until", unsure)
+            waiter = Job(locks.lock("x", ttl=60.0).acquire)
+            waiters(others, 1)
+            eventually(lambda: 2.0 in sessions and sessions[2.0].ready)
+            (attempt,) = backend._attempts._attempts.values()
+            seen = attempt.counted_until
+            eventually(lambda: attempt.counted_until > seen)  # by a heartbeat
+            assert not attempt.parked
+        eventually(lambda: attempt.parked)  # by the next one
+        holder.release()
+        assert waiter.result().token > holder.token

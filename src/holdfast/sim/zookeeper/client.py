@@ -58,6 +58,8 @@ class SimClient:
         self._process = PROCESS.get()
         self._loop = self.ensemble.loop
         self._state = KazooState.LOST
+        names = {host.partition(":")[0] for host in address.hosts.split(",")}
+        self._servers = [one for one in self.ensemble.servers if one.process.name in names]
         self._server: EnsembleServer | None = None
         self._connection = 0
         """The number of the latest connection."""
@@ -116,7 +118,7 @@ class SimClient:
         if self._ended or self._server is not None:
             return
         ensemble = self.ensemble
-        server = self._loop.random.choice(ensemble.servers)
+        server = self._loop.random.choice(self._servers)
         self._connection += 1
         cut = self._is_cut(server, True) or self._is_cut(server, False)
         able = server.up and server.serving and not server.process.paused

@@ -105,8 +105,11 @@ class ProofByReading(ZooKeeperPlan):
     """A renewal that only reads: a server that has lost its leader goes on answering that."""
 
     faults = (faults.DRIFT,)
-    unsettled = 6
-    pace = 3.0
+    unsettled = 10
+    trouble = 10.0
+    clients = (2,)
+    turns = 8
+    pace = 2.0
     ttls = (0.4, 1.0)
 
     def changes(self) -> list[tuple[Any, str, Any]]:
