@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ...clock import Clock
 from ..redis.wire.protocol import bulk
+from ..redis.wire.refusals import UNABLE, code_of
 from .address import Settings
 
 US = b"\x1f"
@@ -187,7 +188,7 @@ class NodeTable:
 def failure_reason(error: Exception) -> str:
     """Returns why a node that replies with `error` is out; empty if only the request was refused."""
     text = str(error)
-    if text.startswith("HFLEFT"):
+    if text.startswith("HFLEFT") or code_of(error) in UNABLE:
         return ""
     if text.startswith("NOSCRIPT"):
         return "it has lost our scripts"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..redis.wire.refusals import reason_of
 from .membership import NodeTable
 
 
@@ -24,6 +25,8 @@ class Ballot:
     """Milliseconds for which another owner holds the lock, on each node that refused."""
     refused: Sequence[int] = ()
     """The nodes that refused: no request of this round is on its way to them any more."""
+    errors: Mapping[int, Exception] = {}
+    """By node that neither granted the lock nor said that another owner holds it: why."""
     holders: Mapping[bytes, int] = {}
     """By other owner: on how many nodes it holds the lock."""
     confirmed: Sequence[int] = ()
@@ -54,7 +57,7 @@ class Ballot:
             counted = self.counted
             counted.append(index)
             self.outstanding -= 1
-            return len(counted) >= self._quorum or len(counted) + self.outstanding < self._quorum
+            return len(counted) >= self._quorum or self._is_lost()
         if kind is list and reply[0] >= 0:
             self.begins[index] = reply[0]
         if not self.open:
@@ -67,9 +70,19 @@ class Ballot:
             else:
                 self.lives = {**self.lives, index: reply[1]}
                 self.counted.append(index)  # last: another thread may be closing it
+        else:
+            self.errors = {**self.errors, index: reply}
         self.outstanding -= 1
-        granted, quorum = len(self.counted), self._quorum
-        return granted >= quorum or granted + self.outstanding < quorum
+        return len(self.counted) >= self._quorum or self._is_lost()
+
+    def _is_lost(self) -> bool:
+        """Returns whether no majority can grant any more, and it is known why.
+
+        Where nodes failed, the others are waited for: is the lock held, or are too few nodes there?
+        """
+        if len(self.counted) + self.outstanding >= self._quorum:
+            return False
+        return self.outstanding == 0 or self.is_answered()
 
     def close(self) -> bool:
         """Ends phase 1: no later reply counts. Returns whether a majority granted, and sets `token`."""
@@ -117,6 +130,19 @@ class Ballot:
                 # Its vote was cast in an earlier incarnation, which it has forgotten.
                 self.counted.remove(index)
                 self._table.report_failure(index, "it has restarted")
+
+    def is_answered(self) -> bool:
+        """Returns whether a majority has granted the lock, or said that another owner holds it."""
+        return len(self.counted) + len(self.busy) >= self._quorum
+
+    def describe_errors(self) -> str:
+        """Returns why nodes neither granted the lock nor said that another owner holds it."""
+        return "; ".join(
+            f"{self._table.nodes[index].name}: {error}"
+            if isinstance(error, OSError)  # there was no reply
+            else f"{self._table.nodes[index].name} {reason_of(error)}"
+            for index, error in sorted(self.errors.items())
+        )
 
     def remaining(self) -> float:
         """Returns the seconds after which enough nodes could be free for a majority."""

@@ -142,14 +142,17 @@ class Connection:
 
     def is_alive(self) -> bool:
         """Returns False if the server has hung up. Takes in a late wake-up, if there is one."""
-        if self.address.tls is not None:
-            return True
         try:
-            data = os.read(self._fd, CHUNK)
+            if self.address.tls is None:
+                data = os.read(self._fd, CHUNK)
+            else:
+                self._tick = 0.0  # the next command sets another
+                self._socket.settimeout(0.0)
+                data = self._socket.recv(CHUNK)
         except BlockingIOError:
             return True
-        except OSError:
-            return False
+        except OSError as error:
+            return type(error).__name__ == "SSLWantReadError"
         if not data:
             return False
         self._feed(data)

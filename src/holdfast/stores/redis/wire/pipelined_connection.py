@@ -7,6 +7,7 @@ that is sent behind it takes effect after it.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -107,6 +108,8 @@ class Connection(asyncio.BufferedProtocol):
         self._write: Callable[[bytes], None]
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = inf
+        self._has_looked = False
+        """True if a reply was found overdue, and the event loop had no time yet to read it."""
         self._sole_acquire: Ticket | None = None
         """The ticket whose acquire is the only command under way, if a wake-up may come with it."""
         self._socket: socket.socket | None = None
@@ -220,6 +223,15 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
         self._end()
 
+    def is_hung_up(self) -> bool:
+        """Returns whether the server has closed the connection, also if the loop has yet to notice."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        if self.dead or sock is None:
+            return self.dead
+        poller = select.poll()
+        poller.register(sock.fileno(), getattr(select, "POLLRDHUP", 0))
+        return bool(poller.poll(0))
+
     # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -311,12 +323,20 @@ class Connection(asyncio.BufferedProtocol):
         self._timer = None
         self._timer_due = inf
         if not self._pending:
+            self._has_looked = False
             return
         now = self._now()
         first = min([deadline for _, deadline in self._pending])
         if first > now:  # mostly: the reply that it was set for has come
+            self._has_looked = False
             self._arm(first)
             return
+        if not self._has_looked:
+            # If the program stood still, the reply is there, and the loop has yet to read it.
+            self._has_looked = True
+            self._timer = self._loop.call_later(0, self._look)
+            return
+        self._has_looked = False
         self._stand_in(now)
         due = None
         for reply, deadline in self._pending:

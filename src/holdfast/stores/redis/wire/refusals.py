@@ -30,6 +30,10 @@ TRANSIENT_IN_CLUSTER = TRANSIENT_IN_FAILOVER | {"MOVED", "ASK", "CLUSTERDOWN"}
 """Refusals that end by themselves, with a failover, or when a slot has moved or is served again."""
 
 
+UNABLE = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS"})
+"""Refusals of a server that still has its data, and cannot write now."""
+
+
 def code_of(error: Exception) -> str:
     """Returns the first word of a refusal."""
     text = str(error)
@@ -37,6 +41,11 @@ def code_of(error: Exception) -> str:
         # Redis 6 wraps the refusal of a command inside a script.
         text = text.partition(": -")[2] or text
     return text.partition(" ")[0]
+
+
+def reason_of(error: Exception) -> str:
+    """Returns what a refusal says of the server, to stand behind its name."""
+    return _REASONS.get(code_of(error)) or f"refused: {str(error)[:200]}"
 
 
 def refusal(error: Exception, address: Address) -> BackendUnavailable | ConfigError:
@@ -50,7 +59,4 @@ def refusal(error: Exception, address: Address) -> BackendUnavailable | ConfigEr
         )
     if text.startswith("ERR DB index"):
         return ConfigError(f"the server at {address} has no such database: {text}")
-    reason = _REASONS.get(code)
-    if reason is None:
-        return BackendUnavailable(f"the server at {address} refused: {text[:200]}")
-    return BackendUnavailable(f"the server at {address} {reason}")
+    return BackendUnavailable(f"the server at {address} {reason_of(error)}")

@@ -34,14 +34,18 @@ class Inspection:
         naming = self._commands.naming
         await self._recovery.wait_for_majority(deadline)
         names: set[str] = set()
+        read = 0
         for node in self._table.nodes:
             if not node.incarnation:
                 continue
             try:
                 call = partial(self._call, node.index, deadline)
                 names |= await lock_names(naming, prefix, call)
+                read += 1
             except BackendUnavailable as error:
                 self._table.report_failure(node.index, str(error))
+        if read < self._quorum:
+            raise self._recovery.unavailable_error("the locks were read from too few nodes", None)
         found = sorted(name for name in names if name.startswith(prefix))
         states: list[LockState] = []
         for start in range(0, len(found), SHOWN_AT_ONCE):

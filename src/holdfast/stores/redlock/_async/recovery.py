@@ -7,6 +7,7 @@ out, and the callers that wait until a majority votes.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from threading import Lock
 
 from ...._runtime.aio import Routine, Signal
@@ -42,7 +43,8 @@ class Recovery:
         self._mutex = Lock()
         self._signals: dict[int, Signal] = {}
         self._routines: dict[int, Routine] = {}
-        self._refusal: ConfigError | None = None
+        self._refusals: dict[int, ConfigError] = {}
+        """By node that refuses our settings, or does not let us in: why."""
         self._closed = False
         self._opened = Signal(wire.clock)
         self._majority_signals: dict[Signal, None] = {}
@@ -68,19 +70,37 @@ class Recovery:
             await self._opened.wait(min(deadline, grace) if now < grace else deadline)
 
     def _check_refusal(self) -> None:
-        """Raises ConfigError if the nodes were set up for other settings than ours."""
-        if self._refusal is not None:
-            raise self._refusal
+        """Raises ConfigError if a node was set up for other settings than ours, or if too many do not
+        let us in for a majority to vote."""
+        refusals = list(self._refusals.items())
+        for index, refusal in refusals:
+            few = len(refusals) <= len(self._table.nodes) - self._table.quorum
+            if not few or self._rejoin.is_reached(index):
+                raise refusal
 
     async def wait_for_majority(self, deadline: float) -> None:
         """Returns once a majority votes; raises if that takes too long."""
-        if self._table.voting_count() >= self._table.quorum:
+        self._wire.drop_hung_up()
+        await self._wait_for_votes(self._table.quorum, deadline)
+
+    async def wait_for_reconnection(self, deadline: float) -> None:
+        """Returns once all nodes vote again whose connections had been closed while they were idle, and
+        a majority does; or when that takes too long."""
+        votes = max(self._table.voting_count(), self._table.quorum)
+        self._wire.drop_hung_up()
+        with suppress(BackendUnavailable):
+            moment = self._clock.now() + self._settings.node_timeout
+            await self._wait_for_votes(votes, min(deadline, moment))
+
+    async def _wait_for_votes(self, count: int, deadline: float) -> None:
+        """Returns once `count` nodes vote; raises if that takes too long."""
+        if self._table.voting_count() >= count:
             return
         until = min(deadline, self._clock.now() + MAJORITY_PATIENCE)
         signal = Signal(self._clock)
         self._majority_signals[signal] = None
         try:
-            while self._table.voting_count() < self._table.quorum:
+            while self._table.voting_count() < count:
                 self._wire.check_open()
                 self._check_refusal()
                 if self._closed or self._clock.now() >= until:
@@ -133,17 +153,19 @@ class Recovery:
         while not self._closed:
             until: float | None = None
             before = (node.incarnation, self._rejoin.blank_run_ids[node.index])
+            refusal: ConfigError | None = None
             try:
                 until = await self._rejoin.step(node)
-            except ConfigError as error:
-                node.put_out(str(error))
-                self._refusal = error
             except LockError as error:
                 node.put_out(str(error))
+                if isinstance(error, ConfigError):
+                    refusal = self._refusals[node.index] = error
             except Exception as error:
                 # Whatever it was, the routine goes on: without it the node would never vote again.
                 node.put_out(repr(error))
                 report(f"looking after the node {node.name} failed", error)
+            if refusal is None:
+                self._refusals.pop(node.index, None)
             self._opened.set()
             self._wake_callers()
             if before != (node.incarnation, self._rejoin.blank_run_ids[node.index]):

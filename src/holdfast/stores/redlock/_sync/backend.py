@@ -131,13 +131,19 @@ class RedlockBackend:
         if held:
             self._renew_held(claims, held, outcomes, deadline)
         for i, waiter in waiting:
-            outcomes[i] = self._heartbeat(waiter, deadline)
+            try:
+                outcomes[i] = self._heartbeat(waiter, deadline)
+            except BackendUnavailable:
+                if len(claims) == 1:
+                    raise
+                outcomes[i] = UNKNOWN  # what was renewed beside it is still renewed
         return outcomes
 
     def _renew_held(
         self, claims: Sequence[Claim], held: list[int], outcomes: list[Outcome], deadline: float
     ) -> None:
         """Renews the leases `claims[i]` for each i of `held`, and sets their `outcomes`."""
+        self._recovery.wait_for_reconnection(deadline)
         # A node whose reply to the acquisition was not read yet would count as one without a hold.
         self._wire.read_late_replies()
         nodes = self._table.nodes
@@ -206,6 +212,11 @@ class RedlockBackend:
             if waiter is None:
                 self._rounds.give_back(prefixes, owner, range(len(self._table.nodes)), (), ())
             return False
+        try:
+            self._recovery.wait_for_reconnection(deadline)
+        except BaseException:
+            self._held_rounds[owner] = held_round
+            raise
         # A request without a reply may arrive after the release, unless on the same connection.
         plain, marked = (
             prefixes.release + held_round.packed_id,

@@ -114,6 +114,10 @@ class Rejoin:
             self._check_marker(marker)
         return run_id, marker
 
+    def is_reached(self, index: int) -> bool:
+        """Returns whether the node let us in when it was last tried."""
+        return bool(self._seen_run_ids[index])
+
     def _let_vote(self, node: NodeState, marker: Marker) -> None:
         """Counts on the node's vote from now on, and tells it what it has missed."""
         run_id = self._wire.run_id(node.index)

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any
 
 from ...._runtime.threads import Signal
+from ....errors import BackendUnavailable
 from ...redis.wire.protocol import bulk
 from ..commands import (
     MARKED,
@@ -105,25 +106,28 @@ class Rounds:
     def try_rounds(self, waiter: Waiter, deadline: float) -> HeldRound | float:
         """Tries a round, and more where votes were split.
 
-        Returns the round that was granted, or the seconds for which the lock may still be held.
+        Returns the round that was granted, or the seconds for which the lock may still be held. Raises
+        if too few nodes could decide: then nobody knows whether it is held.
         """
         clock, pause = self._clock, SHORTEST_PAUSE
-        left = 0.0
+        ballot = Ballot(self._table)
         for number in range(ROUNDS):
             if self._table.voting_count() < self._quorum:
                 self._recovery.wait_for_majority(deadline)
             outcome = self._run_round(waiter, deadline)
             if isinstance(outcome, HeldRound):
                 return outcome
-            left = outcome.remaining()
-            if waiter.given_up or outcome.held_by_one() or number == ROUNDS - 1:
+            ballot = outcome
+            if waiter.given_up or ballot.held_by_one() or number == ROUNDS - 1:
                 break
             moment = clock.now() + pause * (0.5 + os.urandom(1)[0] / 128)
             if moment >= deadline:
                 break
             Signal(clock).wait(moment)
             pause *= 2
-        return left
+        if ballot.errors and not ballot.is_answered() and not waiter.given_up:
+            raise BackendUnavailable(f"too few nodes could decide: {ballot.describe_errors()}")
+        return ballot.remaining()
 
     def _run_round(self, waiter: Waiter, deadline: float) -> HeldRound | Ballot:
         """Runs one round. Returns its ballot if it does not stand; then nothing of it is left."""

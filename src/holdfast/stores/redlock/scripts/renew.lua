@@ -17,9 +17,8 @@ for i = 2, #KEYS do
     local left = redis.call('PTTL', KEYS[i])
     if left < tonumber(ARGV[a + 2]) then
       local text, new = dated(v, left)
-      if new then
-        redis.call('SET', KEYS[i], text, 'PX', ARGV[a + 2])
-      else
+      -- A node that is out of memory refuses the longer text. The lease matters more than its date.
+      if not new or redis.pcall('SET', KEYS[i], text, 'PX', ARGV[a + 2]).err then
         redis.call('PEXPIRE', KEYS[i], ARGV[a + 2])
       end
     end

@@ -17,6 +17,9 @@ from ..membership import NodeTable
 from .aio_connection import NodeConnection, NodeConnector, all_of
 from .aio_fan_out import FanOut, OnReply
 
+IDLE = 0.5
+"""Seconds without use after which a server, or something in between, may have closed a connection."""
+
 
 class RedlockWire:
     """The connections to all nodes."""
@@ -33,6 +36,8 @@ class RedlockWire:
         self.first_commands = first_commands
         """Commands that every new connection begins with."""
         self.closed = False
+        self._used_at = 0.0
+        """The moment at which a request last went to all nodes."""
         self._loop = asyncio.get_running_loop()
         self._connectors = [
             NodeConnector(self, index, address) for index, address in enumerate(addresses)
@@ -59,7 +64,8 @@ class RedlockWire:
         `item`, a command may go in one with those of other tasks.
         """
         self.check_open()
-        fan_out = FanOut(self.table, self._loop, on_reply, deadline - self.clock.now())
+        self._used_at = now = self.clock.now()
+        fan_out = FanOut(self.table, self._loop, on_reply, deadline - now)
         used = self._connections
         for index, usual in enumerate(commands):
             if usual is None:
@@ -82,6 +88,13 @@ class RedlockWire:
         """Returns whether a command to the node reaches the server's run that `connections` led to."""
         connection = self._connections[index]
         return connection is not None and connection is connections[index]
+
+    def drop_hung_up(self) -> None:
+        """Drops connections that servers closed because they were idle, if some may be."""
+        if self.clock.now() - self._used_at > IDLE:
+            for connector in self._connectors:
+                if connector.connection is not None and connector.connection.is_hung_up():
+                    connector.connection.abort()
 
     def read_late_replies(self) -> None:
         """Does nothing: the event loop reads replies that came too late to be waited for."""
@@ -118,11 +131,14 @@ class RedlockWire:
         return self._connectors[index].reach(deadline)
 
     async def call(self, index: int, command: bytes, deadline: float, run_id: bytes = b"") -> Any:
-        """Returns one node's reply, on the connection on which it was last reached; or raises.
+        """Returns one node's reply, on the connection there is or a new one; or raises.
 
         With a `run_id`, only if that connection leads to this run of the server.
         """
         connector = self._connectors[index]
+        if connector.connection is None:
+            # Servers close idle connections. That says nothing of the node.
+            await self.reach(index, deadline)
         connection = connector.connection
         if connection is None or (run_id and connector.run_id != run_id):
             raise connector.broken()

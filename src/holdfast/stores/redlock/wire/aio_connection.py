@@ -55,6 +55,9 @@ class NodeConnector:
         if connection.dead or self._wire.closed:
             connection.abort()
             raise self.broken()
+        if self.connection is not None:  # another task was quicker
+            connection.abort()
+            return await self._wire.call_many(self._index, self._wire.first_commands, deadline)
         self.connection = connection
         self.run_id = run_id_of(first_replies[0])
         self._wire.refresh()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Sequence
+from math import ceil
 from typing import Any
 
 from ....clock import Clock
@@ -95,12 +96,18 @@ class RedlockWire:
                     self._break(socket_set, index, error)
                     on_reply(index, error)
             used = sockets[:]
+            sent = now()
+            # If this thread stood still while it sent, the nodes have their time all the same.
+            deadline += sent - began
             while fan_out.missing and not fan_out.enough:
-                left = deadline - now()
-                if left <= 0:
-                    self._give_up(socket_set, fan_out, deadline - began)
+                moment = now()
+                left = max(0.0, deadline - moment)
+                # If it stood still since, the replies are there: it always looks before it gives up.
+                ready = socket_set.poll.poll(ceil(min(left, LONGEST_POLL) * 1000))
+                if not ready and left == 0.0:
+                    self._give_up(socket_set, fan_out, moment - sent)
                     break
-                for fd, _ in socket_set.poll.poll(min(left, LONGEST_POLL) * 1000 + 1):
+                for fd, _ in ready:
                     node_socket = sockets[socket_set.by_fd[fd]]
                     if node_socket is not None:  # otherwise it broke a moment ago
                         try:
@@ -118,6 +125,9 @@ class RedlockWire:
     def same_run(self, connections: Sequence[object], index: int) -> bool:
         """Returns True: a socket to another run of the server is never used, see `SocketOpener`."""
         return True
+
+    def drop_hung_up(self) -> None:
+        """Does nothing: `fan_out` looks at sockets that were idle, and opens others."""
 
     def read_late_replies(self) -> None:
         """Reads replies that came too late to be waited for, on all sockets that no thread uses."""
@@ -181,7 +191,7 @@ class RedlockWire:
         return self._calls.reach(index, deadline)
 
     def call(self, index: int, command: bytes, deadline: float, run_id: bytes = b"") -> Any:
-        """Returns one node's reply, on the connection on which it was last reached; or raises.
+        """Returns one node's reply, on the connection there is or a new one; or raises.
 
         With a `run_id`, only if that connection leads to this run of the server.
         """

@@ -40,14 +40,22 @@ class NodeCalls:
     def call(
         self, index: int, commands: Sequence[bytes], deadline: float, run_id: bytes
     ) -> list[Any]:
-        """Returns one node's replies to `commands`, on the socket on which it was last reached.
+        """Returns one node's replies to `commands`, on the socket there is or a new one.
 
         With a `run_id`, only if that socket leads to this run of the server.
         """
         with self._mutexes[index]:
             node_socket = self._sockets[index]
-            if node_socket is None or (run_id and node_socket.run_id != run_id):
-                raise Lost(f"the connection to {self._opener.addresses[index]} broke")
+            if node_socket is not None and not node_socket.is_open():
+                # Servers close idle sockets. That says nothing of the node.
+                self._sockets[index] = None
+                node_socket.close()
+                node_socket = None
+            if node_socket is None:
+                node_socket, _ = self._opener.open(index, deadline)
+                self._sockets[index] = node_socket
+            if run_id and node_socket.run_id != run_id:
+                raise Lost(f"{self._opener.addresses[index]} has restarted")
             try:
                 return node_socket.exchange(commands, deadline)
             except BaseException:

@@ -7,6 +7,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import ceil
 from typing import Any
 
 from ....clock import Clock
@@ -120,6 +121,14 @@ class NodeSocket:
                     table.report_failure(self.index, failure_reason(reply))
                 fan_out.receive(self.index, reply)
 
+    def is_open(self) -> bool:
+        """Returns False if the connection has ended, as far as this end knows."""
+        try:
+            self.read_replies()
+        except OSError:
+            return False
+        return True
+
     def exchange(self, commands: Sequence[bytes], deadline: float) -> list[Any]:
         """Returns the replies to `commands`, in order. Raises `Lost`, also if the wire is shut."""
         replies: list[Any] = []
@@ -135,13 +144,14 @@ class NodeSocket:
             poll = select.poll()
             poll.register(self.fd, select.POLLIN)
             while fan_out.missing:
-                left = deadline - self._now()
-                if left <= 0:
-                    raise Late(f"{self._address} did not answer in time")
                 if self._is_shut():
                     raise Lost("this connection to the nodes is closed")
-                if poll.poll(min(left, LONGEST_POLL) * 1000 + 1):
+                # If this thread stood still, the reply is there: it always looks before it gives up.
+                left = max(0.0, deadline - self._now())
+                if poll.poll(ceil(min(left, LONGEST_POLL) * 1000)):
                     self.read_replies()
+                elif left == 0.0:
+                    raise Late(f"{self._address} did not answer in time")
         except OSError as error:
             if isinstance(error, Lost):
                 raise
