@@ -21,6 +21,9 @@ from collections.abc import Mapping, Sequence
 from .processes import Family, Process, adopt_orphans, send
 from .spawn import spawn
 
+_CHASES = 100
+"""So often those who fork all the time are looked for, before all processes are read again."""
+
 
 class Child:
     """`pid` is that of the command and of its group."""
@@ -35,7 +38,7 @@ class Child:
         self._asked: set[int] = set()
         """The addresses that have been asked to end."""
         self._killed: set[int] = set()
-        """Those that the last look found, and killed."""
+        """Those that the last look found, and killed, by their process ids."""
 
     @classmethod
     def start(
@@ -113,8 +116,14 @@ class Child:
         family = self._family()
         for address in dict.fromkeys(map(family.address, family.members)):
             send(address, signal.SIGKILL)
-        before, self._killed = self._killed, {member.pid for member in family.members}
-        return not self._killed <= before
+        for _ in range(_CHASES):
+            before = len(family.pids)
+            for newcomer in family.newcomers():
+                send(newcomer.pid, signal.SIGKILL)
+            if len(family.pids) == before:
+                break
+        known, self._killed = self._killed, family.pids
+        return not self._killed <= known
 
     def left(self) -> list[Process]:
         """Returns what is left of it, as far as /proc shows that; not those who are dead already."""

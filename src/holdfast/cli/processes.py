@@ -8,10 +8,11 @@ kernel says that by `waitpid`, without a race. /proc only shows whom to send a s
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 _PR_SET_CHILD_SUBREAPER = 36
+_LOOKS = 3
 _STATES = {"D": "waits for a device", "T": "is stopped", "t": "is being traced"}
 
 
@@ -40,12 +41,12 @@ class Process:
 class Family:
     """The descendants of a process at one moment, without some of its children and theirs."""
 
-    __slots__ = ("_ancestor", "_outsiders", "members")
+    __slots__ = ("_ancestor", "_others", "_outsiders", "members", "pids")
 
     def __init__(self, ancestor: int, excluded: Collection[int] = ()) -> None:
         everybody = _everybody()
         children: dict[int, list[Process]] = {}
-        for process in everybody:
+        for process in everybody.values():
             children.setdefault(process.parent, []).append(process)
         self._ancestor = ancestor
         self.members: list[Process] = []
@@ -57,12 +58,25 @@ class Family:
             ]
             self.members += found
             parents += [child.pid for child in found]
-        pids = {member.pid for member in self.members}
-        self._outsiders = {process.group for process in everybody if process.pid not in pids}
+        self.pids = {member.pid for member in self.members}
+        self._others = everybody.keys() - self.pids
+        self._outsiders = {everybody[pid].group for pid in self._others}
         """The groups in which somebody else is too."""
 
     def children(self) -> list[Process]:
         return [member for member in self.members if member.parent == self._ancestor]
+
+    def newcomers(self) -> Iterator[Process]:
+        """Yields members that have come since, each as soon as it is found: it may be gone soon."""
+        for name in _names():
+            pid = int(name)
+            if pid in self.pids or pid in self._others or (process := _read(name)) is None:
+                continue
+            if process.parent in self.pids or process.parent == self._ancestor:
+                self.pids.add(pid)
+                yield process
+            elif process.parent in self._others:
+                self._others.add(pid)
 
     def address(self, member: Process) -> int:
         """Returns where to send a signal for that member: to its group, which nobody can leave by
@@ -87,12 +101,27 @@ def adopt_orphans() -> bool:
         return False
 
 
-def _everybody() -> list[Process]:
+def _names() -> list[str]:
     try:
-        names = os.listdir("/proc")
+        return [name for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return []
-    return [process for name in names if name.isdigit() and (process := _read(name)) is not None]
+
+
+def _everybody() -> dict[int, Process]:
+    found = {int(name): process for name in _names() if (process := _read(name)) is not None}
+    for _ in range(_LOOKS):
+        # Those whose parents ended while we read have others now, or have ended too.
+        astray = [one.pid for one in found.values() if one.parent and one.parent not in found]
+        if not astray:
+            break
+        for pid in astray:
+            process = _read(str(pid))
+            if process is None:
+                del found[pid]
+            else:
+                found[pid] = process
+    return found
 
 
 def _read(pid: str) -> Process | None:
