@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -139,17 +138,6 @@ def test_a_store_that_cannot_be_written_is_69(stage: Stage) -> None:
     assert answer.status == 69, answer
     assert "the store is unreachable, so the command was not run" in answer.err
     assert not (stage.folder / "ran").exists()
-
-
-def test_leftovers_in_the_background_are_left_and_do_not_hold_the_lock(stage: Stage) -> None:
-    script = (
-        "sh -c 'echo $$ > left.pid; exec sleep 60' >/dev/null 2>&1 &"
-        "until [ -s left.pid ]; do sleep 0.01; done; exit 4"
-    )
-    answer = stage.run("run", "x", "--", "sh", "-c", script)
-    assert answer.status == 4
-    assert stage.free()
-    os.kill(stage.pid("left"), 0)
 
 
 def test_closed_standard_streams_stay_closed(stage: Stage) -> None:

@@ -274,6 +274,67 @@ def test_interactive_shells_work_inside(stage: Stage, shell: Screen) -> None:
     shell.expect("status <9>")
 
 
+COUNT_INT = (
+    "import os, signal, time\n"
+    "signal.signal(signal.SIGINT, lambda *_: open('told', 'a').write('told\\n'))\n"
+    "open('child.pid', 'w').write(f'{os.getpid()}\\n')\n"
+    "while not os.path.exists('done'): time.sleep(0.01)\n"
+)
+NESTED = f"{RUN} -- {sys.executable} -m holdfast run y"
+
+
+@pytest.mark.parametrize("tail", ["", " | cat", " < /dev/null"])
+def test_nested_ctrl_c_is_heard_once(stage: Stage, shell: Screen, tail: str) -> None:
+    (stage.folder / "child.py").write_text(COUNT_INT)
+    shell.line(f"{NESTED} -- {sys.executable} child.py{tail}")
+    stage.pid()
+    shell.type(CTRL_C)
+    stage.wrote("told")
+    (stage.folder / "done").touch()
+    shell.line("echo prompt")
+    shell.expect("prompt\r\nprompt")
+    assert stage.wrote("told") == "told\n"
+
+
+def test_nested_ctrl_z_and_fg(stage: Stage, shell: Screen) -> None:
+    shell.line(f"{NESTED} -- sh -c '{stage.turnstile()}; read a; echo read-$a; exit 6'")
+    child = stage.pid()
+    shell.type(CTRL_Z)
+    shell.expect("Stopped")
+    assert is_stopped(child)
+    shell.line("fg")
+    eventually(lambda: not is_stopped(child))
+    stage.turn()
+    shell.line("hello")
+    shell.expect("read-hello")
+    shell.line('echo "status <$?>"')
+    shell.expect("status <6>")
+
+
+def test_nested_in_a_pipeline_the_command_is_lent_the_terminal_when_it_asks(
+    stage: Stage, shell: Screen
+) -> None:
+    shell.line(f"{NESTED} -- sh -c 'read a; echo mine-$a' | cat")
+    shell.line("keys")
+    shell.expect("mine-keys")
+    shell.line("read c; echo shell-$c")
+    shell.line("again")
+    shell.expect("shell-again")
+
+
+def test_ctrl_c_ends_leftovers(stage: Stage, shell: Screen) -> None:
+    left = 'sh -c "echo \\$\\$ > left.pid; exec sleep 60" >/dev/null 2>&1'
+    shell.line(f"{RUN} -- sh -c '{left} &'")
+    pid = stage.pid("left")
+    shell.expect("is held until what it left running has ended too")
+    shell.type(CTRL_Z)  # it cannot be stopped: nobody would renew
+    shell.type(CTRL_C)
+    shell.line('echo "status <$?>"')
+    shell.expect("status <0>")
+    assert not lives(pid)
+    assert stage.free()
+
+
 def foreground_command(screen: Screen) -> str:
     """The name of the program that has the terminal of that shell."""
     try:

@@ -41,9 +41,11 @@ class FakeChild:
     def __init__(self) -> None:
         self.told: list[int] = []
 
-    def tell(self, number: int) -> bool:
+    def tell(self, number: int) -> None:
         self.told.append(number)
-        return True
+
+    def wake(self) -> None:
+        self.tell(signal.SIGCONT)
 
 
 class FakeWakeups:
@@ -84,13 +86,21 @@ class Stubborn(FakeChild):
         self.clock = clock
         self.heard: list[float] = []
 
-    def tell(self, number: int) -> bool:
+    def tell(self, number: int) -> None:
         self.heard.append(self.clock[0])
-        return super().tell(number)
+        super().tell(number)
 
     def poll(self) -> None: ...
 
-    def group_lives(self) -> bool:
+    def ask_to_end(self) -> None:
+        if not self.told:
+            self.tell(signal.SIGTERM)
+
+    def kill(self) -> bool:
+        self.tell(signal.SIGKILL)
+        return True
+
+    def lives(self) -> bool:
         return signal.SIGKILL not in self.told
 
 
@@ -113,9 +123,10 @@ def test_it_is_told_first_and_killed_before_the_lease_ends(
     monkeypatch.setattr(supervising, "now", lambda: clock[0])
     child, lease, wakeups = Stubborn(clock), FakeLease(left), Passing(clock)
     supervisor = Supervisor(lease, child, wakeups, None, Report(None), grace)  # type: ignore[arg-type]
+    supervisor.lost = "for a test"
     supervisor._end()
-    assert child.told == [signal.SIGTERM, signal.SIGCONT, signal.SIGKILL]
-    assert child.heard == pytest.approx([0.0, 0.0, killed])
+    assert child.told == [signal.SIGTERM, signal.SIGKILL]
+    assert child.heard == pytest.approx([0.0, killed])
 
 
 def test_signals_are_heard_though_the_time_was_up() -> None:

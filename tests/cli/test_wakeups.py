@@ -30,7 +30,7 @@ there.wait()
 # As when the kernel finds the main thread busy with another signal: the other thread gets this one.
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCONT])
 for line in sys.stdin:
-    print(wakeups.stop(everybody=False), flush=True)
+    print(wakeups.stop(signal.SIGTSTP, everybody=False), flush=True)
 """
 BUSY = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"
 

@@ -4,7 +4,9 @@
     arguments    what was written: options, operands and the command after `--`
     run          `holdfast run`, from the request to the exit status
     attempt      getting the lock, while signals are heard
-    child        the command and its process group
+    spawn        starting the command
+    processes    the machine's processes, and who adopts orphans
+    child        the command and all that comes from it
     supervisor   the command under its lease, until it has ended or was ended
     terminal     who may read the terminal
     wakeups      signals and threads, heard in one place

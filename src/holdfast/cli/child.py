@@ -1,40 +1,44 @@
-"""The command: a child in a process group of its own, so that all of it can be told and ended."""
+"""The command and all that comes from it: our child, and whatever it starts, wherever that has gone.
+
+What leaves the command's process group or session, or outlives its parents, is still a descendant of
+ours (see `processes`). Where the system cannot adopt orphans, the process group is all that is known.
+
+Signals that are passed on go to the command's group, as a terminal would send them. One that asks to
+end goes to the groups of *our own* children too, once each: what has a parent below us hears of it
+from that one, or is adopted when that one ends. So the command of a wrapper inside ours is told
+once, by its own wrapper. SIGKILL goes to everybody.
+
+Children that we had before the command was started (a script that did `job & exec holdfast run …`) are
+none of it.
+"""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
-from . import statuses
+from .processes import Family, Process, adopt_orphans, send
+from .spawn import spawn
 
-_HIGH = 64
-"""The descriptor of the command's tether: above those that scripts use by number."""
-_IGNORED_BY_PYTHON = tuple(
-    getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)
-)
-
-
-class CannotStart(Exception):
-    """Raised when the command could not be started; `status` is what a shell would answer."""
-
-    def __init__(self, text: str, status: int) -> None:
-        super().__init__(text)
-        self.status = status
+_CHASES = 100
+"""So often those who fork all the time are looked for, before all processes are read again."""
 
 
 class Child:
     """`pid` is that of the command and of its group."""
 
-    __slots__ = ("pid", "status")
-
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, strangers: set[int], adopting: bool) -> None:
         self.pid = pid
         self.status: int | None = None
         """The exit status, once it has ended; -n if signal n ended it."""
+        self._strangers = strangers
+        self._adopting = adopting
+        self._childless = False
+        self._asked: set[int] = set()
+        """The addresses that have been asked to end."""
+        self._killed: set[int] = set()
+        """Those that the last look found, and killed, by their process ids."""
 
     @classmethod
     def start(
@@ -44,81 +48,108 @@ class Child:
         tether: int | None,
         default: Sequence[int],
     ) -> Child:
-        """Start it. Of our own descriptors it inherits the tether; `default` are signals that we
-        ignore and it should not."""
-        actions: list[tuple[int, int, int]] = []
-        spare = -1
-        if tether is not None:
-            try:
-                spare = fcntl.fcntl(tether, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-            except OSError:
-                spare = os.dup(tether)  # the limit is low; anything will do
-            actions.append((os.POSIX_SPAWN_DUP2, tether, spare))
-        try:
-            pid = os.posix_spawnp(
-                command[0],
-                command,
-                environment,
-                file_actions=actions,
-                setpgroup=0,
-                setsigdef=[*_IGNORED_BY_PYTHON, *default],
-            )
-        except (OSError, ValueError) as error:
-            raise _refused(command[0], error) from error
-        finally:
-            if spare >= 0:
-                os.close(spare)
-        return cls(pid)
+        """Starts the command; see `spawn`."""
+        adopting = adopt_orphans()
+        strangers = _children()
+        return cls(spawn(command, environment, tether, default), strangers, adopting)
 
     def poll(self) -> int | None:
-        """See what became of it; answers the signal by which it has been stopped, if it has."""
-        if self.status is not None:
-            return None
-        pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
-        if pid == 0:
-            return None
-        if os.WIFSTOPPED(status):
-            return os.WSTOPSIG(status)
-        self.status = os.waitstatus_to_exitcode(status)
-        return None
+        """Sees what became of it; returns the signal by which it has been stopped, if it has."""
+        stopped = None
+        while not self._childless:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                self._childless = True
+                break
+            if pid == 0:
+                break
+            if pid != self.pid:
+                if not os.WIFSTOPPED(status):
+                    self._strangers.discard(pid)
+            elif os.WIFSTOPPED(status):
+                stopped = os.WSTOPSIG(status)
+            else:
+                self.status = os.waitstatus_to_exitcode(status)
+                stopped = None
+        return stopped
 
-    def tell(self, number: int) -> bool:
-        """Send a signal to the whole group; False if nobody is left in it, or we may not."""
-        try:
-            os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):
+    def lives(self) -> bool:
+        """Returns True if anything of the command is left."""
+        self.poll()
+        if self.status is None:
+            return True
+        if not self._adopting:
+            return _exists(self.pid)
+        if self._childless:
             return False
-        return True
+        return not self._strangers or bool(self._family().children())
 
-    def group_lives(self) -> bool:
-        """Returns True if anybody is left in the group, the command itself included."""
+    def tell(self, number: int) -> None:
+        """Sends a signal to the command's group, while the command itself lives."""
+        if self.status is None:
+            send(-self.pid, number)
+
+    def ask_to_end(self) -> None:
+        """Sends SIGTERM to those who have not had it from us, and wakes them if they are stopped."""
+        family = self._family()
+        addresses = set(map(family.address, family.children()))
+        if self._has_group():
+            addresses.add(-self.pid)
+        for address in addresses - self._asked:
+            self._asked.add(address)
+            send(address, signal.SIGTERM)
+            send(address, signal.SIGCONT)
+
+    def wake(self) -> None:
+        """Lets all that is stopped go on."""
+        self.tell(signal.SIGCONT)
         if self.status is not None:
-            # As the first process of a container we are the one to bury its orphans.
-            with suppress(ChildProcessError):
-                while os.waitpid(-self.pid, os.WNOHANG)[0]:
-                    pass
-        try:
-            os.killpg(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return self.status is None
-        return True
+            for member in self._family().members:
+                send(member.pid, signal.SIGCONT)
+
+    def kill(self) -> bool:
+        """Sends SIGKILL to all of it. Returns True if there were some who had not had it yet, who may
+        have forked meanwhile: so look again at once."""
+        if self._has_group():
+            send(-self.pid, signal.SIGKILL)
+        family = self._family()
+        for address in dict.fromkeys(map(family.address, family.members)):
+            send(address, signal.SIGKILL)
+        for _ in range(_CHASES):
+            before = len(family.pids)
+            for newcomer in family.newcomers():
+                send(newcomer.pid, signal.SIGKILL)
+            if len(family.pids) == before:
+                break
+        known, self._killed = self._killed, family.pids
+        return not self._killed <= known
+
+    def left(self) -> list[Process]:
+        """Returns what is left of it, as far as /proc shows that; not those who are dead already."""
+        return [member for member in self._family().members if member.state not in ("Z", "X")]
+
+    def _has_group(self) -> bool:
+        """Returns False once the group's number may be somebody else's, unless it is all we know."""
+        return self.status is None or not self._adopting
+
+    def _family(self) -> Family:
+        return Family(os.getpid(), self._strangers)
 
 
-def _refused(file: str, error: OSError | ValueError) -> CannotStart:
-    """As a shell does: 127 for what is not there, 126 for what is there and cannot be run."""
-    if isinstance(error, ValueError):  # an empty name
-        return CannotStart(f"{file!r} is not the name of a command", statuses.NOT_FOUND)
-    searched = "/" not in file
-    if error.errno == errno.ENOENT or (searched and error.errno == errno.ENOTDIR):
-        where = "in $PATH" if searched else "at that path, or the interpreter its first line names"
-        return CannotStart(f"{file}: not found {where}", statuses.NOT_FOUND)
-    why = error.strerror or str(error)
-    if error.errno == errno.ENOEXEC:
-        why += f"; if it is a script, start it with a line such as #!/bin/sh, or run: sh {file}"
-    elif error.errno == errno.EACCES and os.path.isdir(file):
-        why = "it is a folder"
-    elif error.errno == errno.EACCES:
-        why += "; make it executable: chmod +x"
-    return CannotStart(f"{file}: found, but cannot be run: {why}", statuses.CANNOT_RUN)
+def _children() -> set[int]:
+    """Returns our children; those that have ended are reaped."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return set()
+    return {child.pid for child in Family(os.getpid()).children()}
+
+
+def _exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):  # or another one's, which has the number again
+        return False
+    return True

@@ -16,12 +16,13 @@ from .. import (
     connect,
 )
 from . import statuses
-from .arguments import STORE_OPTIONS, HelpWanted, UsageError, sort
+from .arguments import STORE_OPTIONS, HelpWanted, UsageError, sort, unknown
 from .attempt import Attempt, Interrupted, holders
-from .child import CannotStart, Child
+from .child import Child
 from .durations import seconds
 from .report import Report, say
-from .supervisor import Supervisor
+from .spawn import CannotStart
+from .supervisor import LEFTOVERS, Supervisor
 from .terminal import Terminal, end_like_a_job
 from .wakeups import Wakeups, now
 
@@ -30,10 +31,10 @@ SYNOPSIS = "holdfast run NAME [--ttl 30s] [--wait 10s | --no-wait] [--busy-ok] -
 HELP = f"""\
 Usage: {SYNOPSIS}
 
-Runs COMMAND while holding the lock NAME; the lock is released when COMMAND has ended.
-COMMAND finds HOLDFAST_LOCK, HOLDFAST_TOKEN (the fencing token), HOLDFAST_OWNER and
-HOLDFAST_TTL in its environment. If the lease is lost, COMMAND's process group is ended
-before anybody else can be granted the lock.
+Runs COMMAND while holding the lock NAME; the lock is released when COMMAND has ended, and
+all that it started, daemons too. COMMAND finds HOLDFAST_LOCK, HOLDFAST_TOKEN (the fencing
+token), HOLDFAST_OWNER and HOLDFAST_TTL in its environment. If the lease is lost, COMMAND and
+all that it started is ended before anybody else can be granted the lock.
 
 Waiting:
   --wait TIME             wait at most so long; without it, for ever
@@ -45,6 +46,8 @@ The lease:
                           it is renewed while COMMAND runs
   --grace TIME            from SIGTERM to SIGKILL when the lease is lost (default: 5s), at
                           most what is left of the lease
+  --leftovers WHAT        processes that run on when COMMAND itself has ended: wait for them
+                          (default), end them, or leave them, without the lock
   --label TEXT            shown to those who look at who holds the lock
 
 The store:
@@ -56,8 +59,9 @@ The store:
   -h, --help              this text
 
 TIME is a number and ms, s, m, h or d. Exit status: COMMAND's own (128+n if signal n ended
-it); 75 busy; 76 the lease was lost; 69 the store is unreachable; 126 COMMAND cannot be run;
-127 COMMAND was not found; 2 usage.
+it); 75 busy; 76 the lease was lost, and COMMAND was ended; 77 the lease was lost, and COMMAND
+could not be ended; 69 the store is unreachable; 126 COMMAND cannot be run; 127 COMMAND was
+not found; 2 usage.
 """
 
 OPTIONS = {
@@ -67,6 +71,7 @@ OPTIONS = {
     "--no-wait": "",
     "--busy-ok": "",
     "--grace": "5s",
+    "--leftovers": "wait|end|leave",
     "--label": "TEXT",
     "--status-fd": "N",
 }
@@ -92,6 +97,9 @@ class RunOptions:
         self.command = given.command
         self.ttl = seconds("--ttl", options.get("--ttl", "30s"))
         self.grace = seconds("--grace", options.get("--grace", "5s"))
+        self.leftovers = options.get("--leftovers", "wait")
+        if self.leftovers not in LEFTOVERS:
+            raise unknown("value of --leftovers", self.leftovers, LEFTOVERS)
         self.wait = 0.0 if "--no-wait" in options else None
         """Seconds to wait; None waits for ever."""
         if "--wait" in options:
@@ -179,10 +187,12 @@ def _run(request: RunOptions, report: Report) -> int:
         say(str(error))
         _release(lease, locks, report)
         return error.status
-    supervisor = Supervisor(lease, child, wakeups, terminal, report, request.grace)
+    supervisor = Supervisor(
+        lease, child, wakeups, terminal, report, request.grace, request.leftovers
+    )
     supervisor.watch()
     if supervisor.lost is not None or child.status is None:
-        return statuses.LOST
+        return statuses.NOT_ENDED if supervisor.survived else statuses.LOST
     # Released only now that the work has ended. If there was nothing left to release although it
     # was not over by our clock, then somebody else may have had the lock beside the command.
     if _release(lease, locks, report) or now() >= supervisor.until:

@@ -8,6 +8,8 @@ INTERNAL = 70
 BUSY = 75
 LOST = 76
 """The lease ended under the command, which was then ended too."""
+NOT_ENDED = 77
+"""The lease ended under the command, of which something could not be ended and may still run."""
 CANNOT_RUN = 126
 NOT_FOUND = 127
 

@@ -7,13 +7,16 @@ The rules.
   renewal that succeeds after that comes too late: the command has been told to stop.
 - If the store says that the lease is gone (somebody broke it), the same begins at once, and
   what remained of the lease still is its limit: others were promised no more than that.
-- *Ending* is SIGTERM to the whole process group, then SIGCONT so that a stopped one hears it, then
-  SIGKILL after the grace, or a margin before the lease's end if that is sooner. It has ended when
-  nobody is left in the group: children that outlive the command are ended as well.
+- *Ending* is SIGTERM, then SIGCONT so that a stopped one hears it, then SIGKILL after the grace, or a
+  margin before the lease's end if that is sooner, to the command and all that comes from it. It has
+  ended when nothing of it is left. If something is left a while after SIGKILL (it runs as another
+  user, or hangs in the kernel), we do not say that the command was ended, and exit with another
+  status.
 - Whether a lease is over is asked of the lease, whose clock runs on while we are frozen. Whoever
   finds it over on waking up kills at once; there is nothing left to be graceful in.
-- A command that ended by itself while the lease was held is left alone, with whatever it left
-  running in its group: that is the user's.
+- *Leftovers* are what runs on when the command itself has ended. It started them under the lock, so
+  they have it too, and we wait for them, unless we were told to end or to leave them. Signals are
+  not passed on to them; one that asks to end ends them.
 
 What stands still. A command that somebody stopped from elsewhere keeps its lease; he will continue
 it. One that was stopped at the terminal (Ctrl-Z, or by reading it in the background) takes us and our
@@ -28,16 +31,28 @@ from .. import Lease, LeaseLost, LockError
 from . import statuses
 from .background import BackgroundCall
 from .child import Child
+from .processes import Process
 from .report import Report, say
 from .terminal import Terminal
 from .wakeups import FORWARDED, LONGEST_SLEEP, Wakeups, now
 
 _FOR_TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
-_POLL_GROUP = 0.02
-"""No signal tells that the last of a group has ended, once our own child has."""
-_REAP = 1.0
-"""Seconds after SIGKILL in which a group should have gone. Beyond, its dead await somebody else."""
+_ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+"""Signals that end leftovers."""
+_LOOK_AGAIN = 0.1
+"""Seconds until we look for those who were adopted meanwhile, and are to hear that they shall end."""
+_KILL_AGAIN = 0.02
+"""Seconds until we look again whether those who were killed have gone."""
+_REAP = 5.0
+"""Seconds in which everybody should have gone, once we kill."""
+_LINGER = 1.0
+"""Seconds after the command's end in which leftovers may end without a word about them."""
 _REFRESH = 0.5
+_SHOWN = 5
+"""So many processes are named in a line."""
+
+LEFTOVERS = ("wait", "end", "leave")
+"""The choices of what becomes of processes that run on when the command itself has ended."""
 
 
 class Supervisor:
@@ -49,6 +64,7 @@ class Supervisor:
         terminal: Terminal | None,
         report: Report,
         grace: float,
+        leftovers: str = "wait",
     ) -> None:
         self._lease = lease
         self._child = child
@@ -56,6 +72,10 @@ class Supervisor:
         self._terminal = terminal
         self._report = report
         self._grace = grace
+        self._leftovers = leftovers
+        self._exited: float | None = None
+        """The time at which we saw that the command itself had ended."""
+        self._told_of_leftovers = False
         self._third = lease.ttl / 3
         self._margin = min(0.25, lease.ttl / 10)
         self._due = 0.0
@@ -66,6 +86,8 @@ class Supervisor:
         """The lease's end as we last saw it, on our clock."""
         self.lost: str | None = None
         """The reason why the lease ended before the command did, if it has."""
+        self.survived = False
+        """True if something of the command could not be ended when it had to."""
 
     def watch(self) -> None:
         """Waits until the command has ended, or has been ended because of its lease."""
@@ -80,15 +102,7 @@ class Supervisor:
             self._end()  # whatever went wrong here, it must not run on unsupervised
             raise
         finally:
-            status = self._child.status
-            if self._terminal is not None:
-                self._terminal.take_back(self._child.pid)
-                if status is not None and status < 0:
-                    self._terminal.restore()
-        if status is not None and status < 0:
-            self._report.event("exited", status=statuses.ended_by(-status), signal=-status)
-        elif status is not None:
-            self._report.event("exited", status=status)
+            self._note_exit()
 
     def _goes_on(self) -> bool:
         child = self._child
@@ -99,10 +113,11 @@ class Supervisor:
             # We stood still, with the keeper, or the machine slept: nobody has failed to renew.
             self._refresh()
             left = self._look()
-        if left <= 0 or (child.status is None and left < self._third):
+        ended = self._has_ended()
+        if left <= 0 or (not ended and left < self._third):
             self._lose()
             return False
-        if child.status is not None:
+        if ended:
             return False
         if stopped is not None:
             self._stopped(stopped)
@@ -114,9 +129,54 @@ class Supervisor:
         for number in self._wakeups.wait(nap):
             if number == signal.SIGCONT:
                 self._continue()
-            elif number in FORWARDED or number == signal.SIGTSTP:
-                child.tell(number)
+            elif self._exited is None:
+                if number in FORWARDED or number == signal.SIGTSTP:
+                    child.tell(number)
+            elif number in _ASKING:
+                self._end()
         return True
+
+    def _has_ended(self) -> bool:
+        """Returns True if the command has ended, and its leftovers as well, or they do not matter."""
+        if self._child.status is None:
+            return False
+        self._note_exit()
+        if self._leftovers == "leave" or not self._child.lives():
+            return True
+        if self._leftovers == "end":
+            self._leftovers = "wait"  # for those that cannot be ended
+            self._end()
+            return not self._child.lives()
+        self._tell_of_leftovers()
+        return False
+
+    def _note_exit(self) -> None:
+        """Deals with the end of the command itself, once."""
+        status = self._child.status
+        if self._exited is not None:
+            return
+        if self._terminal is not None:
+            self._terminal.take_back(self._child.pid)
+            if status is not None and status < 0:
+                self._terminal.restore()
+        if status is not None:
+            self._exited = now()
+            if status < 0:
+                self._report.event("exited", status=statuses.ended_by(-status), signal=-status)
+            else:
+                self._report.event("exited", status=status)
+
+    def _tell_of_leftovers(self) -> None:
+        if self._told_of_leftovers or self._exited is None or now() < self._exited + _LINGER:
+            return
+        self._told_of_leftovers = True
+        left = self._child.left()
+        self._report.event("leftovers", name=self._lease.name, pids=[one.pid for one in left])
+        say(
+            f"the command has ended, but the lock {self._lease.name!r} is held until what it left "
+            f"running has ended too: {_listed(left)}. "
+            "To end or to leave it instead, see --leftovers in: holdfast run --help"
+        )
 
     def _look(self) -> float:
         left = self._lease.remaining()
@@ -135,33 +195,35 @@ class Supervisor:
         left = max(0.0, self.until - now())
         self._report.event("lost", name=self._lease.name, reason=self.lost, left=round(left, 3))
         self._end()
-        say(f"the lease on {self._lease.name!r} is lost, so the command was ended: {self.lost}")
+        outcome = "" if self.survived else ", so the command was ended"
+        say(f"the lease on {self._lease.name!r} is lost{outcome}: {self.lost}")
 
     def _end(self) -> None:
-        """Ends the whole group, within what is left of the lease."""
+        """Ends the command and all that comes from it, within what is left of the lease."""
         child = self._child
         started = now()
-        kill_at = min(started + self._grace, self.until - self._margin)
-        if kill_at > started:
-            child.tell(signal.SIGTERM)
-            child.tell(signal.SIGCONT)
-            while self._lives() and now() < kill_at:
-                self._nap(kill_at)
+        while child.lives() and now() < (kill_at := self._kill_at(started)):
+            child.ask_to_end()
+            self._nap(min(kill_at - now(), _LOOK_AGAIN))
         give_up = now() + _REAP
-        while self._lives() and now() < give_up:
-            if not child.tell(signal.SIGKILL) and child.status is None:
-                say("not allowed to end the command, which runs as another user")
-                return
-            self._nap(give_up)
+        while child.lives() and now() < give_up:
+            if not child.kill():
+                self._nap(_KILL_AGAIN)
+        self.survived = child.lives()
+        if self.survived:
+            left = child.left()
+            self._report.event("not_ended", name=self._lease.name, pids=[one.pid for one in left])
+            say(f"not all of the command could be ended; it may still run: {_listed(left)}")
 
-    def _lives(self) -> bool:
-        self._child.poll()
-        return self._child.group_lives()
+    def _kill_at(self, started: float) -> float:
+        """Returns the time by which those who were asked to end have to have ended."""
+        if self.lost is None:
+            self._look()
+        return min(started + self._grace, self.until - self._margin)
 
-    def _nap(self, until: float) -> None:
-        """Waits until a signal comes, such as that of the child's end. Others are dropped."""
-        left = until - now()
-        self._wakeups.wait(left if self._child.status is None else min(left, _POLL_GROUP))
+    def _nap(self, seconds: float) -> None:
+        """Waits until a signal comes, such as that of a child's end. Others are dropped."""
+        self._wakeups.wait(seconds)
 
     # Standing still.
 
@@ -182,9 +244,13 @@ class Supervisor:
         # The lease shall have all of its TTL, and the keeper shall not be about to renew: a process
         # that is stopped in the middle of a step on the embedded store holds up everybody else.
         self._refresh()
-        # The rest of our job is stopped too, unless it had the terminal and so heard it anyway.
-        stopped = self._wakeups.stop(everybody=lent or number in _FOR_TERMINAL)
-        if not stopped and number in _FOR_TERMINAL:
+        # The rest of our job is stopped too, unless it had the terminal and so heard it anyway. By
+        # which signal tells the shell, or a wrapper around us, what we are waiting for.
+        wanted = number in _FOR_TERMINAL
+        stopped = self._wakeups.stop(
+            signal.SIGTTIN if wanted else signal.SIGTSTP, everybody=lent or wanted
+        )
+        if not stopped and wanted:
             say("the command needs the terminal, which this job cannot have; it stays stopped")
             return
         self._continue()
@@ -197,7 +263,7 @@ class Supervisor:
             return
         if self._terminal is not None and self._terminal.lent:
             self._terminal.lend(self._child.pid)
-        self._child.tell(signal.SIGCONT)
+        self._child.wake()
 
     def _refresh(self) -> None:
         """Renews now, unless the store takes too long: the command must not wait for it."""
@@ -210,3 +276,10 @@ class Supervisor:
             self._lease.renew()
         except LockError:
             return  # the lease knows
+
+
+def _listed(processes: list[Process]) -> str:
+    shown = [str(process) for process in processes[:_SHOWN]]
+    if len(processes) > _SHOWN:
+        shown.append(f"and {len(processes) - _SHOWN} more")
+    return ", ".join(shown) or "a process that /proc does not show"

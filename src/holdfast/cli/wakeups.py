@@ -77,24 +77,24 @@ class Wakeups:
             self._listen(left)
         return True
 
-    def stop(self, everybody: bool) -> bool:
-        """Stops this process (or everybody in its group) as Ctrl-Z does, until it is continued.
+    def stop(self, number: int, everybody: bool) -> bool:
+        """Stops this process (or everybody in its group) by that signal, until it is continued.
 
         Returns False if the kernel did not stop us, since nobody in our session could continue us.
         """
-        before = signal.getsignal(signal.SIGTSTP)
+        before = signal.getsignal(number)
         if before is signal.SIG_IGN:
             return False
         if everybody:
-            signal.signal(signal.SIGTSTP, signal.SIG_IGN)
-            os.kill(0, signal.SIGTSTP)
+            signal.signal(number, signal.SIG_IGN)
+            os.kill(0, number)
         continued = self._was_continued(0.0)  # by somebody quick, so do not stop now
         if not continued:
-            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGTSTP)
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
             # Another thread may be the one that is told, and may take its time.
             continued = self._was_continued(_TOLD)
-        signal.signal(signal.SIGTSTP, before)
+        signal.signal(number, before)
         return continued
 
     def _was_continued(self, seconds: float) -> bool:
