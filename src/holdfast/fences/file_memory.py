@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import ConfigError
-from . import rules
+from . import floors, rules
+from .floors import Floor
 from .record import Record, write_all
 from .rules import Credential, Mark
 
@@ -23,18 +24,16 @@ class FileMemory:
     """The fence's memory of one file, locked until `close`."""
 
     def __init__(
-        self, record: Record, floors: dict[str, int], path: str = "", single_use: bool = False
+        self, record: Record, known: dict[str, Floor], path: str = "", single_use: bool = False
     ) -> None:
         self.path = path
         self._record = record
-        self._floors = floors
+        self._floors = known
         self._single_use = single_use
         state = record.read()
-        self.mark = Mark(state.get("token", 0), state.get("lock", ""))
+        self.mark = Mark(state.get("token", 0), state.get("lock", ""), state.get("reader", 0))
         self.resets: list[Any] = state.get("resets", [])
         self._empty = not state
-        self._new = self._empty or state.get("unknown", False)
-        """Nothing but readers has passed: what was forgotten of it still counts."""
         self._pending: str = state.get("pending", "")
         """The name under which the last write was staged; gone, unless its writer was killed."""
         if path and self._pending:
@@ -42,8 +41,8 @@ class FileMemory:
                 os.rename(os.path.join(os.path.dirname(path), self._pending), path)
 
     def check(self, given: Credential) -> None:
-        if self._new:
-            self.mark = rules.unknown(self._floors, given)
+        if self._empty:
+            self.mark = floors.unknown(self._floors, given)
         refused = rules.refusal(self.path, self.mark, given, self._single_use)
         if refused is not None:
             raise refused
@@ -75,21 +74,19 @@ class FileMemory:
         mark = rules.after(self.mark, given)
         if staged is not None:
             self._pending = staged
-        elif given.reader or (mark == self.mark and not self._new):
-            return  # nothing to remember
-        if not given.reader:
-            self.mark, self._new = mark, False
-        self._save()
+        elif mark == self.mark and not self._empty:
+            self._record.touch()  # nothing else to remember
+            return
+        self.reset(mark)
 
     def reset(self, mark: Mark) -> None:
-        self.mark, self._new = mark, False
-        self._save()
-
-    def _save(self) -> None:
-        mark = Mark() if self._new else self.mark  # a reader's floor is not that of all
-        state = {"token": mark.highest, "lock": mark.lock, "pending": self._pending}
-        self._record.replace({**state, "resets": self.resets, "unknown": self._new})
+        self.mark = mark
+        state = {"token": mark.highest, "lock": mark.lock, "reader": mark.reader}
+        self._record.replace({**state, "pending": self._pending, "resets": self.resets})
         self._empty = False
+
+    def forget(self) -> None:
+        self._record.remove()
 
     def close(self) -> None:
         if self._empty:  # it helps nobody
@@ -113,6 +110,7 @@ def path_of(memory: str) -> str:
     return os.path.join(folder, name[1 : -len(SUFFIX)])
 
 
-def read_floors(record: Record) -> dict[str, int]:
+def read_floors(record: Record) -> dict[str, Floor]:
     """Returns the floors of a folder."""
-    return {str(where): int(token) for where, token in record.read().items()}
+    contents = record.read()
+    return floors.loaded(contents.get("floors", contents))

@@ -24,8 +24,13 @@ from .memory import MemoryFence
 
 KEY = "holdfast.fencing"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
-BAD, REQUIRED, NO_CONTENT = 400, 428, 204
-PHRASES = {BAD: "Bad Request", http.CONFLICT: "Conflict", REQUIRED: "Precondition Required"}
+BAD, FORBIDDEN, REQUIRED, NO_CONTENT = 400, 403, 428, 204
+PHRASES = {
+    BAD: "Bad Request",
+    FORBIDDEN: "Forbidden",
+    http.CONFLICT: "Conflict",
+    REQUIRED: "Precondition Required",
+}
 
 Resource = Callable[[Any], str]
 Answer = tuple[int, list[tuple[str, str]], bytes]
@@ -85,6 +90,8 @@ class FencingMiddleware:
             credential = http.read_headers(headers)
         except LockError as error:
             return _answer(BAD, {"error": str(error)})
+        if credential is not None and credential.shared:
+            return _answer(FORBIDDEN, {"error": "a reader's lease does not write"})
         if credential is None and self._required:
             return _answer(
                 REQUIRED,
