@@ -25,6 +25,7 @@ UPSERT = {
 class SqlSite(Site):
     """By DB-API. Each thread has a connection of its own."""
 
+    writes = False
     upsert = UPSERT["qmark"]
     select = "SELECT value FROM {t} WHERE name = ?"
     column = "TEXT"
@@ -105,9 +106,15 @@ class SqlSite(Site):
         was: int = self._verb("reset", resource, by="a test", to=to)
         return was
 
-    def prune(self) -> int:
-        number: int = self._verb("prune", 1e-6)
+    def show(self, resource: str, token: Token) -> None:
+        self._verb("guard", resource, token)
+
+    def prune(self, older_than: float = 0.0) -> int:
+        number: int = self._verb("prune", older_than or 1e-6)
         return number
+
+    def reset_floors(self, lock: Any = None, to: int = 0) -> None:
+        self._verb("reset_floors", by="a test", lock=lock, to=to)
 
     def verify(self) -> None:
         self._verb("verify", self.values)

@@ -235,27 +235,6 @@ def test_the_same_name_elsewhere_is_another_lock(site: Site) -> None:
             site.write("x", "b", theirs.lock("x").acquire())
 
 
-def test_a_readers_token_is_compared_and_not_remembered(site: Site) -> None:
-    with holdfast.connect("memory://") as locks:
-        book = locks.rwlock("book")
-        first, second = book.read().acquire(), book.read().acquire()
-        site.write("new", "a", second)
-        assert site.highest("new") == 0
-        site.write("new", "b", first)
-        first.release(), second.release()
-        writer = book.write().acquire()
-        site.write("x", "a", writer)
-        writer.release()
-        late, later = book.read().acquire(), book.read().acquire()
-        site.write("x", "b", later)
-        site.write("x", "c", late)  # it holds as well
-        assert (site.read("x"), site.highest("x")) == ("c", writer.token)
-        with refused("stale", writer.token):
-            site.write("x", "d", first)
-        with refused("other-lock", writer.token):
-            site.write("x", "d", locks.rwlock("other").read().acquire())
-
-
 def test_a_semaphores_lease_stands_for_its_slot(site: Site) -> None:
     with holdfast.connect("memory://") as locks:
         pool = locks.semaphore("pool", permits=2)
@@ -326,6 +305,107 @@ def test_a_pruned_mark_keeps_no_other_counter_out(site: Site) -> None:
         site.prune()
         with refused("stale", 11):
             site.write("y", "c", Other(10))
+
+
+def test_a_readers_lease_does_not_write(site: Site) -> None:
+    if not site.writes:
+        return  # SQL's own test is that of update()
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        with book.write() as writer:
+            site.write("x", "a", writer)
+        with book.read() as reader:
+            for resource in ("x", "new"):
+                with pytest.raises(Exception, match=r"a reader's lease does not write|403"):
+                    site.write(resource, "b", reader)
+        assert (site.read("x"), site.highest("x")) == ("a", writer.token)
+        assert (site.read("new"), site.highest("new")) == (None, 0)
+
+
+def test_readers_are_compared_with_writers_and_not_with_each_other(site: Site) -> None:
+    if not site.readers:
+        return
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        with book.write() as writer:
+            site.write("x", "a", writer)
+        first, second = book.read().acquire(), book.read().acquire()
+        site.show("x", second)
+        site.show("x", first)  # it holds as well
+        site.show("x", second)
+        assert (site.read("x"), site.highest("x")) == ("a", writer.token)
+        first.release(), second.release()
+        with book.write() as writer:
+            site.write("x", "b", writer)
+        with refused("stale", writer.token):
+            site.show("x", second)
+        with book.read() as later:
+            site.show("x", later)
+        with refused("other-lock", writer.token):
+            site.show("x", locks.rwlock("other").read().acquire())
+
+
+def test_a_late_writer_does_not_write_under_a_reader(site: Site) -> None:
+    """The writer's lease is over, and a reader has shown a newer one, and no newer writer has come."""
+    if not site.readers:
+        return
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        late = book.write().acquire()
+        site.write("x", "a", late)
+        site.write("x", "b", late)
+        late.release()
+        reader = book.read().acquire()
+        site.show("x", reader)
+        again = site.again() if site.restarts else site
+        for one in (site, again):
+            with refused("stale", reader.token):
+                one.write("x", "late", late)
+            with refused("stale", reader.token):
+                one.write("x", "late", late.token)
+        site.show("x", reader)
+        assert site.read("x") == "b"
+        reader.release()
+        with book.write() as writer:
+            site.write("x", "c", writer)
+            again.write("x", "d", writer)
+        assert (site.read("x"), site.highest("x")) == ("d", writer.token)
+        if again is not site:
+            again.close()
+
+
+def test_a_reader_at_a_resource_that_nobody_has_written_to(site: Site) -> None:
+    if not (site.readers and site.prunes):
+        return  # an object has to be there to remember anything
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        late = book.write().acquire()
+        late.release()
+        with book.read() as reader:
+            site.show("new", reader)
+            assert site.highest("new") == 0
+            with refused("stale", reader.token):
+                site.write("new", "late", late)
+        with book.write() as writer:
+            site.write("new", "a", writer)
+
+
+def test_what_a_reader_has_shown_is_pruned_into_the_floors(site: Site) -> None:
+    if not (site.readers and site.prunes):
+        return  # it has nothing to forget
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        late = book.write().acquire()
+        late.release()
+        first, second = book.read().acquire(), book.read().acquire()
+        site.show("{x}", second)
+        time.sleep(0.005)
+        assert site.prune() == 1
+        with refused("stale", second.token):
+            site.write("{x}", "late", late)
+        site.show("{x}", first)  # readers do not shut each other out
+        with refused("stale", second.token):
+            site.write("{x}y", "late", late)
 
 
 class Other:

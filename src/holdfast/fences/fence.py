@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import ConfigError, GuaranteeError, StaleToken
+from .floors import Floor
 from .rules import FencedLease
 
 
@@ -18,6 +19,10 @@ class Fence:
         if type(single_use) is not bool:
             raise ConfigError(f"single_use must be True or False, not {single_use!r:.80}")
         self.single_use = single_use
+
+    def shortcoming(self) -> str:
+        """Returns what a lock for correctness needs instead of this fence; empty if it will do."""
+        return ""
 
 
 class BoundFence:
@@ -67,3 +72,10 @@ def prove(write: Callable[[int], object], where: str) -> None:
 
 def not_installed(where: str, why: str) -> GuaranteeError:
     return GuaranteeError(f"there is no working fence at {where}: {why}")
+
+
+def floors_too_high(where: str, floor: Floor) -> GuaranteeError:
+    return GuaranteeError(
+        f"the fence at {where} lets nobody write to a resource that is new to it: a token of "
+        f"{max(floor.highest, floor.reader)} was pruned, which no store has granted; see reset_floors()"
+    )
