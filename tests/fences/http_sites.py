@@ -61,6 +61,9 @@ class WsgiSite(Site):
     def read(self, resource: str) -> str | None:
         return self.values.get(f"/{resource}")
 
+    def overwrite(self, resource: str, value: str) -> None:
+        self.values[f"/{resource}"] = value
+
     def highest(self, resource: str) -> int:
         return self.fence.highest(f"/{resource}")
 

@@ -42,6 +42,11 @@ class ObjectSite(Site):
             return None
         return data.decode()
 
+    def overwrite(self, resource: str, value: str) -> None:
+        import obstore
+
+        obstore.put(self.store, resource, value.encode())
+
     def highest(self, resource: str) -> int:
         highest: int = self._verb("highest", resource)
         return highest

@@ -14,6 +14,8 @@ from stores import redis_nodes, redis_server
 
 
 class RedisSite(Site):
+    grain = 1.0
+
     def __init__(self, folder: Path, single_use: bool = False) -> None:
         super().__init__(folder, single_use)
         if not (folder / "begun").exists():
@@ -42,6 +44,9 @@ class RedisSite(Site):
     def read(self, resource: str) -> str | None:
         value = self.client.get(resource)
         return value.decode() if isinstance(value, bytes) else value
+
+    def overwrite(self, resource: str, value: str) -> None:
+        self.client.set(resource, value)
 
     def highest(self, resource: str) -> int:
         highest: int = self._verb("highest", resource)

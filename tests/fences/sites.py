@@ -25,6 +25,8 @@ class Site(ABC):
     """True if the fence has marks of their own, which may be forgotten."""
     readers = True
     """True if a reader can show its lease."""
+    grain = 0.0
+    """Seconds to which the age of a mark is known."""
     writes = True
     """True if the fence writes the value itself, and so can refuse a reader who wants to."""
 
@@ -42,6 +44,10 @@ class Site(ABC):
     @abstractmethod
     def show(self, resource: str, token: Token) -> None:
         """Show a token, and write nothing: as a reader does."""
+
+    @abstractmethod
+    def overwrite(self, resource: str, value: str) -> None:
+        """Set the value without the fence, as somebody does who does not know of it."""
 
     @abstractmethod
     def highest(self, resource: str) -> int: ...
@@ -87,6 +93,9 @@ class MemorySite(Site):
     def read(self, resource: str) -> str | None:
         return self.values.get(resource)
 
+    def overwrite(self, resource: str, value: str) -> None:
+        self.values[resource] = value
+
     def highest(self, resource: str) -> int:
         return self.fence.highest(resource)
 
@@ -124,6 +133,9 @@ class FileSite(Site):
     def read(self, resource: str) -> str | None:
         path = self.path(resource)
         return path.read_text() if path.exists() else None
+
+    def overwrite(self, resource: str, value: str) -> None:
+        self.path(resource).write_text(value)
 
     def highest(self, resource: str) -> int:
         return self.fence.highest(self.path(resource))

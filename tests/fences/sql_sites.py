@@ -88,6 +88,11 @@ class SqlSite(Site):
         connection.commit()
         return rows[0][0] if rows else None
 
+    def overwrite(self, resource: str, value: str) -> None:
+        connection = self.connection()
+        self.execute(connection, self.upsert, (self.name(resource), value))
+        connection.commit()
+
     def _verb(self, verb: str, *args: Any, **options: Any) -> Any:
         connection = self.connection()
         try:

@@ -408,6 +408,130 @@ def test_what_a_reader_has_shown_is_pruned_into_the_floors(site: Site) -> None:
             site.write("{x}y", "late", late)
 
 
+def test_an_overwrite_without_the_fence_does_not_let_an_old_token_in(site: Site) -> None:
+    site.write("x", "a", 34)
+    site.overwrite("x", "by somebody else")
+    with pytest.raises((holdfast.StaleToken, holdfast.GuaranteeError)):
+        site.write("x", "late", 33)
+    assert site.read("x") == "by somebody else"
+    if site.highest("x") == 0:  # its mark went with it, which was noticed
+        site.reset("x", to=34)
+        with refused("stale", 34):
+            site.write("x", "late", 33)
+    site.write("x", "b", 34)
+    assert (site.read("x"), site.highest("x")) == ("b", 34)
+
+
+def test_a_holder_who_goes_on_writing_is_not_shut_out_by_prune(site: Site) -> None:
+    """It has held for longer than marks are kept, so tokens of other locks that are newer than its own
+    become floors. (In a cluster: in one slot.)"""
+    if not site.prunes:
+        return  # it has nothing to forget
+    with holdfast.connect("memory://") as locks:
+        stale = locks.lock("leader").acquire()
+        stale.release()
+        leader, other = locks.lock("leader").acquire(), locks.lock("other").acquire()
+        site.write("{s}x", "a", leader)
+        site.write("{s}z", "a", other)
+        began = time.monotonic()
+        time.sleep(site.grain * 1.5 + 0.5)
+        site.write("{s}x", "b", leader)
+        assert site.prune(time.monotonic() - began - 0.1) == 1
+        site.write("{s}x", "c", leader)
+        site.write("{s}y", "a", leader)  # new to the fence
+        assert (site.read("{s}x"), site.read("{s}y")) == ("c", "a")
+        other.release()
+        newer = locks.lock("other").acquire()
+        for resource in ("{s}z", "{s}new"):
+            with refused("stale", other.token):
+                site.write(resource, "late", Tokens(other, other.token - 1))
+        site.write("{s}z", "b", newer)
+        with refused("stale", leader.token):
+            site.write("{s}x", "late", stale)
+
+
+def test_a_reader_who_goes_on_reading_is_not_shut_out_by_prune(site: Site) -> None:
+    if not (site.readers and site.prunes):
+        return
+    with holdfast.connect("memory://") as locks:
+        late = locks.rwlock("book").write().acquire()
+        late.release()
+        reader, other = locks.rwlock("book").read().acquire(), locks.lock("other").acquire()
+        site.show("{s}x", reader)
+        site.write("{s}z", "a", other)
+        began = time.monotonic()
+        time.sleep(site.grain * 1.5 + 0.5)
+        again = site.again() if site.restarts else site  # who does not know that it was shown
+        again.show("{s}x", reader)
+        if again is not site:
+            again.close()
+        assert site.prune(time.monotonic() - began - 0.1) == 1
+        site.show("{s}x", reader)
+        with refused("stale", reader.token):
+            site.write("{s}x", "late", late)
+        site.show("{s}y", reader)  # new to the fence
+
+
+def test_a_number_that_no_clock_has_made_does_not_become_a_floor(site: Site) -> None:
+    if not site.prunes:
+        return  # it has no floors
+    site.write("{s}bad", "a", 2**63 - 1)
+    site.write("{s}good", "a", 5)
+    time.sleep(0.005)
+    assert site.prune() == 1
+    site.verify()
+    site.write("{s}new", "a", 6)
+    assert site.reset("{s}bad") == 2**63 - 1
+    site.write("{s}bad", "b", 6)
+
+
+def test_a_lease_of_the_next_century_is_refused(site: Site) -> None:
+    with pytest.raises(holdfast.GuaranteeError, match="century"):
+        site.write("x", "a", Other(2**62))
+    assert site.highest("x") == 0
+
+
+def test_floors_are_reset_for_one_lock_and_for_all(site: Site) -> None:
+    if not site.prunes:
+        return  # it has no floors
+    far = time.time_ns() // 1000 + 90 * 365 * DAY
+    with holdfast.connect("memory://") as locks:
+        site.write("{s}bad", "a", far)  # somebody's mistake
+        time.sleep(0.005)
+        assert site.prune() == 1
+        one, other = locks.lock("one").acquire(), locks.lock("other").acquire()
+        for lease in (one, other):
+            with refused("store-lost-memory", far):
+                site.write("{s}new", "a", lease)
+        site.reset_floors(one, to=one.token)
+        site.write("{s}x", "a", one)
+        with refused("stale", one.token):
+            site.write("{s}y", "late", Tokens(one, one.token - 1))
+        time.sleep(0.005)
+        assert site.prune() == 1
+        site.write("{s}y", "a", one)  # prune keeps what a person has set
+        with refused("store-lost-memory", far):
+            site.write("{s}new", "a", other)
+        site.reset_floors(to=one.token)
+        site.write("{s}new", "a", other)
+        with refused("stale", one.token):
+            site.write("{s}newer", "a", one.token - 1)
+        site.verify()
+
+
+class Tokens:
+    """A lease like another one, with a token from before."""
+
+    kind = "lock"
+    shared = False
+    name = "a"
+    owner = "o"
+
+    def __init__(self, like: holdfast.Lease, token: int) -> None:
+        self.lock_id = like.lock_id
+        self.token = token
+
+
 class Other:
     """A lease of a store that counts from one."""
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import ConfigError, GuaranteeError, StaleToken
-from .floors import Floor
+from . import floors, rules
+from .floors import Floors
 from .rules import FencedLease
 
 
@@ -74,8 +75,11 @@ def not_installed(where: str, why: str) -> GuaranteeError:
     return GuaranteeError(f"there is no working fence at {where}: {why}")
 
 
-def floors_too_high(where: str, floor: Floor) -> GuaranteeError:
-    return GuaranteeError(
-        f"the fence at {where} lets nobody write to a resource that is new to it: a token of "
-        f"{max(floor.highest, floor.reader)} was pruned, which no store has granted; see reset_floors()"
-    )
+def refuse_high_floors(where: str, known: Floors) -> None:
+    """Raises `GuaranteeError` if a floor is one that no store's tokens will ever reach."""
+    highest = max(floors.highest(known.values())[:2])
+    if highest > rules.latest():
+        raise GuaranteeError(
+            f"the fence at {where} lets nobody write to a resource that is new to it: a token of "
+            f"{highest} was pruned, which no store has granted; see reset_floors()"
+        )

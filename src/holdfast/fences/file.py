@@ -21,7 +21,7 @@ from types import TracebackType
 
 from ..errors import ConfigError
 from . import floors, rules
-from .fence import Fence, not_installed, prove
+from .fence import Fence, not_installed, prove, refuse_high_floors
 from .file_memory import (
     FLOORS,
     SUFFIX,
@@ -158,6 +158,9 @@ class FileFence(Fence):
 
     def verify(self, folder: Path) -> None:
         """Proves that it refuses in this folder; raises `GuaranteeError` otherwise."""
+        if os.path.exists(os.path.join(os.path.realpath(folder), FLOORS)):
+            with self._floors_record(folder) as record:
+                refuse_high_floors(repr(str(folder)), read_floors(record))
         name = f"holdfast-probe-{os.urandom(6).hex()}"
         path = os.path.join(os.path.realpath(folder), name)
         try:
@@ -169,6 +172,7 @@ class FileFence(Fence):
                     second.close()
                     raise not_installed(repr(str(folder)), "its file system does not keep flock")
             probe = FileFence()
+            probe.reset(path, by="verify()")  # so that the folder's floors do not count
             prove(lambda token: probe.write(path, b"probe", token), repr(str(folder)))
         finally:
             for leftover in (path, memory_path(path)):

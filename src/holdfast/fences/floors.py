@@ -117,9 +117,9 @@ def lock_named(lock: str | FencedLease | None) -> str | None:
     """Returns the identity of the lock whose floor is to be reset; None for all locks."""
     if lock is None:
         return None
-    if isinstance(lock, str):
-        return checks.printable("lock, the identity of a lock,", lock, 10_000)
-    return rules.credential(lock).lock
+    if not isinstance(lock, str):
+        lock = rules.credential(lock).lock
+    return checks.printable("lock, the identity of a lock,", lock, 10_000)
 
 
 def reset(

@@ -7,7 +7,7 @@ from threading import Lock
 from types import TracebackType
 
 from . import floors, rules
-from .fence import Fence, prove
+from .fence import Fence, prove, refuse_high_floors
 from .floors import Floor
 from .resource_turns import ResourceTurns
 from .rules import Credential, FencedLease, Mark, Token
@@ -97,6 +97,7 @@ class MemoryFence(Fence):
 
     def verify(self) -> None:
         """Proves that it refuses; raises `GuaranteeError` otherwise."""
+        refuse_high_floors("this process", self._floors)
         probe = MemoryFence()
         prove(lambda token: probe.guard("probe", token), "this process")
 

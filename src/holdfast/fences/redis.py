@@ -20,7 +20,7 @@ from .. import checks
 from ..errors import ConfigError, GuaranteeError, StaleToken
 from ..stores.redis.cluster import slot_of, tag_of
 from . import floors, rules
-from .fence import Fence, floors_too_high, not_installed
+from .fence import Fence, not_installed, refuse_high_floors
 from .redis_keys import FLOORS, RESETS, mark_of, resource_key
 from .redis_pruning import prune, reset_floors
 from .redis_scripts import DELETE, SET, SET_PX, Script, script_for
@@ -221,8 +221,7 @@ class RedisFence(Fence):
                 )
         probe = f"holdfast probe {os.urandom(6).hex()}"
         floor = parse_floor((yield Request(("HGET", self.floors_of(mark_of(probe)), "*"))))
-        if not floors.prunable(Mark(floor.highest, "", floor.reader)):
-            raise floors_too_high("this Redis", floor)
+        refuse_high_floors("this Redis", {"*": floor})
         yield Request(("SET", mark_of(probe), "0/0 0 "))
         above = 2**62
         yield from self._guarded("", probe, Credential(above), (), ())

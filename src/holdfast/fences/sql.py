@@ -22,7 +22,7 @@ from typing import Any
 
 from ..errors import ConfigError, GuaranteeError, StaleToken
 from . import floors, rules
-from .fence import Fence, floors_too_high, not_installed
+from .fence import Fence, not_installed, refuse_high_floors
 from .floors import Floor
 from .rules import Credential, FencedLease, Mark, Token
 from .sql_connections import (
@@ -436,25 +436,27 @@ class SqlFence(Fence):
 
     def _install(self, sql: Statements, busy: bool) -> Steps[None]:
         # Where DDL commits by itself the table may stand, and its first row not yet.
-        if (yield Request(sql.exists, (self._table,), rows=True)).rows and (
-            yield Request(sql.installed, rows=True)
-        ).rows:
-            current = (yield Request(sql.current, (self._table,), rows=True)).rows
-        else:
-            current = None
-        if not current:
-            if busy:
-                raise ConfigError(
-                    f"the table {self._table} has to be made, which is not done inside your "
-                    "transaction: give SqlFence a connection that has none under way"
-                )
+        create = (
+            not (yield Request(sql.exists, (self._table,), rows=True)).rows
+            or not (yield Request(sql.installed, rows=True)).rows
+        )
+        if create:
+            self._refuse_busy(busy)
             for text in sql.create:
                 yield Request(text)
-            if not (yield Request(sql.current, (self._table,), rows=True)).rows:
-                for text in sql.alter:
-                    yield Request(text)
             yield Request(sql.first_floors, (encoder(sql)("{}"),))
+        for query, change in sql.changes:
+            if not (yield Request(query, (self._table,), rows=True)).rows:
+                self._refuse_busy(busy)
+                yield Request(change)
         self._installed = True
+
+    def _refuse_busy(self, busy: bool) -> None:
+        if busy:
+            raise ConfigError(
+                f"the table {self._table} has to be made, which is not done inside your "
+                "transaction: give SqlFence a connection that has none under way"
+            )
 
     async def _install_async(
         self, kind: ConnectionKind, connection: Any, steps: Steps[None], busy: bool
@@ -479,9 +481,7 @@ class SqlFence(Fence):
         yield from column_fits(sql, self._table, "reader")
         for table in tables:
             yield from column_fits(sql, table, column)
-        floor = floors.highest((yield from self._floors(sql)).values())
-        if not floors.prunable(Mark(floor.highest, "", floor.reader)):
-            raise floors_too_high(f"the table {self._table}", floor)
+        refuse_high_floors(f"the table {self._table}", (yield from self._floors(sql)))
         probe = f"holdfast probe {os.urandom(6).hex()}"
         yield Request(sql.begin, (encoder(sql)(probe), 0, 0))
         yield from self._guard(sql, probe, Credential(2**62), there=True)

@@ -31,10 +31,9 @@ class Dialect(NamedTuple):
     exists: str
     """Query that returns a row if the table is there."""
     create: tuple[str, ...]
-    current: str
-    """Query that returns a row if the table is as this version makes it."""
-    alter: tuple[str, ...]
-    """Statements that make it so."""
+    changes: tuple[tuple[str, str], ...]
+    """What this version makes in another way than one before: a query that returns a row if the table
+    is as it should be, and the statement that makes it so."""
     column_type: str
     """Query for the type of a column, by table, schema or NULL, and column."""
     now: str
@@ -75,8 +74,12 @@ POSTGRESQL = Dialect(
         "by_whom text NOT NULL, resource text NOT NULL, token bigint NOT NULL, "
         "lock_id text NOT NULL)",
     ),
-    current="SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(?) AND attname = 'reader'",
-    alter=("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS reader bigint NOT NULL DEFAULT 0",),
+    changes=(
+        (
+            "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(?) AND attname = 'reader'",
+            "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS reader bigint NOT NULL DEFAULT 0",
+        ),
+    ),
     column_type="SELECT format_type(atttypid, atttypmod) FROM pg_attribute, "
     "(SELECT ?::text AS name, ?::text AS place) AS given "
     "WHERE attrelid = to_regclass(concat_ws('.', place, name)) AND attname = lower(?) "
@@ -103,12 +106,17 @@ MYSQL = Dialect(
         "by_whom VARBINARY(1024) NOT NULL, resource VARBINARY(1024) NOT NULL, "
         "token BIGINT NOT NULL, lock_id VARBINARY(8192) NOT NULL) ENGINE=InnoDB",
     ),
-    current="SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE() "
-    "AND table_name = ? AND column_name IN ('reader', 'lock_id') "
-    "AND data_type IN ('bigint', 'longblob') HAVING count(*) = 2",
-    alter=(
-        "ALTER TABLE {table} MODIFY lock_id LONGBLOB NOT NULL, "
-        "ADD COLUMN reader BIGINT NOT NULL DEFAULT 0",
+    changes=(
+        (
+            "SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE() "
+            "AND table_name = ? AND column_name = 'reader'",
+            "ALTER TABLE {table} ADD COLUMN reader BIGINT NOT NULL DEFAULT 0",
+        ),
+        (
+            "SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE() "
+            "AND table_name = ? AND column_name = 'lock_id' AND data_type = 'longblob'",
+            "ALTER TABLE {table} MODIFY lock_id LONGBLOB NOT NULL",
+        ),
     ),
     column_type="SELECT column_type FROM information_schema.columns "
     "WHERE table_name = ? AND table_schema = COALESCE(?, DATABASE()) AND column_name = ?",
@@ -137,8 +145,12 @@ SQLITE = Dialect(
         "CREATE TABLE IF NOT EXISTS {table}_resets (at REAL NOT NULL, by_whom TEXT NOT NULL, "
         "resource TEXT NOT NULL, token INTEGER NOT NULL, lock_id TEXT NOT NULL)",
     ),
-    current="SELECT 1 FROM pragma_table_info(?) WHERE name = 'reader'",
-    alter=("ALTER TABLE {table} ADD COLUMN reader INTEGER NOT NULL DEFAULT 0",),
+    changes=(
+        (
+            "SELECT 1 FROM pragma_table_info(?) WHERE name = 'reader'",
+            "ALTER TABLE {table} ADD COLUMN reader INTEGER NOT NULL DEFAULT 0",
+        ),
+    ),
     column_type="SELECT type FROM pragma_table_info(?, ?) WHERE name = ? COLLATE NOCASE",
     now="(julianday('now') - 2440587.5) * 86400.0",
     ago="(julianday('now') - 2440587.5) * 86400.0 - ?",
@@ -188,8 +200,10 @@ class Statements:
             f"VALUES (?, ?, '', 0, {dialect.now}, ?){dialect.absent}"
         )
         self.exists = self.mark(dialect.exists)
-        self.current = self.mark(dialect.current)
-        self.alter = tuple(self.mark(text.format(table=table)) for text in dialect.alter)
+        self.changes = tuple(
+            (self.mark(query), self.mark(text.format(table=table)))
+            for query, text in dialect.changes
+        )
         self.installed = self.mark(f"SELECT 1 FROM {table} WHERE resource = ''")
         self.create = tuple(self.mark(text.format(table=table)) for text in dialect.create)
         self.first_floors = self.mark(
