@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +158,96 @@ def test_what_is_no_data_is_refused(value: Any, tmp_path: Path) -> None:
         with pytest.raises(holdfast.ConfigError, match="bytes or str"):
             register.update(key, lambda data: value)
         assert register.get(key).value == b"1"
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_what_the_database_ended_because_of_another_is_tried_again(kind: str, level: str) -> None:
+    """Eight at once, where the database ends transactions instead of letting them wait."""
+    server = mariadb_server() if kind == "mariadb" else postgres_server()
+    scope = "SESSION" if kind == "mariadb" else "SESSION CHARACTERISTICS AS"
+
+    def connect() -> Any:
+        made = server.connect()
+        made.cursor().execute(f"SET {scope} TRANSACTION ISOLATION LEVEL {level}")
+        made.commit()
+        return made
+
+    with closing(connect()) as connection:
+        run(connection, "DROP TABLE IF EXISTS ended")
+        run(
+            connection, "CREATE TABLE ended (id INTEGER PRIMARY KEY, value INTEGER, version BIGINT)"
+        )
+        SqlVersioned(connection, "ended", key="id").put(1, 0, None)
+
+        def work(_: int) -> None:
+            with closing(connect()) as mine:
+                rows = SqlVersioned(mine, "ended", key="id")
+                for _turn in range(5):
+                    rows.update(1, lambda value: value + 1, timeout=60.0)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+        assert SqlVersioned(connection, "ended", key="id").get(1).value == 40
+
+
+def test_a_serialization_failure_is_a_conflict() -> None:
+    with closing(postgres_server().connect()) as one, closing(postgres_server().connect()) as other:
+        for connection in (one, other):
+            connection.execute(
+                "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+            )
+            connection.commit()
+        run(one, "DROP TABLE IF EXISTS ended")
+        run(one, "CREATE TABLE ended (id INTEGER PRIMARY KEY, value INTEGER, version BIGINT)")
+        rows = SqlVersioned(one, "ended", key="id")
+        version = rows.put(1, 0, None)
+        other.execute("UPDATE ended SET value = 5, version = version + 1")
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(rows.put, 1, 7, version)
+            with closing(postgres_server().connect(autocommit=True)) as looker:
+                while not looker.execute(
+                    "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                ).fetchall():
+                    assert not late.done()
+            other.commit()
+            with pytest.raises(Conflict, match="ended this one"):
+                late.result(60)
+        assert rows.get(1).value == 5
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgres", "sqlite"])
+def test_columns_whose_names_are_keywords(kind: str, tmp_path: Path) -> None:
+    made: Any = connections(tmp_path)
+    connection = postgres_server().connect() if kind == "postgres" else made[kind]()
+    sign = '"' if kind == "postgres" else "`"
+    for names in (("key", "value", "version"), ("order", "select", "group")):
+        run(connection, f"DROP TABLE IF EXISTS {sign}table{sign}")
+        quoted = [f"{sign}{name}{sign}" for name in names]
+        run(
+            connection,
+            f"CREATE TABLE {sign}table{sign} ({quoted[0]} INTEGER PRIMARY KEY, "
+            f"{quoted[1]} INTEGER, {quoted[2]} BIGINT)",
+        )
+        key, value, version = names
+        rows = SqlVersioned(connection, "table", key=key, value=value, version=version)
+        rows.put(1, 5, None)
+        assert rows.update(1, lambda number: number + 1).value == 6
+    run(connection, f"DROP TABLE {sign}table{sign}")
+    connection.close()
+
+
+def test_what_an_object_fence_has_marked_is_not_written_over() -> None:
+    from obstore.store import MemoryStore
+
+    from holdfast.fences import ObjectFence
+
+    store = MemoryStore()
+    ObjectFence(store).put("x", b"a", 34)
+    objects = ObjectVersioned(store)
+    assert objects.get("x").value == b"a"
+    with pytest.raises(holdfast.ConfigError, match="behind an ObjectFence"):
+        objects.update("x", lambda _: b"b")
+    with pytest.raises(holdfast.StaleToken):
+        ObjectFence(store).put("x", b"late", 33)
+    assert ObjectFence(store).get("x") == b"a"

@@ -100,6 +100,8 @@ def refuse_incorrect(
         missing.append("the URL of the store, said to connect() or in $HOLDFAST_URL")
     if options.protects is None:
         missing.append("protects=, the fence that rejects stale tokens at the resource")
+    elif hasattr(options.protects, "shortcoming") and (lacks := options.protects.shortcoming()):
+        missing.append(lacks)
     if semaphore and not guarantees.slots:
         missing.append(
             "one holder at a time (a semaphore has several, and a fence that has seen the higher "

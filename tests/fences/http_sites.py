@@ -22,6 +22,7 @@ class WsgiSite(Site):
 
     restarts = False
     transactions = False
+    readers = False
 
     def __init__(self, folder: Path, single_use: bool = False) -> None:
         super().__init__(folder, single_use)
@@ -60,14 +61,23 @@ class WsgiSite(Site):
     def read(self, resource: str) -> str | None:
         return self.values.get(f"/{resource}")
 
+    def overwrite(self, resource: str, value: str) -> None:
+        self.values[f"/{resource}"] = value
+
     def highest(self, resource: str) -> int:
         return self.fence.highest(f"/{resource}")
 
     def reset(self, resource: str, to: int = 0) -> int:
         return self.fence.reset(f"/{resource}", by="a test", to=to)
 
-    def prune(self) -> int:
-        return self.fence.prune(1e-9)
+    def show(self, resource: str, token: Token) -> None:
+        raise NotImplementedError
+
+    def prune(self, older_than: float = 0.0) -> int:
+        return self.fence.prune(older_than or 1e-9)
+
+    def reset_floors(self, lock: Any = None, to: int = 0) -> None:
+        self.fence.reset_floors(by="a test", lock=lock, to=to)
 
     def verify(self) -> None:
         from holdfast.fences import verify_fenced
@@ -134,5 +144,8 @@ class AsgiSite(WsgiSite):
     def reset(self, resource: str, to: int = 0) -> int:
         return FileFence().reset(self._path(resource), by="a test", to=to)
 
-    def prune(self) -> int:
-        return FileFence().prune(self.folder / "tokens", 1e-9)
+    def prune(self, older_than: float = 0.0) -> int:
+        return FileFence().prune(self.folder / "tokens", older_than or 1e-9)
+
+    def reset_floors(self, lock: Any = None, to: int = 0) -> None:
+        FileFence().reset_floors(self.folder / "tokens", by="a test", lock=lock, to=to)

@@ -18,6 +18,7 @@ _buckets: dict[str, Any] = {}
 
 class ObjectSite(Site):
     prunes = False
+    readers = False  # on S3 only with a stamp
     stamp = False
     server: Callable[[], Any] = staticmethod(s3_server)
 
@@ -41,6 +42,11 @@ class ObjectSite(Site):
             return None
         return data.decode()
 
+    def overwrite(self, resource: str, value: str) -> None:
+        import obstore
+
+        obstore.put(self.store, resource, value.encode())
+
     def highest(self, resource: str) -> int:
         highest: int = self._verb("highest", resource)
         return highest
@@ -49,7 +55,13 @@ class ObjectSite(Site):
         was: int = self._verb("reset", resource, by="a test", to=to)
         return was
 
-    def prune(self) -> int:
+    def show(self, resource: str, token: Token) -> None:
+        self._verb("guard", resource, token)
+
+    def prune(self, older_than: float = 0.0) -> int:
+        raise NotImplementedError
+
+    def reset_floors(self, lock: Any = None, to: int = 0) -> None:
         raise NotImplementedError
 
     def verify(self) -> None:
@@ -75,12 +87,15 @@ class AsyncObjectSite(ObjectSite):
 
 
 class StampedSite(ObjectSite):
+    readers = True
     stamp = True
 
 
 class AzureSite(ObjectSite):
+    readers = True
     server = staticmethod(azure_server)
 
 
 class GcsSite(ObjectSite):
+    readers = True
     server = staticmethod(gcs_server)

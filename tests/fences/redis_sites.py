@@ -14,6 +14,8 @@ from stores import redis_nodes, redis_server
 
 
 class RedisSite(Site):
+    grain = 1.0
+
     def __init__(self, folder: Path, single_use: bool = False) -> None:
         super().__init__(folder, single_use)
         if not (folder / "begun").exists():
@@ -43,6 +45,9 @@ class RedisSite(Site):
         value = self.client.get(resource)
         return value.decode() if isinstance(value, bytes) else value
 
+    def overwrite(self, resource: str, value: str) -> None:
+        self.client.set(resource, value)
+
     def highest(self, resource: str) -> int:
         highest: int = self._verb("highest", resource)
         return highest
@@ -51,9 +56,15 @@ class RedisSite(Site):
         was: int = self._verb("reset", resource, by="a test", to=to)
         return was
 
-    def prune(self) -> int:
-        number: int = self._verb("prune", 1e-3)
+    def show(self, resource: str, token: Token) -> None:
+        self._verb("guard", resource, token)
+
+    def prune(self, older_than: float = 0.0) -> int:
+        number: int = self._verb("prune", older_than or 1e-3)
         return number
+
+    def reset_floors(self, lock: Any = None, to: int = 0) -> None:
+        self._verb("reset_floors", by="a test", lock=lock, to=to)
 
     def verify(self) -> None:
         self._verb("verify")
@@ -65,7 +76,7 @@ class RedisSite(Site):
             "from holdfast.fences.redis_keys import mark_of\n"
             "from holdfast.fences.redis_scripts import SET, script_for\n"
             f"key, value, token = {resource!r}, {value!r}, {token}\n"
-            f"floors = {self.fence._floors_of(mark_of(resource))!r}\n"
+            f"floors = {self.fence.floors_of(mark_of(resource))!r}\n"
             "words = ['EVAL', script_for(SET).text, '3', mark_of(key), floors, key,"
             " str(token), '', 'w', value]\n"
             "packed = f'*{len(words)}\\r\\n' + ''.join(f'${len(w)}\\r\\n{w}\\r\\n' for w in words)\n"

@@ -11,6 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from holdfast.fences import FileFence, MemoryFence, Token
 
@@ -22,6 +23,12 @@ class Site(ABC):
     """True if check and write are undone together."""
     prunes = True
     """True if the fence has marks of their own, which may be forgotten."""
+    readers = True
+    """True if a reader can show its lease."""
+    grain = 0.0
+    """Seconds to which the age of a mark is known."""
+    writes = True
+    """True if the fence writes the value itself, and so can refuse a reader who wants to."""
 
     def __init__(self, folder: Path, single_use: bool = False) -> None:
         self.folder = folder
@@ -35,14 +42,25 @@ class Site(ABC):
     def read(self, resource: str) -> str | None: ...
 
     @abstractmethod
+    def show(self, resource: str, token: Token) -> None:
+        """Show a token, and write nothing: as a reader does."""
+
+    @abstractmethod
+    def overwrite(self, resource: str, value: str) -> None:
+        """Set the value without the fence, as somebody does who does not know of it."""
+
+    @abstractmethod
     def highest(self, resource: str) -> int: ...
 
     @abstractmethod
     def reset(self, resource: str, to: int = 0) -> int: ...
 
     @abstractmethod
-    def prune(self) -> int:
-        """Forget all that was not written to just now."""
+    def prune(self, older_than: float = 0.0) -> int:
+        """Forget all where no token was shown for so many seconds; 0.0 is as few as it takes."""
+
+    @abstractmethod
+    def reset_floors(self, lock: Any = None, to: int = 0) -> None: ...
 
     @abstractmethod
     def verify(self) -> None: ...
@@ -75,14 +93,23 @@ class MemorySite(Site):
     def read(self, resource: str) -> str | None:
         return self.values.get(resource)
 
+    def overwrite(self, resource: str, value: str) -> None:
+        self.values[resource] = value
+
     def highest(self, resource: str) -> int:
         return self.fence.highest(resource)
 
     def reset(self, resource: str, to: int = 0) -> int:
         return self.fence.reset(resource, by="a test", to=to)
 
-    def prune(self) -> int:
-        return self.fence.prune(1e-9)
+    def show(self, resource: str, token: Token) -> None:
+        self.fence.guard(resource, token)
+
+    def prune(self, older_than: float = 0.0) -> int:
+        return self.fence.prune(older_than or 1e-9)
+
+    def reset_floors(self, lock: Any = None, to: int = 0) -> None:
+        self.fence.reset_floors(by="a test", lock=lock, to=to)
 
     def verify(self) -> None:
         self.fence.verify()
@@ -107,14 +134,23 @@ class FileSite(Site):
         path = self.path(resource)
         return path.read_text() if path.exists() else None
 
+    def overwrite(self, resource: str, value: str) -> None:
+        self.path(resource).write_text(value)
+
     def highest(self, resource: str) -> int:
         return self.fence.highest(self.path(resource))
 
     def reset(self, resource: str, to: int = 0) -> int:
         return self.fence.reset(self.path(resource), by="a test", to=to)
 
-    def prune(self) -> int:
-        return self.fence.prune(self.folder, 1e-9)
+    def show(self, resource: str, token: Token) -> None:
+        self.fence.guard(self.path(resource), token)
+
+    def prune(self, older_than: float = 0.0) -> int:
+        return self.fence.prune(self.folder, older_than or 1e-9)
+
+    def reset_floors(self, lock: Any = None, to: int = 0) -> None:
+        self.fence.reset_floors(self.folder, by="a test", lock=lock, to=to)
 
     def verify(self) -> None:
         self.fence.verify(self.folder)

@@ -25,6 +25,7 @@ UPSERT = {
 class SqlSite(Site):
     """By DB-API. Each thread has a connection of its own."""
 
+    writes = False
     upsert = UPSERT["qmark"]
     select = "SELECT value FROM {t} WHERE name = ?"
     column = "TEXT"
@@ -87,6 +88,11 @@ class SqlSite(Site):
         connection.commit()
         return rows[0][0] if rows else None
 
+    def overwrite(self, resource: str, value: str) -> None:
+        connection = self.connection()
+        self.execute(connection, self.upsert, (self.name(resource), value))
+        connection.commit()
+
     def _verb(self, verb: str, *args: Any, **options: Any) -> Any:
         connection = self.connection()
         try:
@@ -105,9 +111,15 @@ class SqlSite(Site):
         was: int = self._verb("reset", resource, by="a test", to=to)
         return was
 
-    def prune(self) -> int:
-        number: int = self._verb("prune", 1e-6)
+    def show(self, resource: str, token: Token) -> None:
+        self._verb("guard", resource, token)
+
+    def prune(self, older_than: float = 0.0) -> int:
+        number: int = self._verb("prune", older_than or 1e-6)
         return number
+
+    def reset_floors(self, lock: Any = None, to: int = 0) -> None:
+        self._verb("reset_floors", by="a test", lock=lock, to=to)
 
     def verify(self) -> None:
         self._verb("verify", self.values)

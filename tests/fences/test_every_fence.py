@@ -235,27 +235,6 @@ def test_the_same_name_elsewhere_is_another_lock(site: Site) -> None:
             site.write("x", "b", theirs.lock("x").acquire())
 
 
-def test_a_readers_token_is_compared_and_not_remembered(site: Site) -> None:
-    with holdfast.connect("memory://") as locks:
-        book = locks.rwlock("book")
-        first, second = book.read().acquire(), book.read().acquire()
-        site.write("new", "a", second)
-        assert site.highest("new") == 0
-        site.write("new", "b", first)
-        first.release(), second.release()
-        writer = book.write().acquire()
-        site.write("x", "a", writer)
-        writer.release()
-        late, later = book.read().acquire(), book.read().acquire()
-        site.write("x", "b", later)
-        site.write("x", "c", late)  # it holds as well
-        assert (site.read("x"), site.highest("x")) == ("c", writer.token)
-        with refused("stale", writer.token):
-            site.write("x", "d", first)
-        with refused("other-lock", writer.token):
-            site.write("x", "d", locks.rwlock("other").read().acquire())
-
-
 def test_a_semaphores_lease_stands_for_its_slot(site: Site) -> None:
     with holdfast.connect("memory://") as locks:
         pool = locks.semaphore("pool", permits=2)
@@ -326,6 +305,231 @@ def test_a_pruned_mark_keeps_no_other_counter_out(site: Site) -> None:
         site.prune()
         with refused("stale", 11):
             site.write("y", "c", Other(10))
+
+
+def test_a_readers_lease_does_not_write(site: Site) -> None:
+    if not site.writes:
+        return  # SQL's own test is that of update()
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        with book.write() as writer:
+            site.write("x", "a", writer)
+        with book.read() as reader:
+            for resource in ("x", "new"):
+                with pytest.raises(Exception, match=r"a reader's lease does not write|403"):
+                    site.write(resource, "b", reader)
+        assert (site.read("x"), site.highest("x")) == ("a", writer.token)
+        assert (site.read("new"), site.highest("new")) == (None, 0)
+
+
+def test_readers_are_compared_with_writers_and_not_with_each_other(site: Site) -> None:
+    if not site.readers:
+        return
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        with book.write() as writer:
+            site.write("x", "a", writer)
+        first, second = book.read().acquire(), book.read().acquire()
+        site.show("x", second)
+        site.show("x", first)  # it holds as well
+        site.show("x", second)
+        assert (site.read("x"), site.highest("x")) == ("a", writer.token)
+        first.release(), second.release()
+        with book.write() as writer:
+            site.write("x", "b", writer)
+        with refused("stale", writer.token):
+            site.show("x", second)
+        with book.read() as later:
+            site.show("x", later)
+        with refused("other-lock", writer.token):
+            site.show("x", locks.rwlock("other").read().acquire())
+
+
+def test_a_late_writer_does_not_write_under_a_reader(site: Site) -> None:
+    """The writer's lease is over, and a reader has shown a newer one, and no newer writer has come."""
+    if not site.readers:
+        return
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        late = book.write().acquire()
+        site.write("x", "a", late)
+        site.write("x", "b", late)
+        late.release()
+        reader = book.read().acquire()
+        site.show("x", reader)
+        again = site.again() if site.restarts else site
+        for one in (site, again):
+            with refused("stale", reader.token):
+                one.write("x", "late", late)
+            with refused("stale", reader.token):
+                one.write("x", "late", late.token)
+        site.show("x", reader)
+        assert site.read("x") == "b"
+        reader.release()
+        with book.write() as writer:
+            site.write("x", "c", writer)
+            again.write("x", "d", writer)
+        assert (site.read("x"), site.highest("x")) == ("d", writer.token)
+        if again is not site:
+            again.close()
+
+
+def test_a_reader_at_a_resource_that_nobody_has_written_to(site: Site) -> None:
+    if not (site.readers and site.prunes):
+        return  # an object has to be there to remember anything
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        late = book.write().acquire()
+        late.release()
+        with book.read() as reader:
+            site.show("new", reader)
+            assert site.highest("new") == 0
+            with refused("stale", reader.token):
+                site.write("new", "late", late)
+        with book.write() as writer:
+            site.write("new", "a", writer)
+
+
+def test_what_a_reader_has_shown_is_pruned_into_the_floors(site: Site) -> None:
+    if not (site.readers and site.prunes):
+        return  # it has nothing to forget
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        late = book.write().acquire()
+        late.release()
+        first, second = book.read().acquire(), book.read().acquire()
+        site.show("{x}", second)
+        time.sleep(0.005)
+        assert site.prune() == 1
+        with refused("stale", second.token):
+            site.write("{x}", "late", late)
+        site.show("{x}", first)  # readers do not shut each other out
+        with refused("stale", second.token):
+            site.write("{x}y", "late", late)
+
+
+def test_an_overwrite_without_the_fence_does_not_let_an_old_token_in(site: Site) -> None:
+    site.write("x", "a", 34)
+    site.overwrite("x", "by somebody else")
+    with pytest.raises((holdfast.StaleToken, holdfast.GuaranteeError)):
+        site.write("x", "late", 33)
+    assert site.read("x") == "by somebody else"
+    if site.highest("x") == 0:  # its mark went with it, which was noticed
+        site.reset("x", to=34)
+        with refused("stale", 34):
+            site.write("x", "late", 33)
+    site.write("x", "b", 34)
+    assert (site.read("x"), site.highest("x")) == ("b", 34)
+
+
+def test_a_holder_who_goes_on_writing_is_not_shut_out_by_prune(site: Site) -> None:
+    """It has held for longer than marks are kept, so tokens of other locks that are newer than its own
+    become floors. (In a cluster: in one slot.)"""
+    if not site.prunes:
+        return  # it has nothing to forget
+    with holdfast.connect("memory://") as locks:
+        stale = locks.lock("leader").acquire()
+        stale.release()
+        leader, other = locks.lock("leader").acquire(), locks.lock("other").acquire()
+        site.write("{s}x", "a", leader)
+        site.write("{s}z", "a", other)
+        began = time.monotonic()
+        time.sleep(site.grain * 1.5 + 0.5)
+        site.write("{s}x", "b", leader)
+        assert site.prune(time.monotonic() - began - 0.1) == 1
+        site.write("{s}x", "c", leader)
+        site.write("{s}y", "a", leader)  # new to the fence
+        assert (site.read("{s}x"), site.read("{s}y")) == ("c", "a")
+        other.release()
+        newer = locks.lock("other").acquire()
+        for resource in ("{s}z", "{s}new"):
+            with refused("stale", other.token):
+                site.write(resource, "late", Tokens(other, other.token - 1))
+        site.write("{s}z", "b", newer)
+        with refused("stale", leader.token):
+            site.write("{s}x", "late", stale)
+
+
+def test_a_reader_who_goes_on_reading_is_not_shut_out_by_prune(site: Site) -> None:
+    if not (site.readers and site.prunes):
+        return
+    with holdfast.connect("memory://") as locks:
+        late = locks.rwlock("book").write().acquire()
+        late.release()
+        reader, other = locks.rwlock("book").read().acquire(), locks.lock("other").acquire()
+        site.show("{s}x", reader)
+        site.write("{s}z", "a", other)
+        began = time.monotonic()
+        time.sleep(site.grain * 1.5 + 0.5)
+        again = site.again() if site.restarts else site  # who does not know that it was shown
+        again.show("{s}x", reader)
+        if again is not site:
+            again.close()
+        assert site.prune(time.monotonic() - began - 0.1) == 1
+        site.show("{s}x", reader)
+        with refused("stale", reader.token):
+            site.write("{s}x", "late", late)
+        site.show("{s}y", reader)  # new to the fence
+
+
+def test_a_number_that_no_clock_has_made_does_not_become_a_floor(site: Site) -> None:
+    if not site.prunes:
+        return  # it has no floors
+    site.write("{s}bad", "a", 2**63 - 1)
+    site.write("{s}good", "a", 5)
+    time.sleep(0.005)
+    assert site.prune() == 1
+    site.verify()
+    site.write("{s}new", "a", 6)
+    assert site.reset("{s}bad") == 2**63 - 1
+    site.write("{s}bad", "b", 6)
+
+
+def test_a_lease_of_the_next_century_is_refused(site: Site) -> None:
+    with pytest.raises(holdfast.GuaranteeError, match="century"):
+        site.write("x", "a", Other(2**62))
+    assert site.highest("x") == 0
+
+
+def test_floors_are_reset_for_one_lock_and_for_all(site: Site) -> None:
+    if not site.prunes:
+        return  # it has no floors
+    far = time.time_ns() // 1000 + 90 * 365 * DAY
+    with holdfast.connect("memory://") as locks:
+        site.write("{s}bad", "a", far)  # somebody's mistake
+        time.sleep(0.005)
+        assert site.prune() == 1
+        one, other = locks.lock("one").acquire(), locks.lock("other").acquire()
+        for lease in (one, other):
+            with refused("store-lost-memory", far):
+                site.write("{s}new", "a", lease)
+        site.reset_floors(one, to=one.token)
+        site.write("{s}x", "a", one)
+        with refused("stale", one.token):
+            site.write("{s}y", "late", Tokens(one, one.token - 1))
+        time.sleep(0.005)
+        assert site.prune() == 1
+        site.write("{s}y", "a", one)  # prune keeps what a person has set
+        with refused("store-lost-memory", far):
+            site.write("{s}new", "a", other)
+        site.reset_floors(to=one.token)
+        site.write("{s}new", "a", other)
+        with refused("stale", one.token):
+            site.write("{s}newer", "a", one.token - 1)
+        site.verify()
+
+
+class Tokens:
+    """A lease like another one, with a token from before."""
+
+    kind = "lock"
+    shared = False
+    name = "a"
+    owner = "o"
+
+    def __init__(self, like: holdfast.Lease, token: int) -> None:
+        self.lock_id = like.lock_id
+        self.token = token
 
 
 class Other:

@@ -74,27 +74,6 @@ def test_pruning_finishes_what_a_killed_writer_committed(tmp_path: Path) -> None
     assert sorted(os.listdir(tmp_path)) == [".holdfast-floors.fence", "file"]
 
 
-@pytest.mark.parametrize("verb", ["guard", "write", "hold"])
-def test_a_reader_leaves_no_floor_of_its_own_behind(verb: str, tmp_path: Path) -> None:
-    """A floor of 5 in one store's tokens is none for another's, whose floor is 100."""
-    fence, path = FileFence(), tmp_path / "file"
-    fence.write(path, "a", Of("redis", 100))
-    fence.write(tmp_path / "other", "a", Of("etcd", 5))
-    age(tmp_path / ".file.fence", tmp_path / ".other.fence")
-    assert fence.prune(tmp_path, 60) == 2
-    reader: Any = Of("etcd", 6, reader=True)
-    if verb == "guard":
-        fence.guard(path, reader)
-    elif verb == "write":
-        fence.write(path, "b", reader)
-    else:
-        with fence.hold(path, reader):
-            pass
-    with pytest.raises(holdfast.StaleToken):
-        fence.write(path, "late", Of("redis", 50))
-    fence.write(path, "c", Of("redis", 101))
-
-
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     """Found out before anything is remembered, not by a rename that can never be finished."""
     (tmp_path / "folder").mkdir()

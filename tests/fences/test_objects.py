@@ -95,6 +95,9 @@ def test_a_stamp_makes_every_write_another_version(store: Any) -> None:
 def test_an_object_that_was_there_before(store: Any) -> None:
     obstore.put(store, "x", b"old")
     fence = ObjectFence(store)
+    with pytest.raises(holdfast.GuaranteeError, match="has no mark"):
+        fence.put("x", b"new", 33)
+    assert (fence.get("x"), fence.reset("x", by="a test")) == (b"old", 0)
     with pytest.raises(holdfast.GuaranteeError, match="bytes"):
         fence.put("x", b"old", 33)
     fence.put("x", b"new", 33)
@@ -209,5 +212,20 @@ def test_the_guard_of_a_lease(store: Any) -> None:
     with holdfast.connect("memory://") as locks:
         first = locks.lock("x", protects=ObjectFence(store)).acquire()
         first.guard.put("x", b"a")
-        with pytest.raises(AttributeError, match="ObjectFence has no guard"):
-            first.guard("x")
+        first.guard("x")  # nothing to remember that is not there yet
+        with pytest.raises(AttributeError, match="ObjectFence has no append"):
+            first.guard.append("x")
+
+
+def test_a_token_is_remembered_without_a_change_of_the_data(store: Any) -> None:
+    with pytest.raises(holdfast.GuaranteeError, match="put an empty one"):
+        ObjectFence(store).guard("x", 33)
+    ObjectFence(store).put("x", b"a", 33, attributes={"Content-Type": "text/csv"})
+    with pytest.raises(holdfast.GuaranteeError, match="stamp=True"):
+        ObjectFence(store).guard("x", 34)  # the bytes' hash would not change
+    fence, late = ObjectFence(store, stamp=True), Frozen(store, stamp=True)
+    late.meanwhile = lambda: fence.guard("x", 34)
+    with pytest.raises(holdfast.StaleToken):
+        late.put("x", b"late", 33)
+    assert (fence.get("x"), fence.highest("x")) == (b"a", 34)
+    assert obstore.get(store, "x").attributes["Content-Type"] == "text/csv"

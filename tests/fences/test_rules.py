@@ -9,6 +9,7 @@ import pytest
 import holdfast
 from fences.sites import Site
 from holdfast.fences import MemoryFence, rules
+from holdfast.fences.floors import Floor, raised, unknown
 from holdfast.fences.rules import Credential, Mark
 
 T = 1_800_000_000_000_000
@@ -45,10 +46,10 @@ def test_readers_may_look_twice_at_a_single_use_fence() -> None:
     ("lock", "least"), [("", 100), ("redis:a/x", 100), ("etcd:a/x", 7), ("zookeeper:a/x", 5)]
 )
 def test_what_counts_for_a_resource_that_was_forgotten(lock: str, least: int) -> None:
-    floors = rules.raised({"redis:a": 40}, [Mark(100, "redis:a/x"), Mark(50, "redis:a/y")])
-    floors = rules.raised(floors, [Mark(7, "etcd:a/x"), Mark(5)])
-    assert rules.unknown(floors, Credential(1, lock)) == Mark(least)
-    assert rules.unknown({}, Credential(1, lock)) == Mark()
+    known = raised({"redis:a": Floor(40)}, [Mark(100, "redis:a/x"), Mark(50, "redis:a/y")])
+    known = raised(known, [Mark(7, "etcd:a/x"), Mark(5)])
+    assert unknown(known, Credential(1, lock)) == Mark(least)
+    assert unknown({}, Credential(1, lock)) == Mark()
 
 
 def test_a_memory_that_is_only_compared_with_stays_as_it_is() -> None:
@@ -88,19 +89,23 @@ class Of:
         self.kind = "rwlock" if reader else "lock"
 
 
-def test_a_reader_leaves_no_floor_of_its_own_behind(site: Site) -> None:
-    """A floor of 5 in one store's tokens is none for another's, whose floor is 100."""
-    if not site.prunes:
+def test_a_reader_begins_at_the_floor_of_its_realm(site: Site) -> None:
+    """A floor of 5 in one store's tokens, and of 100 in another's."""
+    if not (site.prunes and site.readers):
         return  # it has nothing to forget
-    site.write("x", "a", Of("redis", 100))
-    site.write("other", "a", Of("etcd", 5))
+    site.write("{s}x", "a", Of("redis", 100))
+    site.write("{s}other", "a", Of("etcd", 5))
     time.sleep(0.005)
     assert site.prune() == 2
-    site.write("x", "b", Of("etcd", 6, reader=True))
     with pytest.raises(holdfast.StaleToken):
-        site.write("x", "late", Of("redis", 50))
-    site.write("x", "c", Of("redis", 101))
-    assert site.highest("x") == 101
+        site.show("{s}x", Of("redis", 50, reader=True))
+    site.show("{s}x", Of("etcd", 6, reader=True))
+    with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):  # a reader names it, too
+        site.write("{s}x", "late", Of("redis", 101))
+    with pytest.raises(holdfast.StaleToken):
+        site.write("{s}x", "late", Of("etcd", 5))
+    site.write("{s}x", "c", Of("etcd", 7))
+    assert site.highest("{s}x") == 7
 
 
 def test_what_a_bare_number_left_behind_counts_for_every_store(site: Site) -> None:

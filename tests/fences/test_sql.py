@@ -186,7 +186,7 @@ def test_one_statement_keeps_the_lock_too(site: SqlSite, row: str) -> None:
         with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):
             fence.update(connection, row, {"total": 12}, where, other, **lock)
         connection.rollback()
-        with pytest.raises(holdfast.ConfigError, match="reader"):
+        with pytest.raises(holdfast.GuaranteeError, match="a reader's lease does not write"):
             fence.update(connection, row, {"total": 12}, where, locks.rwlock("r").read().acquire())
     assert totals(site, row) == (11, first.token)
 

@@ -165,6 +165,10 @@ def test_a_readers_check_is_part_of_its_transaction_in_sqlite_too(
         book = locks.rwlock("book")
         reader = book.read().acquire()
         fence.guard(reading, "page", reader)
+        reading.commit()
+        fence.guard(
+            reading, "page", reader
+        )  # it is remembered: this is a look, which locks nobody out
         reader.release()
         with book.write() as writer:
             fence.guard(writing, "page", writer)

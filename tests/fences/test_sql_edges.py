@@ -151,7 +151,7 @@ def test_what_the_fence_sets_itself_is_not_to_be_set(site: SqlSite, row: str) ->
 
 def test_its_memory_of_resources_is_bounded(site: SqlSite) -> None:
     connection, fence = site.connection(), site.fence
-    fence._known.update({f"r{n}": (0, "", 0.0) for n in range(KNOWN_LIMIT)})
+    fence._known.update({(f"r{n}", False): (0, "", 0.0) for n in range(KNOWN_LIMIT)})
     for name in ("x", "y"):
         fence.guard(connection, name, 34)
     connection.commit()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from .. import checks
 from ..events import Listener
@@ -60,11 +60,23 @@ class Locks:
         request = self._request(name, options, hold_type=ReentrantHold, lease_type=ReentrantLease)
         return ReentrantLock(self._opening, request)
 
-    def election(self, name: str, value: str | None = None, *, ttl: float = 30.0) -> Election:
-        """Returns an election: one leader at a time, whose `value` everybody may see."""
+    def election(
+        self,
+        name: str,
+        value: str | None = None,
+        *,
+        ttl: float = 30.0,
+        purpose: Literal["efficiency", "correctness"] = "efficiency",
+        protects: object = None,
+    ) -> Election:
+        """Returns an election: one leader at a time, whose `value` everybody may see.
+
+        `purpose` and `protects` as for `lock`: a leader's term has a token and a `guard`, too.
+        """
         if value is not None:
             checks.label(value)
-        request = self._request(name, {"ttl": ttl}, label_text=value, lease_type=Term)
+        options: LockKeywords = {"ttl": ttl, "purpose": purpose, "protects": protects}
+        request = self._request(name, options, label_text=value, lease_type=Term)
         return Election(self._opening, request)
 
     def semaphore(self, name: str, *, permits: int, **options: Unpack[LockKeywords]) -> Lock:

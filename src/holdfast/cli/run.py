@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from urllib.parse import quote
 
 from .. import (
     BackendUnavailable,
@@ -226,6 +227,7 @@ def _environment(lease: Lease) -> dict[str, str]:
     return {
         **os.environ,
         "HOLDFAST_LOCK": lease.name,
+        "HOLDFAST_LOCK_ID": quote(lease.lock_id, safe="/:#"),
         "HOLDFAST_TOKEN": str(lease.token),
         "HOLDFAST_OWNER": lease.owner,
         "HOLDFAST_TTL": str(ttl),

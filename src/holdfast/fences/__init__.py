@@ -18,6 +18,7 @@ from .middleware import FencingMiddleware, request_path
 from .objects import ObjectFence
 from .redis import RedisFence
 from .rules import Token
+from .run_token import run_token
 from .sql import SqlFence
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "fencing_headers",
     "raise_for_stale",
     "request_path",
+    "run_token",
     "verify_fenced",
 ]

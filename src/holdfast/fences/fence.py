@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import ConfigError, GuaranteeError, StaleToken
+from . import floors, rules
+from .floors import Floors
 from .rules import FencedLease
 
 
@@ -18,6 +20,10 @@ class Fence:
         if type(single_use) is not bool:
             raise ConfigError(f"single_use must be True or False, not {single_use!r:.80}")
         self.single_use = single_use
+
+    def shortcoming(self) -> str:
+        """Returns what a lock for correctness needs instead of this fence; empty if it will do."""
+        return ""
 
 
 class BoundFence:
@@ -67,3 +73,13 @@ def prove(write: Callable[[int], object], where: str) -> None:
 
 def not_installed(where: str, why: str) -> GuaranteeError:
     return GuaranteeError(f"there is no working fence at {where}: {why}")
+
+
+def refuse_high_floors(where: str, known: Floors) -> None:
+    """Raises `GuaranteeError` if a floor is one that no store's tokens will ever reach."""
+    highest = max(floors.highest(known.values())[:2])
+    if highest > rules.latest():
+        raise GuaranteeError(
+            f"the fence at {where} lets nobody write to a resource that is new to it: a token of "
+            f"{highest} was pruned, which no store has granted; see reset_floors()"
+        )

@@ -18,11 +18,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any
 
 from ..errors import ConfigError
-from . import rules
-from .fence import Fence, not_installed, prove
+from . import floors, rules
+from .fence import Fence, not_installed, prove, refuse_high_floors
 from .file_memory import (
     FLOORS,
     SUFFIX,
@@ -33,8 +32,9 @@ from .file_memory import (
     path_of,
     read_floors,
 )
-from .record import HOLDERS, Record, sync_folder
-from .rules import Credential, Mark, Token
+from .floors import Floor
+from .record import HOLDERS, Damaged, Record, sync_folder
+from .rules import Credential, FencedLease, Mark, Token
 
 FIRST_LOOK, LAST_LOOK = 0.001, 0.05
 """In asyncio nobody tells us when another process lets go: look again after so many seconds."""
@@ -48,7 +48,7 @@ class FileFence(Fence):
         if not isinstance(data, bytes | bytearray | memoryview | str):
             raise ConfigError(f"data must be bytes or str, not {type(data).__name__}")
         contents = data.encode() if isinstance(data, str) else bytes(data)
-        given = rules.credential(token)
+        given = rules.writer(token)
         _refuse_to_replace(path)
         with self._inside(path) as memory:
             memory.check(given)
@@ -73,10 +73,10 @@ class FileFence(Fence):
         Nobody else's write comes between. The token counts as seen from the beginning, also if the
         body fails: it may have written half. In asyncio: `async with`.
         """
-        return HeldFile(self, path, rules.credential(token))
+        return HeldFile(self, path, rules.writer(token))
 
     def highest(self, path: Path) -> int:
-        """Returns the highest token seen; 0 if none was. Waits for nobody."""
+        """Returns the highest token of a writer; 0 if none was seen. Waits for nobody."""
         memory = memory_path(path)
         state = Record.peek(memory)
         staged = os.path.join(os.path.dirname(memory), state.get("pending") or os.curdir)
@@ -106,42 +106,61 @@ class FileFence(Fence):
             return was.highest
 
     def prune(self, folder: Path, older_than: float) -> int:
-        """Forgets files of a folder not written to for so many seconds; returns how many.
+        """Forgets files of a folder where no token was shown for so many seconds; returns how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
-        file new to this fence has seen.
+        file new to this fence has seen. So give it longer than a holder goes without a write.
         """
         limit = time.time() - rules.age(older_than)
-        folder = os.path.realpath(folder)
-        floors_record = Record.locked(os.path.join(folder, FLOORS))
-        assert floors_record is not None
-        with floors_record:
-            old: list[Record] = []
+        with self._floors_record(folder) as record:
+            old: list[FileMemory] = []
+            living: list[Mark] = []
             try:
-                for name in os.listdir(folder):
-                    path = os.path.join(folder, name)
-                    if not (name.startswith(".") and name.endswith(SUFFIX)) or name == FLOORS:
-                        continue
-                    try:
-                        if os.stat(path).st_mtime > limit:
-                            continue
-                    except FileNotFoundError:
-                        continue  # it was empty, and its writer took it along
-                    record = Record.locked(path, wait=False)
-                    if record is not None:  # else somebody is writing right now
-                        old.append(record)
-                # Each also finishes what a killed writer had committed.
-                marks = [FileMemory(record, {}, path_of(record.path)).mark for record in old]
-                floors_record.replace(rules.raised(read_floors(floors_record), marks))
-                for record in old:
-                    record.remove()
+                for path in _memories(os.path.dirname(record.path)):
+                    memory = _forgettable(path, limit)
+                    if memory is not None:
+                        old.append(memory)
+                    else:
+                        living.append(_seen(path))
+                pruned = [memory.mark for memory in old]
+                risen = floors.raised(read_floors(record), pruned, living)
+                record.replace({"floors": risen, "resets": record.read().get("resets", [])})
+                for memory in old:
+                    memory.forget()
                 return len(old)
             finally:
-                for record in old:
-                    record.close()
+                for memory in old:
+                    memory.close()
+
+    def reset_floors(
+        self, folder: Path, *, by: str, lock: str | FencedLease | None = None, to: int = 0
+    ) -> None:
+        """Sets what pruned files have left behind, for one lock or for all, to `to`.
+
+        For when a number that no store has granted was pruned, and shuts out everybody. Stop the
+        writers first: until holders have written, old tokens may pass. Kept in the folder's
+        `.holdfast-floors.fence`, under `resets`.
+        """
+        by, to = rules.beginning(by, to)
+        named = floors.lock_named(lock)
+        with self._floors_record(folder) as record:
+            lower, were = floors.reset(read_floors(record), named, to)
+            resets = [
+                *record.read().get("resets", []),
+                *({"at": time.time(), "by": by, "of": of, "floor": floor} for of, floor in were),
+            ]
+            record.replace({"floors": lower, "resets": resets})
+
+    def _floors_record(self, folder: Path) -> Record:
+        record = Record.locked(os.path.join(os.path.realpath(folder), FLOORS))
+        assert record is not None
+        return record
 
     def verify(self, folder: Path) -> None:
         """Proves that it refuses in this folder; raises `GuaranteeError` otherwise."""
+        if os.path.exists(os.path.join(os.path.realpath(folder), FLOORS)):
+            with self._floors_record(folder) as record:
+                refuse_high_floors(repr(str(folder)), read_floors(record))
         name = f"holdfast-probe-{os.urandom(6).hex()}"
         path = os.path.join(os.path.realpath(folder), name)
         try:
@@ -153,6 +172,7 @@ class FileFence(Fence):
                     second.close()
                     raise not_installed(repr(str(folder)), "its file system does not keep flock")
             probe = FileFence()
+            probe.reset(path, by="verify()")  # so that the folder's floors do not count
             prove(lambda token: probe.write(path, b"probe", token), repr(str(folder)))
         finally:
             for leftover in (path, memory_path(path)):
@@ -188,10 +208,9 @@ class FileFence(Fence):
             record.close()
             raise
 
-    def _floors_for(self, record: Record) -> Any:
+    def _floors_for(self, record: Record) -> dict[str, Floor]:
         """Returns the floors for a file that has no memory yet; for others none count."""
-        state = record.read()
-        if state and not state.get("unknown"):
+        if record.read():
             return {}
         path = os.path.join(os.path.dirname(record.path), FLOORS)
         # Whoever prunes has it to himself: we see his floors, or our memory is not among the pruned.
@@ -228,6 +247,43 @@ def _refuse_hard_links(path: Path) -> None:
             "name: a writer by another name would not be noticed. Leave it one name, or use symbolic "
             "links; write() is allowed, since it gives the name a new file"
         )
+
+
+def _memories(folder: str) -> Iterator[str]:
+    """Yields the paths of all memories in a folder."""
+    for name in os.listdir(folder):
+        if name.startswith(".") and name.endswith(SUFFIX) and name != FLOORS:
+            yield os.path.join(folder, name)
+
+
+def _forgettable(path: str, limit: float) -> FileMemory | None:
+    """Returns a memory that may be pruned, locked; None if it is in use, younger, or not to be."""
+    try:
+        if os.stat(path).st_mtime > limit:
+            return None
+    except FileNotFoundError:
+        return None  # it was empty, and its writer took it along
+    record = Record.locked(path, wait=False)
+    if record is None:
+        return None  # somebody is writing right now
+    try:
+        # Which also finishes what a killed writer had committed.
+        memory = FileMemory(record, {}, path_of(path))
+    except BaseException:
+        record.close()
+        raise
+    if os.stat(path).st_mtime <= limit and floors.prunable(memory.mark):
+        return memory
+    memory.close()
+    return None
+
+
+def _seen(path: str) -> Mark:
+    """Returns the mark of a file as it was last committed, without a lock."""
+    try:
+        return mark_of(path, Record.peek(path))
+    except Damaged:
+        return Mark()  # which its next writer is told
 
 
 class HeldFile:

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import ConfigError, GuaranteeError
-from . import rules
+from . import floors, rules
+from .floors import Floor
 from .record import Damaged, Record, write_all
 from .rules import Credential, Mark
 
@@ -25,7 +26,7 @@ class FileMemory:
     def __init__(
         self,
         record: Record,
-        floors: dict[str, int],
+        known: dict[str, Floor],
         path: str = "",
         single_use: bool = False,
         state: dict[str, Any] | None = None,
@@ -34,7 +35,7 @@ class FileMemory:
         self.path = path
         self.damaged = False
         self._record = record
-        self._floors = floors
+        self._floors = known
         self._single_use = single_use
         if state is None:
             state = record.read()
@@ -43,8 +44,6 @@ class FileMemory:
         self.mark = mark_of(record.path, state)
         self.resets: list[Any] = state.get("resets", [])
         self._empty = not state
-        self._new = self._empty or state.get("unknown", False)
-        """Nothing but readers has passed: what was forgotten of it still counts."""
         self._pending: str = state.get("pending", "")
         """The name under which the last write was staged; gone, unless its writer was killed."""
         if path and self._pending:
@@ -63,8 +62,8 @@ class FileMemory:
             return memory
 
     def check(self, given: Credential) -> None:
-        if self._new:
-            self.mark = rules.unknown(self._floors, given)
+        if self._empty:
+            self.mark = floors.unknown(self._floors, given)
         refused = rules.refusal(self.path, self.mark, given, self._single_use)
         if refused is not None:
             raise refused
@@ -96,11 +95,10 @@ class FileMemory:
         mark = rules.after(self.mark, given)
         if staged is not None:
             self._pending = staged
-        elif given.reader or (mark == self.mark and not self._new):
-            return  # nothing to remember
-        if not given.reader:
-            self.mark, self._new = mark, False
-        self._save()
+        elif mark == self.mark and not self._empty:
+            self._record.touch()  # nothing else to remember
+            return
+        self.reset(mark)
 
     def retract(self) -> None:
         """Takes back what was committed without data since it was locked."""
@@ -112,14 +110,13 @@ class FileMemory:
             self._record.replace(self._before)
 
     def reset(self, mark: Mark) -> None:
-        self.mark, self._new = mark, False
-        self._save()
-
-    def _save(self) -> None:
-        mark = Mark() if self._new else self.mark  # a reader's floor is not that of all
-        state = {"token": mark.highest, "lock": mark.lock, "pending": self._pending}
-        self._record.replace({**state, "resets": self.resets, "unknown": self._new})
+        self.mark = mark
+        state = {"token": mark.highest, "lock": mark.lock, "reader": mark.reader}
+        self._record.replace({**state, "pending": self._pending, "resets": self.resets})
         self._empty, self._saved = False, True
+
+    def forget(self) -> None:
+        self._record.remove()
 
     def close(self) -> None:
         if self._empty:  # it helps nobody
@@ -130,10 +127,10 @@ class FileMemory:
 
 def mark_of(path: str, state: dict[str, Any]) -> Mark:
     """Returns the mark that is kept in the memory at `path`."""
-    token, lock = state.get("token", 0), state.get("lock", "")
-    if type(token) is not int or not isinstance(lock, str):
+    mark = Mark(state.get("token", 0), state.get("lock", ""), state.get("reader", 0))
+    if [type(part) for part in mark] != [int, str, int]:
         raise Damaged.at(path)
-    return Mark(token, lock)
+    return mark
 
 
 def memory_path(path: Path) -> str:
@@ -151,12 +148,16 @@ def path_of(memory: str) -> str:
     return os.path.join(folder, name[1 : -len(SUFFIX)])
 
 
-def read_floors(record: Record) -> dict[str, int]:
+def read_floors(record: Record) -> dict[str, Floor]:
     """Returns the floors of a folder."""
     try:
-        return {str(where): int(token) for where, token in record.read().items()}
-    except (Damaged, TypeError, ValueError):
-        raise GuaranteeError(
-            f"what a fence remembers of forgotten files, {record.path!r}, is damaged; restore it, or "
-            "end every writer whose lease is over, and remove it"
-        ) from None
+        contents = record.read()
+        known = floors.loaded(contents.get("floors", contents))
+        if all(type(number) is int for floor in known.values() for number in floor[:2]):
+            return known
+    except (Damaged, AttributeError, TypeError):
+        pass
+    raise GuaranteeError(
+        f"what a fence remembers of forgotten files, {record.path!r}, is damaged; restore it, or end "
+        "every writer whose lease is over, and remove it"
+    )

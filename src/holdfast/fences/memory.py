@@ -6,10 +6,11 @@ import time
 from threading import Lock
 from types import TracebackType
 
-from . import rules
-from .fence import Fence, prove
+from . import floors, rules
+from .fence import Fence, prove, refuse_high_floors
+from .floors import Floor
 from .resource_turns import ResourceTurns
-from .rules import Credential, Mark, Token
+from .rules import Credential, FencedLease, Mark, Token
 
 
 class MemoryFence(Fence):
@@ -20,10 +21,10 @@ class MemoryFence(Fence):
         self._mutex = Lock()
         self._marks: dict[str, Mark] = {}
         self._touched: dict[str, float] = {}
-        self._floors: dict[str, int] = {}
+        self._floors: dict[str, Floor] = {}
         self._turns = ResourceTurns()
         self.resets: list[tuple[float, str, str, Mark]] = []
-        """Every `reset`: when, by whom, of which resource, and what had been remembered."""
+        """Every reset: when, by whom, of which resource (empty for floors), and what was there."""
 
     def guard(self, resource: str, token: Token) -> None:
         """Lets this token pass, and remembers it; raises `StaleToken` if a higher one has passed.
@@ -31,7 +32,7 @@ class MemoryFence(Fence):
         Waits for a `hold` that is under way. What you do next is another step. If it must not be
         overtaken, do it inside `hold`, which in asyncio is the only one that can wait.
         """
-        with self.hold(resource, token):
+        with HeldResource(self, rules.resource_name(resource), rules.credential(token)):
             pass
 
     def hold(self, resource: str, token: Token) -> HeldResource:
@@ -40,10 +41,10 @@ class MemoryFence(Fence):
         The token counts as seen from the beginning, also if the body fails: it may have written
         half. In asyncio: `async with`.
         """
-        return HeldResource(self, rules.resource_name(resource), rules.credential(token))
+        return HeldResource(self, rules.resource_name(resource), rules.writer(token))
 
     def highest(self, resource: str) -> int:
-        """Returns the highest token seen; 0 if none was."""
+        """Returns the highest token of a writer; 0 if none was seen."""
         return self._marks.get(rules.resource_name(resource), Mark()).highest
 
     def reset(self, resource: str, *, by: str, to: int = 0) -> int:
@@ -62,43 +63,64 @@ class MemoryFence(Fence):
         return mark.highest
 
     def prune(self, older_than: float) -> int:
-        """Forgets resources not written to for so many seconds; returns how many.
+        """Forgets resources at which no token was shown for so many seconds; returns how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
-        resource new to this fence has seen.
+        resource new to this fence has seen. So give it longer than a holder goes without a write.
         """
         limit = time.monotonic() - rules.age(older_than)
         with self._mutex:
-            old = [name for name, touched in self._touched.items() if touched <= limit]
-            self._floors = rules.raised(self._floors, [self._marks[name] for name in old])
+            old = [
+                name
+                for name, touched in self._touched.items()
+                if touched <= limit and floors.prunable(self._marks[name])
+            ]
+            pruned = [self._marks.pop(name) for name in old]
             for name in old:
-                del self._marks[name], self._touched[name]
+                del self._touched[name]
+            self._floors = floors.raised(self._floors, pruned, self._marks.values())
         return len(old)
+
+    def reset_floors(self, *, by: str, lock: str | FencedLease | None = None, to: int = 0) -> None:
+        """Sets what pruned resources have left behind, for one lock or for all, to `to`.
+
+        For when a number that no store has granted was pruned, and shuts out everybody. Stop the
+        writers first: until holders have written, old tokens may pass. Kept in `resets`.
+        """
+        by, to = rules.beginning(by, to)
+        named = floors.lock_named(lock)
+        with self._mutex:
+            self._floors, were = floors.reset(self._floors, named, to)
+            for where, floor in were:
+                mark = Mark(floor.highest, where, floor.reader)
+                self.resets.append((time.time(), by, "", mark))
 
     def verify(self) -> None:
         """Proves that it refuses; raises `GuaranteeError` otherwise."""
+        refuse_high_floors("this process", self._floors)
         probe = MemoryFence()
         prove(lambda token: probe.guard("probe", token), "this process")
 
-    def _pass(self, resource: str, given: Credential) -> Mark | None:
-        """Lets `given` pass; returns the mark from before, None if there was none."""
+    def shortcoming(self) -> str:
+        return "a fence that other processes share (a MemoryFence is this process's own)"
+
+    def _pass(self, resource: str, given: Credential) -> tuple[Mark | None, Mark]:
+        """Lets `given` pass; returns the mark from before, None if there was none, and the new one."""
         with self._mutex:
             before = mark = self._marks.get(resource)
             if mark is None:
-                mark = rules.unknown(self._floors, given)
+                mark = floors.unknown(self._floors, given)
             refused = rules.refusal(resource, mark, given, self.single_use)
             if refused is not None:
                 raise refused
-            if not given.reader:
-                self._marks[resource] = rules.after(mark, given)
-                self._touched[resource] = time.monotonic()
-            return before
+            after = self._marks[resource] = rules.after(mark, given)
+            self._touched[resource] = time.monotonic()
+            return before, after
 
-    def _retract(self, resource: str, before: Mark | None, given: Credential) -> None:
-        """Takes back that `given` has passed, unless the mark was reset or pruned meanwhile."""
+    def _retract(self, resource: str, before: Mark | None, after: Mark) -> None:
+        """Puts a mark back as it was, unless it was reset or pruned meanwhile."""
         with self._mutex:
-            mark = self._marks.get(resource)
-            if mark is None or mark.highest != given.token:
+            if self._marks.get(resource) != after:
                 return
             if before is None:
                 del self._marks[resource], self._touched[resource]
@@ -113,7 +135,8 @@ class HeldResource:
         self._fence = fence
         self._resource = resource
         self._given = given
-        self._before: Mark | None = None
+        self._marks: tuple[Mark | None, Mark] = (None, Mark())
+        """The mark from before, and the one that this hold made."""
 
     def __enter__(self) -> None:
         self._fence._turns.begin(self._resource)
@@ -125,15 +148,14 @@ class HeldResource:
 
     def _check(self) -> None:
         try:
-            self._before = self._fence._pass(self._resource, self._given)
+            self._marks = self._fence._pass(self._resource, self._given)
         except BaseException:
             self._fence._turns.end(self._resource)
             raise
 
     def retract(self) -> None:
         """Takes back, inside the body, that the token counts as seen: its holder wrote nothing."""
-        if not self._given.reader:
-            self._fence._retract(self._resource, self._before, self._given)
+        self._fence._retract(self._resource, *self._marks)
 
     def __exit__(
         self,

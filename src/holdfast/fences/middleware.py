@@ -27,10 +27,11 @@ from .request_memory import Full, Hold, ProcessMemory, memory_of, resource_of
 
 KEY = "holdfast.fencing"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
-NO_CONTENT, BAD, REQUIRED, UNAVAILABLE = 204, 400, 428, 503
+NO_CONTENT, BAD, FORBIDDEN, REQUIRED, UNAVAILABLE = 204, 400, 403, 428, 503
 PHRASES = {
     NO_CONTENT: "No Content",
     BAD: "Bad Request",
+    FORBIDDEN: "Forbidden",
     http.CONFLICT: "Conflict",
     REQUIRED: "Precondition Required",
     UNAVAILABLE: "Service Unavailable",
@@ -115,6 +116,8 @@ class FencingMiddleware:
             credential = http.read_headers(headers)
         except LockError as error:
             return _answer(BAD, {"error": str(error)})
+        if credential is not None and credential.shared:
+            return _answer(FORBIDDEN, {"error": "a reader's lease does not write"})
         if credential is None and self._required:
             return _answer(
                 REQUIRED,

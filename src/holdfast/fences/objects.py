@@ -5,11 +5,15 @@ same request as the data. A put reads them, judges, and writes on the condition 
 still the one that was read; if it is not, all of it is done again. So there is no moment between check
 and write, and there are no marks of their own to prune: a mark lives as long as its object.
 
+An object without a mark was there before the fence, or somebody has written over it and erased the
+mark: nobody can tell, so it is refused until a person takes it under the fence by `reset`.
+
 **Bytes that come back.** GCS and Azure give every write a version of its own (on GCS the generation;
 its ETag is a hash too, but nothing depends on it). On S3 the version (the ETag) is the hash of the
 bytes: if the same bytes are written again, a writer that was frozen inside its put could not tell. So
 bytes that the object has held lately are refused there. Where they may well repeat, use `stamp=True`:
-the object then begins with a line of its own, different each time, which `get` takes off.
+the object then begins with a line of its own, different each time, which `get` takes off. For the same
+reason `guard`, which changes the mark and not the bytes, needs the stamp there.
 """
 
 from __future__ import annotations
@@ -25,12 +29,13 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from ..errors import BackendUnavailable, ConfigError, GuaranteeError, StaleToken
-from . import rules
+from . import floors, rules
 from .fence import Fence, not_installed
 from .rules import Credential, Mark, Token
 
 # Azure takes no hyphens in these names, S3 no capitals.
-TOKEN, LOCK, SEEN = "holdfasttoken", "holdfastlock", "holdfastseen"
+TOKEN, LOCK, SEEN, READER = "holdfasttoken", "holdfastlock", "holdfastseen", "holdfastreader"
+RESET = "holdfastreset"
 STAMP = b"holdfast-stamp "
 STAMPED = re.compile(STAMP + b"[0-9a-f]{24}\n")
 REMEMBERED = 16
@@ -49,7 +54,8 @@ class ObjectState(NamedTuple):
 
     version: dict[str, str] | None
     """The version that the next put is conditional on; None if there is no such object."""
-    mark: Mark
+    mark: Mark | None
+    """None if the object has no mark, though it is there."""
     hashes: tuple[str, ...]
     """Hashes of the bytes that the object has held lately, the present ones last."""
     hashed: bool
@@ -107,6 +113,17 @@ class ObjectFence(Fence):
     ) -> None:
         await self._run_async(self._put(key, data, token, attributes))
 
+    def guard(self, key: str, token: Token) -> None:
+        """Lets this token pass, and remembers it: for a reader, and before you read what you change.
+
+        It writes the object again, with the same data. On S3 it needs `stamp=True`. The object must
+        be there: put an empty one.
+        """
+        self._run(self._guard(key, token))
+
+    async def guard_async(self, key: str, token: Token) -> None:
+        await self._run_async(self._guard(key, token))
+
     def get(self, key: str) -> bytes:
         """The object's data, without its stamp if it has one."""
         data: bytes = self._run(self._get(key))
@@ -117,18 +134,18 @@ class ObjectFence(Fence):
         return data
 
     def highest(self, key: str) -> int:
-        """Returns the highest token seen; 0 if none was."""
-        return self._run(self._look(key)).mark.highest
+        """Returns the highest token of a writer; 0 if none was seen."""
+        return (self._run(self._look(key)).mark or Mark()).highest
 
     async def highest_async(self, key: str) -> int:
         seen = await self._run_async(self._look(key))
-        return seen.mark.highest
+        return (seen.mark or Mark()).highest
 
     def reset(self, key: str, *, by: str, to: int = 0) -> int:
         """Forgets the highest token and the lock, and begins again at `to`; returns the old token.
 
-        For when a store's tokens have fallen, or the object moved to another lock. Stop the
-        writers first. It is kept in the object's metadata.
+        For when a store's tokens have fallen, or the object moved to another lock; and for an object
+        that was there before the fence. Stop the writers first. It is kept in the object's metadata.
         """
         return self._run(self._reset(key, *rules.beginning(by, to)))
 
@@ -150,25 +167,22 @@ class ObjectFence(Fence):
     def _put(
         self, key: str, data: bytes | str, token: Token, attributes: dict[str, str] | None
     ) -> Steps[None]:
-        given = rules.credential(token)
+        given = rules.writer(token)
         rules.resource_name(key)
         if not isinstance(data, bytes | bytearray | memoryview | str):
             raise ConfigError(f"data must be bytes or str, not {type(data).__name__}")
         body = data.encode() if isinstance(data, str) else bytes(data)
         if self._stamp:
-            body = STAMP + os.urandom(12).hex().encode() + b"\n" + body
+            body = _stamped(body)
         digest = _digest(body)
         given = given._replace(lock=_lock(given))
         for attempt in range(ATTEMPTS):
             seen = yield from self._look(key)
             as_wanted = attributes is None or attributes.items() <= seen.attributes.items()
-            done = seen.mark.highest == given.token and seen.hashes[-1:] == (digest,)
-            if attempt and done and as_wanted:
+            done = seen.mark is not None and seen.mark.highest == given.token
+            if attempt and done and as_wanted and seen.hashes[-1:] == (digest,):
                 return  # it was done, and only the answer lost
-            refused = rules.refusal(key, seen.mark, given, self.single_use)
-            if refused is not None:
-                raise refused
-            mark = rules.after(seen.mark, given)
+            mark = self._judge(key, seen, given)
             if seen.hashed and digest in seen.hashes:
                 if digest == seen.hashes[-1] and mark == seen.mark and as_wanted:
                     return  # the same holder, bytes and attributes: nothing changes
@@ -182,12 +196,55 @@ class ObjectFence(Fence):
             own = seen.attributes if attributes is None else attributes
             if (yield from self._try_put(key, body, seen, mark, own)):
                 return
-            pause = min(FIRST_PAUSE * 2**attempt, LAST_PAUSE)
-            yield Request("sleep", (pause * random.random(),))
-        raise BackendUnavailable(
-            f"{key!r} changed {ATTEMPTS} times while it was to be written; try again",
-            token=given.token,
-        )
+            yield _pause(attempt)
+        raise _restless(key, given)
+
+    def _guard(self, key: str, token: Token) -> Steps[None]:
+        given = rules.credential(token)
+        rules.resource_name(key)
+        given = given._replace(lock=_lock(given))
+        for attempt in range(ATTEMPTS):
+            seen = yield from self._look(key)
+            if seen.version is None:
+                raise GuaranteeError(
+                    f"there is no object {key!r} to remember a token at: put an empty one first",
+                    name=given.name,
+                    token=given.token,
+                )
+            mark = self._judge(key, seen, given)
+            if mark == seen.mark:
+                return
+            if seen.hashed and not self._stamp:
+                raise GuaranteeError(
+                    f"{key!r} cannot remember a token without a change of its bytes: on this store a "
+                    "version is their hash; use ObjectFence(store, stamp=True)",
+                    name=given.name,
+                    token=given.token,
+                )
+            found = yield Request("get", (key,))
+            if found is not None:  # else it was deleted meanwhile
+                body = _unstamped(bytes(found))
+                body = _stamped(body) if self._stamp else body
+                if (yield from self._try_put(key, body, seen, mark, seen.attributes)):
+                    return
+            yield _pause(attempt)
+        raise _restless(key, given)
+
+    def _judge(self, key: str, seen: ObjectState, given: Credential) -> Mark:
+        """Returns the mark as it is once `given` has passed; raises if it may not."""
+        if seen.mark is None:
+            raise GuaranteeError(
+                f"{key!r} has no mark: it was there before this fence, or somebody has written over "
+                "it without the fence, and the tokens that it had seen are lost; stop the writers, "
+                "then reset(key, by=…, to=…) with a number that is no lower than those",
+                name=given.name,
+                owner=given.owner,
+                token=given.token,
+            )
+        refused = rules.refusal(key, seen.mark, given, self.single_use)
+        if refused is not None:
+            raise refused
+        return rules.after(seen.mark, given)
 
     def _try_put(
         self, key: str, body: bytes, seen: ObjectState, mark: Mark, attributes: dict[str, str]
@@ -199,6 +256,8 @@ class ObjectFence(Fence):
             LOCK: quote(mark.lock, safe="/:#"),
             SEEN: ".".join(hashes),
         }
+        if mark.reader:
+            fields[READER] = str(mark.reader)
         options = {
             "mode": "create" if seen.version is None else seen.version,
             "attributes": {**attributes, **fields},
@@ -213,8 +272,8 @@ class ObjectFence(Fence):
             return NOTHING
         attributes = dict(found.attributes)
         version = {name: found.meta[name] for name in ("e_tag", "version") if found.meta.get(name)}
-        token = int(attributes.pop(TOKEN, "0"))
-        lock = unquote(attributes.pop(LOCK, ""))
+        token, lock = attributes.pop(TOKEN, ""), unquote(attributes.pop(LOCK, ""))
+        reader = int(attributes.pop(READER, "0"))
         hashes = tuple(filter(None, attributes.pop(SEEN, "").split(".")))
         etag = version.get("e_tag", "").strip('"')
         if hashes:
@@ -223,24 +282,29 @@ class ObjectFence(Fence):
             hashed = HASH.fullmatch(etag) is not None
             hashes = (etag[:SHORT],) if hashed else ()
         hashed = hashed and not self._generations
-        return ObjectState(version, Mark(token, lock), hashes, hashed, attributes)
+        mark = Mark(int(token), lock, reader) if token else None
+        return ObjectState(version, mark, hashes, hashed, attributes)
 
     def _get(self, key: str) -> Steps[bytes]:
         data = yield Request("get", (key,))
-        body = bytes(data)
-        stamp = STAMPED.match(body)
-        return body[stamp.end() :] if stamp else body
+        if data is None:
+            raise FileNotFoundError(key)
+        return _unstamped(bytes(data))
 
     def _reset(self, key: str, by: str, to: int) -> Steps[int]:
         while True:
             seen = yield from self._look(key)
             if seen.version is None:
                 return 0
-            body = bytes((yield Request("get", (key,))))
-            note = json.dumps({"by": by, "token": seen.mark.highest})
-            attributes = {**seen.attributes, "holdfastreset": quote(note)}
+            found = yield Request("get", (key,))
+            highest = (seen.mark or Mark()).highest
+            note = json.dumps({"by": by, "token": highest})
+            attributes = {**seen.attributes, RESET: quote(note)}
+            if found is None:
+                continue
+            body = _stamped(_unstamped(bytes(found))) if self._stamp else bytes(found)
             if (yield from self._try_put(key, body, seen, Mark(to), attributes)):
-                return seen.mark.highest
+                return highest
 
     def _verify(self, prefix: str) -> Steps[None]:
         key = f"{prefix}holdfast-probe-{os.urandom(6).hex()}"
@@ -256,7 +320,7 @@ class ObjectFence(Fence):
             if (yield from self._try_put(key, b"4", first, Mark(4), {})):
                 raise not_installed(where, "it ignores the condition of an update")
             found = yield from self._look(key)
-            if found.mark.highest != 3:
+            if found.mark is None or found.mark.highest != 3:
                 raise not_installed(where, "it does not keep an object's metadata")
             try:
                 yield from self._put(key, b"5", 2, None)
@@ -331,7 +395,7 @@ class ObjectFence(Fence):
         """Returns the meaning of an error for the steps."""
         name = type(error).__name__
         missing = isinstance(error, FileNotFoundError)
-        if missing and request.verb in ("head", "delete"):
+        if missing and request.verb in ("head", "get", "delete"):
             return None
         if request.verb == "put":
             if missing or name in ("AlreadyExistsError", "PreconditionError"):
@@ -346,11 +410,31 @@ class _Failed(NamedTuple):
     error: Exception
 
 
+def _pause(attempt: int) -> Request:
+    return Request("sleep", (min(FIRST_PAUSE * 2**attempt, LAST_PAUSE) * random.random(),))
+
+
+def _restless(key: str, given: Credential) -> BackendUnavailable:
+    return BackendUnavailable(
+        f"{key!r} changed {ATTEMPTS} times while it was to be written; try again",
+        token=given.token,
+    )
+
+
+def _stamped(body: bytes) -> bytes:
+    return STAMP + os.urandom(12).hex().encode() + b"\n" + body
+
+
+def _unstamped(body: bytes) -> bytes:
+    stamp = STAMPED.match(body)
+    return body[stamp.end() :] if stamp else body
+
+
 def _lock(given: Credential) -> str:
     if len(quote(given.lock, safe="/:#")) <= MAX_LOCK:
         return given.lock
     digest = hashlib.sha256(given.lock.encode()).hexdigest()
-    return f"{rules.realm(given.lock)[:100]}/sha256:{digest}"
+    return f"{floors.realm(given.lock)[:100]}/sha256:{digest}"
 
 
 def _digest(body: bytes) -> str:

@@ -82,6 +82,10 @@ class Record:
         self._held.append(descriptor)
         sync_folder(self.path)
 
+    def touch(self) -> None:
+        """Makes it as young as one that was replaced just now."""
+        os.utime(self._held[-1])
+
     def remove(self) -> None:
         os.unlink(self.path)
 

@@ -13,33 +13,21 @@ import inspect
 import json
 import os
 import time
-from collections.abc import Generator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from .. import checks
 from ..errors import ConfigError, GuaranteeError, StaleToken
 from ..stores.redis.cluster import slot_of, tag_of
-from . import rules
-from .fence import Fence, not_installed
-from .redis_keys import FLOORS, RESETS, SUFFIX, mark_of, resource_key
-from .redis_scripts import DELETE, SET, SET_PX, Script, read_script, script_for, sha_of
-from .rules import Credential, Mark, Token
+from . import floors, rules
+from .fence import Fence, not_installed, refuse_high_floors
+from .redis_keys import FLOORS, RESETS, mark_of, resource_key
+from .redis_pruning import prune, reset_floors
+from .redis_scripts import DELETE, SET, SET_PX, Script, script_for
+from .redis_values import Request, Steps, parse_floor, parse_mark, text_of
+from .rules import Credential, FencedLease, Mark, Token
 
-BATCH = 500
-
-Result = TypeVar("Result")
 Value = str | bytes | int | float
-
-
-class Request(NamedTuple):
-    command: tuple[Any, ...]
-    text: str = ""
-    """The script of an EVALSHA, sent if the server does not know it yet."""
-    node: Any = None
-    """The server of a cluster to send it to; None for the one that has the key."""
-
-
-Steps = Generator[Request, Any, Result]
 
 
 class RedisFence(Fence):
@@ -57,7 +45,7 @@ class RedisFence(Fence):
         self._client = client
         self._execute = execute
         self._asynchronous = inspect.iscoroutinefunction(execute)
-        self._cluster = hasattr(client, "get_node_from_key")
+        self.cluster = hasattr(client, "get_node_from_key")
         self._scripts: dict[str, Script] = {}
         self._mode = "o" if single_use else "w"
         self._set_sha = script_for(SET).sha
@@ -69,15 +57,14 @@ class RedisFence(Fence):
 
         `ttl` is in seconds. The mark stays when the value expires.
         """
-        given = rules.credential(token)
+        given = rules.writer(token)
         resource_key(key)
         if ttl is None:
             if not self._asynchronous:
                 # The common case at once; all others step by step.
                 mark = mark_of(key)
-                floors = self._floors_of(mark)
-                mode = "r" if given.reader else self._mode
-                credential = (given.token, given.lock, mode)
+                floors = self.floors_of(mark)
+                credential = (given.token, given.lock, self._mode)
                 try:
                     reply = self._execute(
                         "EVALSHA", self._set_sha, 3, mark, floors, key, *credential, value
@@ -93,7 +80,7 @@ class RedisFence(Fence):
 
     def delete(self, key: str, token: Token) -> Any:
         """`DEL key`, on the same terms. The mark stays."""
-        given = rules.credential(token)
+        given = rules.writer(token)
         resource_key(key)
         return self._run(self._guarded(DELETE, key, given, (key,), ()))
 
@@ -111,7 +98,7 @@ class RedisFence(Fence):
         must be in the slot of `resource`. When a reply is lost, redis-py sends it again: it must do no
         harm when it is run twice.
         """
-        given = rules.credential(token)
+        given = rules.writer(token)
         resource_key(resource)
         return self._run(self._guarded(script, resource, given, tuple(keys), tuple(args)))
 
@@ -122,7 +109,7 @@ class RedisFence(Fence):
         return self._run(self._guarded("", resource, given, (), ()))
 
     def highest(self, resource: str) -> Any:
-        """Returns the highest token seen; 0 if none was."""
+        """Returns the highest token of a writer; 0 if none was seen."""
         return self._run(self._highest(resource_key(resource)))
 
     def reset(self, resource: str, *, by: str, to: int = 0) -> Any:
@@ -134,13 +121,23 @@ class RedisFence(Fence):
         return self._run(self._reset(resource_key(resource), *rules.beginning(by, to)))
 
     def prune(self, older_than: float) -> Any:
-        """Forgets marks that were not raised for so many seconds; returns how many.
+        """Forgets marks of keys where no token was shown for so many seconds; returns how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
-        key new to this fence has seen; in a cluster, a key of the same slot. It walks through all keys
-        of the database.
+        key new to this fence has seen; in a cluster, a key of the same slot. So give it longer than a
+        holder goes without a write. It walks through all keys of the database.
         """
-        return self._run(self._prune(rules.age(older_than)))
+        return self._run(prune(self, rules.age(older_than)))
+
+    def reset_floors(self, *, by: str, lock: str | FencedLease | None = None, to: int = 0) -> Any:
+        """Sets what pruned keys have left behind, for one lock or for all, to `to`.
+
+        For when a number that no store has granted was pruned, and shuts out everybody. Stop the
+        writers first: until holders have written, old tokens may pass. It is kept in the list
+        `holdfast-fence-resets`.
+        """
+        by, to = rules.beginning(by, to)
+        return self._run(reset_floors(self, by, floors.lock_named(lock), to))
 
     def verify(self) -> Any:
         """Proves that it refuses, and that the server forgets nothing by itself.
@@ -161,7 +158,7 @@ class RedisFence(Fence):
     ) -> Steps[Any]:
         script = self._scripts.get(body) or self._script(body)
         mark = mark_of(resource)
-        floors = self._floors_of(mark)
+        floors = self.floors_of(mark)
         mode = "r" if given.reader else self._mode
         count = 2 + len(keys)
         credential = (given.token, given.lock, mode)
@@ -170,13 +167,13 @@ class RedisFence(Fence):
         return self._explain(reply, resource, given)
 
     def _explain(self, reply: Any, resource: str, given: Credential) -> Any:
-        """Returns the result of a guarded script. A list of two is a refusal."""
+        """Returns the result of a guarded script. A list of three is a refusal."""
         if type(reply) is not list:
             return reply
         if len(reply) == 1:  # what a script of the user's answered
             return reply[0]
-        highest, lock = reply
-        seen = Mark(int(highest), _text(lock))
+        highest, lock, reader = reply
+        seen = Mark(int(highest), text_of(lock), int(reader))
         refused = rules.refusal(resource, seen, given, self.single_use)
         raise refused or GuaranteeError(f"the fence at {resource!r} contradicts itself: {seen}")
 
@@ -187,46 +184,20 @@ class RedisFence(Fence):
         return made
 
     def _highest(self, resource: str) -> Steps[int]:
-        mark = _parse((yield Request(("GET", mark_of(resource)))))
+        mark = parse_mark((yield Request(("GET", mark_of(resource)))))
         return mark.highest
 
     def _reset(self, resource: str, by: str, to: int) -> Steps[int]:
         name = mark_of(resource)
-        was = _parse((yield Request(("GET", name))))
+        was = parse_mark((yield Request(("GET", name))))
         entry = {"at": time.time(), "by": by, "key": resource, "token": was.highest}
         yield Request(("RPUSH", RESETS, json.dumps({**entry, "lock": was.lock})))
-        yield Request(("SET", name, f"{to} {round(time.time() * 1000)} "))
+        yield Request(("SET", name, f"{to}/0 {round(time.time() * 1000)} "))
         return was.highest
 
-    def _prune(self, older_than: float) -> Steps[int]:
-        forgotten = 0
-        for node in (yield from self._nodes()):
-            cursor = 0
-            while True:
-                command = ("SCAN", cursor, "MATCH", f"*{SUFFIX}", "COUNT", BATCH)
-                told, marks = yield Request(command, node=node)
-                # In a cluster: by the name of the node.
-                (cursor,) = map(int, told.values() if isinstance(told, dict) else (told,))
-                forgotten += yield from self._forget(marks, older_than)
-                if cursor == 0:
-                    break
-        return forgotten
-
-    def _forget(self, marks: Sequence[Any], older_than: float) -> Steps[int]:
-        text = read_script("prune.lua")
-        script = Script(text, sha_of(text))
-        by_floors: dict[str, list[Any]] = {}
-        for mark in marks:
-            by_floors.setdefault(self._floors_of(_text(mark)), []).append(mark)
-        forgotten = 0
-        for floors, those in by_floors.items():
-            command = ("EVALSHA", script.sha, 1 + len(those), floors, *those)
-            forgotten += yield Request((*command, round(older_than * 1000)), script.text)
-        return forgotten
-
-    def _nodes(self) -> Steps[list[Any]]:
+    def nodes(self) -> Steps[list[Any]]:
         """Returns the servers to walk through; None stands for the only one."""
-        if not self._cluster:
+        if not self.cluster:
             return [None]
         yield Request(
             ("EXISTS", FLOORS)
@@ -234,13 +205,14 @@ class RedisFence(Fence):
         nodes: list[Any] = self._client.get_primaries()
         return nodes
 
-    def _floors_of(self, mark: str) -> str:
-        if not self._cluster:
+    def floors_of(self, mark: str) -> str:
+        """Returns the key of the floors that count for the key of a mark."""
+        if not self.cluster:
             return FLOORS
         return f"{FLOORS}:{{{tag_of(slot_of(mark.encode())).decode()}}}"
 
     def _verify(self) -> Steps[None]:
-        for node in (yield from self._nodes()):
+        for node in (yield from self.nodes()):
             info = yield Request(("INFO", "memory"), node=node)
             policy = info.get("maxmemory_policy", "") if isinstance(info, dict) else ""
             if policy.startswith("allkeys"):
@@ -248,6 +220,9 @@ class RedisFence(Fence):
                     "this Redis", f"its maxmemory-policy is {policy}, which may drop any mark"
                 )
         probe = f"holdfast probe {os.urandom(6).hex()}"
+        floor = parse_floor((yield Request(("HGET", self.floors_of(mark_of(probe)), "*"))))
+        refuse_high_floors("this Redis", {"*": floor})
+        yield Request(("SET", mark_of(probe), "0/0 0 "))
         above = 2**62
         yield from self._guarded("", probe, Credential(above), (), ())
         try:
@@ -304,14 +279,3 @@ def _at(node: Any) -> dict[str, Any]:
 
 def _unknown_script(error: Exception, request: Request) -> bool:
     return bool(request.text) and type(error).__name__ == "NoScriptError"
-
-
-def _parse(value: Any) -> Mark:
-    if value is None:
-        return Mark()
-    token, _, lock = _text(value).split(" ", 2)
-    return Mark(int(token), lock)
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -26,7 +26,7 @@ DELETE = "return redis.call('DEL', KEYS[1])"
 def script_for(body: str) -> Script:
     """Returns the check, and behind it a body that sees its own keys and arguments.
 
-    A refusal is a list of two. What a body of the user's answers is put into a list of one.
+    A refusal is a list of three. What a body of the user's answers is put into a list of one.
     """
     check = read_script("check.lua")
     if not body:
@@ -41,7 +41,7 @@ def script_for(body: str) -> Script:
             "if type(answer) == 'table' and answer.err then return answer end\n"
             "return {answer or false}"
         )
-    return Script(text, sha_of(text))
+    return script_of(text)
 
 
 @cache
@@ -52,5 +52,6 @@ def read_script(name: str) -> str:
     return "\n".join(line for line in lines if not line.lstrip().startswith("--"))
 
 
-def sha_of(text: str) -> str:
-    return sha1(text.encode(), usedforsecurity=False).hexdigest()
+@cache
+def script_of(text: str) -> Script:
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())

@@ -4,13 +4,15 @@
   passes; a higher one passes and is remembered. A single-use fence refuses an equal one too.
 - A resource belongs to the first lock that shows its name (by giving the lease, not the bare
   number); tokens of another lock do not compare with its own and are refused, whatever their size.
-- A reader's lease is compared, and not remembered: readers hold at the same time, in no order.
+- A resource's mark has two numbers, the highest writer and the highest reader. A writer is compared
+  with both: what a reader has read must not be changed by a writer from before. A reader is compared
+  with the writers only: readers hold at the same time, in no order, and do not shut each other out.
+- A reader does not write. It shows its lease by `guard`; every verb that writes refuses it.
 - A semaphore's lease stands for its slot, which is a lock of its own here; one that has no slot is
   refused: holder 11 would write and shut out holder 10, who holds as well.
-- What was pruned leaves a *floor* behind. A resource that nothing is known of counts as one that has
-  seen the floor, so forgetting never lets an old token back in. Floors are kept apart by *realm*
-  (store and namespace), since 10^15 from one store says nothing about 10^4 from another. A bare
-  number is measured against all of them.
+- What was pruned leaves a *floor* behind, see `floors`.
+- No clock made a token that is a century ahead. A lease that shows one is refused; a bare number is
+  taken at its word, and its mark is not pruned, since its floor would shut out everybody.
 
 Stores that decide by themselves (SQL, Redis) do the same in their own language, and come here to
 say why; the one test suite runs on all.
@@ -18,7 +20,7 @@ say why; the one test suite runs on all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
 from typing import NamedTuple, Protocol
 
 from .. import checks
@@ -28,6 +30,7 @@ MAX_TOKEN = 2**63 - 1
 MICROSECONDS = 10**15
 """From here on a token is a time in µs: those of Redis, SQL and the embedded store, since 2001."""
 MONTH = 30 * 86400 * 10**6
+CENTURY = 36_525 * 86400 * 10**6
 COUNTER_FELL = 16
 """A counter that fell to less than a sixteenth has started anew; a late writer is not that late."""
 COUNTER_GAP = 10_000
@@ -71,7 +74,10 @@ class Mark(NamedTuple):
     """The memory of one resource; all empty if there is none."""
 
     highest: int = 0
+    """The highest token of a writer."""
     lock: str = ""
+    reader: int = 0
+    """The highest token of a reader."""
 
 
 def credential(token: Token) -> Credential:
@@ -102,7 +108,35 @@ def credential(token: Token) -> Credential:
             # Not behind the name, which may have any ending. So each slot has floors of its own, too.
             place, slash, name = lock.partition("/")
             lock = f"{place}#{slot}{slash}{name}"
-    return Credential(_number(token.token), lock, reader, token.name, token.owner)
+    number = _number(token.token)
+    if lock and number > latest():
+        raise GuaranteeError(
+            f"{number} is no token of the lock {token.name!r}: it is a century ahead of this "
+            "machine's clock, so no store has granted it; show the lease as it was granted",
+            name=token.name,
+            owner=token.owner,
+            token=number,
+        )
+    return Credential(number, lock, reader, token.name, token.owner)
+
+
+def writer(token: Token) -> Credential:
+    """Returns the credential of a writer; raises for a reader's lease."""
+    given = credential(token)
+    if given.reader:
+        raise GuaranteeError(
+            f"a reader's lease does not write: take rwlock({given.name!r}).write(); to read behind "
+            "this fence, show the lease by guard()",
+            name=given.name,
+            owner=given.owner,
+            token=given.token,
+        )
+    return given
+
+
+def latest() -> int:
+    """Returns the number above which no token is a time that a store's clock could have shown."""
+    return int(time.time() * 10**6) + CENTURY
 
 
 def _number(token: int) -> int:
@@ -117,7 +151,8 @@ def resource_name(name: object) -> str:
 
 def refusal(resource: str, mark: Mark, given: Credential, single_use: bool) -> StaleToken | None:
     """Returns the reason why `given` may not pass; None if it may."""
-    token, highest = given.token, mark.highest
+    token = given.token
+    highest = mark.highest if given.reader else max(mark.highest, mark.reader)
     if mark.lock and given.lock and mark.lock != given.lock:
         return _stale(
             resource,
@@ -140,8 +175,14 @@ def refusal(resource: str, mark: Mark, given: Credential, single_use: bool) -> S
                 "slept for a very long time; raise the store's tokens above the highest seen, or "
                 "reset() the fence",
             )
+        if highest > mark.highest:
+            read = (
+                f"it is older than {highest}, a reader's, which this resource has already seen; what "
+                "was read must not change under the reader, so stop and acquire again"
+            )
+            return _stale(resource, given, highest, STALE, read)
         return _stale(resource, given, highest, STALE, "")
-    if single_use and token == highest and not given.reader:
+    if single_use and token == mark.highest and not given.reader:
         return _stale(
             resource,
             given,
@@ -173,36 +214,10 @@ def far_below(token: int, highest: int) -> bool:
 
 def after(mark: Mark, given: Credential) -> Mark:
     """Returns the mark as it is once `given` has passed."""
+    lock = mark.lock or given.lock
     if given.reader:
-        return mark
-    return Mark(max(mark.highest, given.token), mark.lock or given.lock)
-
-
-Floors = Mapping[str, int]
-"""Floors by realm; the empty realm is for marks whose lock was never named."""
-
-
-def realm(lock: str) -> str:
-    """Returns the realm of a lock: store and namespace, within which tokens compare."""
-    return lock.partition("/")[0]
-
-
-def unknown(floors: Floors, given: Credential) -> Mark:
-    """Returns the mark that stands for a resource of which the fence has none."""
-    if not floors:
-        return Mark()
-    if given.lock:
-        return Mark(max(floors.get(realm(given.lock), 0), floors.get("", 0)))
-    return Mark(max(floors.values()))
-
-
-def raised(floors: Floors, pruned: Iterable[Mark]) -> dict[str, int]:
-    """Returns the floors as they are once these marks have been forgotten."""
-    risen = dict(floors)
-    for mark in pruned:
-        where = realm(mark.lock)
-        risen[where] = max(risen.get(where, 0), mark.highest)
-    return risen
+        return Mark(mark.highest, lock, max(mark.reader, given.token))
+    return Mark(max(mark.highest, given.token), lock, mark.reader)
 
 
 def age(older_than: object) -> float:

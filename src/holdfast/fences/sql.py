@@ -21,9 +21,10 @@ from time import monotonic
 from typing import Any
 
 from ..errors import ConfigError, GuaranteeError, StaleToken
-from . import rules
-from .fence import Fence, not_installed
-from .rules import Credential, Mark, Token
+from . import floors, rules
+from .fence import Fence, not_installed, refuse_high_floors
+from .floors import Floor
+from .rules import Credential, FencedLease, Mark, Token
 from .sql_connections import (
     ConnectionKind,
     Request,
@@ -40,11 +41,13 @@ from .sql_connections import (
 )
 from .sql_dialects import DIALECTS, SQLITE, WITH_RESETS, Statements, encoder, identifier, text_of
 from .sql_hold import HeldTransaction
-from .sql_rows import FencedRow
+from .sql_rows import FencedRow, column_fits
 
 KNOWN_LIMIT = 10_000
 RECENT = 60.0
 """Seconds for which a row counts as there, once its mark was raised: what is pruned is older."""
+SHOWN = 15.0
+"""Seconds for which a reader's token counts as remembered, once it was: then only a look is needed."""
 ROUNDS = 4
 
 
@@ -62,9 +65,10 @@ class SqlFence(Fence):
         super().__init__(single_use=single_use)
         self._table = identifier("table", table, WITH_RESETS)
         self._statements: dict[tuple[str, str], Statements] = {}
-        self._known: dict[str, tuple[int, str, float]] = {}
-        """Resources that have, or had, a row: what passed last, and when the mark was raised. A hint,
-        never relied upon."""
+        self._known: dict[tuple[str, bool], tuple[int, str, float]] = {}
+        """Resources that have, or had, a row, and whether a reader has passed there or a writer: what
+        passed last, and when the mark was raised. A hint, never relied upon."""
+        self._installed = False
         self._updates: dict[Any, str] = {}
         """Statements of the one-statement form, as they were made."""
         if connection is not None:
@@ -81,7 +85,7 @@ class SqlFence(Fence):
         """Lets this token pass for the transaction that is under way; raises `StaleToken` otherwise.
 
         Until you commit, other writers to the resource wait. Call it first in the transaction; if it
-        raises, roll back.
+        raises, roll back. A reader commits too: what is rolled back is not remembered.
         """
         resource = rules.resource_name(resource)
         given = rules.credential(token)
@@ -89,7 +93,8 @@ class SqlFence(Fence):
         refuse_autocommit(kind, connection)
         statements = self._of(kind)
         tried = False
-        request = None if given.reader else self._pass(statements, resource, given)
+        shown = given.reader and self._shown(resource, given)
+        request = None if shown else self._pass(statements, resource, given)
         if request is not None and not kind.asynchronous and not kind.alchemy:
             # The common case at once: the resource is known, and the token good.
             cursor = take_cursor(kind, connection)
@@ -100,7 +105,7 @@ class SqlFence(Fence):
                 self._passed(resource, given)
                 return None
             tried = True
-        if given.reader:
+        if shown:
             is_open = partial(open_at_driver, kind, connection)
             steps = self._compare(statements, resource, given, is_open)
         else:
@@ -136,15 +141,15 @@ class SqlFence(Fence):
         (text, `NOT NULL DEFAULT ''`) for the lock's identity. No other table and no further round
         trip. Raises `StaleToken`, or `LookupError` if there is no such row.
         """
-        given = rules.credential(token)
+        given = rules.writer(token)
         what = FencedRow(table, values, where, column, lock_column)
-        what.check(given)
+        what.check()
         kind = kind_of(connection)
         steps = what.update(self._of(kind), given, self._updates, self.single_use)
         return self._run(kind, connection, steps)
 
     def highest(self, connection: Any, resource: str) -> Any:
-        """Returns the highest token seen; 0 if none was."""
+        """Returns the highest token of a writer; 0 if none was seen. It locks nothing."""
         kind = kind_of(connection)
         steps = self._highest(self._of(kind), rules.resource_name(resource))
         return self._run(kind, connection, steps)
@@ -161,14 +166,35 @@ class SqlFence(Fence):
         return self._run(kind, connection, steps)
 
     def prune(self, connection: Any, older_than: float) -> Any:
-        """Forgets resources that saw no new token for so many seconds; returns how many.
+        """Forgets resources at which no token was shown for so many seconds; returns how many.
 
         Old tokens are kept out all the same: what is forgotten counts as the least that a
-        resource new to this fence has seen. Commit it yourself.
+        resource new to this fence has seen. So give it longer than a holder goes without a write.
+        Commit it yourself.
         """
         kind = kind_of(connection)
         refuse_autocommit(kind, connection)
         steps = self._prune(self._of(kind), rules.age(older_than))
+        return self._run(kind, connection, steps)
+
+    def reset_floors(
+        self,
+        connection: Any,
+        *,
+        by: str,
+        lock: str | FencedLease | None = None,
+        to: int = 0,
+    ) -> Any:
+        """Sets what pruned resources have left behind, for one lock or for all, to `to`.
+
+        For when a number that no store has granted was pruned, and shuts out everybody. Stop the
+        writers first: until holders have written, old tokens may pass. It is kept in the table
+        `…_resets`, with an empty resource. Commit it yourself.
+        """
+        by, to = rules.beginning(by, to)
+        kind = kind_of(connection)
+        refuse_autocommit(kind, connection)
+        steps = self._reset_floors(self._of(kind), by, floors.lock_named(lock), to)
         return self._run(kind, connection, steps)
 
     def install(self, connection: Any) -> Any:
@@ -183,17 +209,24 @@ class SqlFence(Fence):
             connection.commit()
         return self
 
-    def verify(self, connection: Any, *tables: str) -> Any:
+    def verify(self, connection: Any, *tables: str, column: str = "fencing_token") -> Any:
         """Proves that the fence works here; raises `GuaranteeError` otherwise, and says why.
 
         It runs in the transaction under way, or begins one, and leaves nothing behind. `tables` are
-        those that it protects: they must be in the same database and know transactions.
+        those that it protects: they must be in the same database and know transactions, and if
+        they have a `column` for tokens, it must keep every digit.
         """
         kind = kind_of(connection)
         refuse_autocommit(kind, connection)
         for table in tables:
             identifier("a table", table)
-        return self._run(kind, connection, self._verify(self._of(kind), tables))
+        identifier("a column", column)
+        return self._run(kind, connection, self._verify(self._of(kind), tables, column))
+
+    def shortcoming(self) -> str:
+        if self._installed:
+            return ""
+        return "a SqlFence whose table is there: SqlFence(connection), or install(connection)"
 
     # What they do, step by step.
 
@@ -220,9 +253,10 @@ class SqlFence(Fence):
 
         `there` says that it has one, which is locked.
         """
-        last = self._known.get(resource)
+        key = (resource, given.reader)
+        last = self._known.get(key)
         if sql.dialect.gaps and last is not None and last[2] + RECENT <= monotonic():
-            del self._known[resource]  # so this write raises the mark, and makes the row recent
+            del self._known[key]  # so this write raises the mark, and makes the row recent
             last = None
         if last is None:
             if len(self._known) >= KNOWN_LIMIT:
@@ -231,45 +265,65 @@ class SqlFence(Fence):
                 return None
         name: Any = resource
         lock: Any = given.lock
+        token = given.token
         if sql.dialect.binary:
             name, lock = resource.encode(), lock.encode()
-        if last is not None and last[:2] == (given.token, given.lock) and not self.single_use:
-            # The same holder's next write changes no more than it must to lock the row.
+        if given.reader:
             if lock:
-                return Request(sql.again_locked, (name, given.token, lock))
-            return Request(sql.again, (name, given.token))
+                return Request(sql.read_locked, (token, token, lock, name, token, lock))
+            return Request(sql.read, (token, token, name, token))
+        if last is not None and last[:2] == (token, given.lock) and not self.single_use:
+            # The same holder's next write changes no more than it must.
+            if lock:
+                return Request(sql.again_locked, (name, token, lock))
+            return Request(sql.again, (name, token))
         if lock:
-            return Request(sql.update_locked, (given.token, lock, name, given.token, lock))
-        return Request(sql.update, (given.token, name, given.token))
+            return Request(sql.update_locked, (token, lock, name, token, token, lock))
+        return Request(sql.update, (token, name, token, token))
 
     def _passed(self, resource: str, given: Credential) -> None:
         """Remembers that `given` has passed, and when the mark was raised."""
-        last = self._known.get(resource)
-        if last is None or last[:2] != (given.token, given.lock):
-            self._known[resource] = (given.token, given.lock, monotonic())
+        key = (resource, given.reader)
+        last = self._known.get(key)
+        if last is None or given.reader or last[:2] != (given.token, given.lock):
+            self._known[key] = (given.token, given.lock, monotonic())
+
+    def _shown(self, resource: str, given: Credential) -> bool:
+        """Returns True if a reader was remembered a short time ago, as far as this process knows."""
+        last = self._known.get((resource, True))
+        return (
+            last is not None
+            and last[:2] == (given.token, given.lock)
+            and monotonic() < last[2] + SHOWN
+        )
 
     def _compare(
         self, sql: Statements, resource: str, given: Credential, is_open: Callable[[], bool]
     ) -> Steps[None]:
-        """Compares a reader's token, and remembers nothing."""
+        """Compares the token of a reader who has been remembered; if it was not, remembers it."""
         name = encoder(sql)(resource)
         mark = yield from self._look(sql, name)
         if sql.dialect is SQLITE and not is_open():
             # Python's sqlite3 begins none for a SELECT, and a check outside of it says nothing.
             yield Request("BEGIN")
             mark = yield from self._look(sql, name)
-        if mark is None:
-            floors = yield from self._floors(sql)
-            mark = rules.unknown(floors, given)
+        if mark is None or mark.reader < given.token:
+            self._known.pop((resource, True), None)
+            yield from self._guard(sql, resource, given)
+            return
         refused = rules.refusal(resource, mark, given, self.single_use)
         if refused is not None:
             raise refused
 
     def _guard(
-        self, sql: Statements, resource: str, given: Credential, tried: bool = False
+        self,
+        sql: Statements,
+        resource: str,
+        given: Credential,
+        tried: bool = False,
+        there: bool = False,
     ) -> Steps[None]:
         name = encoder(sql)(resource)
-        there = False
         for _ in range(ROUNDS):
             request = self._pass(sql, resource, given, there)
             if request is None and (yield from self._begin(sql, resource, name, given)) is None:
@@ -279,7 +333,7 @@ class SqlFence(Fence):
                 self._passed(resource, given)
                 return
             tried = False
-            self._known.pop(resource, None)
+            self._known.pop((resource, given.reader), None)
             # Refused; or there is no row; or its first writer has committed it just now.
             mark = yield from self._look(sql, name, own=True)
             if mark is None:
@@ -301,68 +355,108 @@ class SqlFence(Fence):
         If the floor refuses `given`, it makes none and returns the refusal. A row that is made and
         then rolled back would leave gaps locked by those who waited for it.
         """
-        floors = yield from self._floors(sql)
-        mark = rules.unknown(floors, given)
+        known = yield from self._floors(sql)
+        mark = floors.unknown(known, given)
         refused = rules.refusal(resource, mark, given, self.single_use)
         if refused is None:
-            yield Request(sql.begin, (name, mark.highest))
+            yield Request(sql.begin, (name, mark.highest, mark.reader))
         return refused
 
     def _look(self, sql: Statements, name: Any, own: bool = False) -> Steps[Mark | None]:
         rows = (yield Request(sql.look_own if own else sql.look, (name,), rows=True)).rows
-        return Mark(int(rows[0][0]), text_of(rows[0][1])) if rows else None
+        return mark_of(*rows[0]) if rows else None
 
-    def _floors(self, sql: Statements) -> Steps[dict[str, int]]:
+    def _floors(self, sql: Statements) -> Steps[dict[str, Floor]]:
         rows = (yield Request(sql.floors, rows=True)).rows
         if not rows:
             raise not_installed(f"the table {self._table}", "its first row is missing: install()")
-        floors: dict[str, int] = json.loads(text_of(rows[0][0]))
-        return floors
+        return floors.loaded(json.loads(text_of(rows[0][0])))
+
+    def _set_floors(
+        self, sql: Statements, were: dict[str, Floor], become: dict[str, Floor]
+    ) -> Steps[None]:
+        for contents in (become, were):
+            text = json.dumps(contents)
+            yield Request(sql.set_floors, (encoder(sql)(text),))
+            kept = text_of((yield Request(sql.floors, rows=True)).rows[0][0])
+            if contents is become and kept == text:
+                return
+        raise not_installed(
+            f"the table {self._table}", "its column lock_id is too small for the floors: install()"
+        )
 
     def _highest(self, sql: Statements, resource: str) -> Steps[int]:
-        mark = yield from self._look(sql, encoder(sql)(resource))
-        return mark.highest if mark is not None else 0
+        rows = (yield Request(sql.peek, (encoder(sql)(resource),), rows=True)).rows
+        return int(rows[0][0]) if rows else 0
 
     def _reset(self, sql: Statements, resource: str, by: str, to: int) -> Steps[int]:
         text = encoder(sql)
         name = text(resource)
         mark = yield from self._look(sql, name)
         if mark is None:
-            yield Request(sql.begin, (name, to))
+            yield Request(sql.begin, (name, to, 0))
             mark = Mark()
         yield Request(sql.reset, (to, name))
         yield Request(sql.audit, (text(by), name, mark.highest, text(mark.lock)))
         return mark.highest
 
+    def _reset_floors(self, sql: Statements, by: str, lock: str | None, to: int) -> Steps[None]:
+        text = encoder(sql)
+        yield Request(sql.lock_floors)
+        known = yield from self._floors(sql)
+        become, were = floors.reset(known, lock, to)
+        yield from self._set_floors(sql, known, become)
+        for of, floor in were:
+            highest = max(floor.highest, floor.reader)
+            yield Request(sql.audit, (text(by), text(""), highest, text(of)))
+
     def _prune(self, sql: Statements, older_than: float) -> Steps[int]:
         yield Request(sql.lock_floors)
-        floors = yield from self._floors(sql)
-        rows = (yield Request(sql.old, (older_than,), rows=True)).rows
+        known = yield from self._floors(sql)
+        latest = rules.latest()
+        rows = (yield Request(sql.old, (older_than, latest, latest), rows=True)).rows
         if sql.dialect.gaps:
             found, rows = rows, []
-            for name, _, _ in found:
-                rows += (yield Request(sql.lock_old, (older_than, name), rows=True)).rows
-        marks = [Mark(int(token), text_of(lock)) for _, token, lock in rows]
-        for name, _, _ in rows:
+            for name, *_ in found:
+                request = Request(sql.lock_old, (older_than, latest, latest, name), rows=True)
+                rows += (yield request).rows
+        pruned = [mark_of(*mark) for _, *mark in rows]
+        # The floors first: whatever fails from here on, no mark is gone without having raised them.
+        risen = floors.raised(known, pruned)
+        yield from self._set_floors(sql, known, risen)
+        for name, *_ in rows:
             yield Request(sql.forget, (name,))
-        floors = rules.raised(floors, marks)
-        yield Request(sql.set_floors, (encoder(sql)(json.dumps(floors)),))
-        return len(rows)
+        highest = max(floors.highest(risen.values())[:2])
+        rows = (yield Request(sql.living, (highest, highest), rows=True)).rows
+        living = [mark_of(*mark) for mark in rows]
+        settled = floors.raised(known, pruned, living)
+        if settled != risen:
+            yield from self._set_floors(sql, risen, settled)
+        return len(pruned)
 
     def _install(self, sql: Statements, busy: bool) -> Steps[None]:
         # Where DDL commits by itself the table may stand, and its first row not yet.
-        if (yield Request(sql.exists, (self._table,), rows=True)).rows and (
-            yield Request(sql.installed, rows=True)
-        ).rows:
-            return
+        create = (
+            not (yield Request(sql.exists, (self._table,), rows=True)).rows
+            or not (yield Request(sql.installed, rows=True)).rows
+        )
+        if create:
+            self._refuse_busy(busy)
+            for text in sql.create:
+                yield Request(text)
+            yield Request(sql.first_floors, (encoder(sql)("{}"),))
+        for query, change in sql.changes:
+            if not (yield Request(query, (self._table,), rows=True)).rows:
+                self._refuse_busy(busy)
+                yield Request(change)
+        self._installed = True
+
+    def _refuse_busy(self, busy: bool) -> None:
         if busy:
             raise ConfigError(
                 f"the table {self._table} has to be made, which is not done inside your "
                 "transaction: give SqlFence a connection that has none under way"
             )
-        for text in sql.create:
-            yield Request(text)
-        yield Request(sql.first_floors, (encoder(sql)("{}"),))
 
     async def _install_async(
         self, kind: ConnectionKind, connection: Any, steps: Steps[None], busy: bool
@@ -372,7 +466,7 @@ class SqlFence(Fence):
             await connection.commit()
         return self
 
-    def _verify(self, sql: Statements, tables: tuple[str, ...]) -> Steps[None]:
+    def _verify(self, sql: Statements, tables: tuple[str, ...], column: str) -> Steps[None]:
         for table in (self._table, *tables):
             if not (yield Request(sql.exists, (table,), rows=True)).rows:
                 raise not_installed("this database", f"it has no table {table}")
@@ -383,17 +477,26 @@ class SqlFence(Fence):
                         f"the table {table}",
                         f"its engine, {text_of(rows[0][0])}, has no transactions",
                     )
+        yield from column_fits(sql, self._table, "token")
+        yield from column_fits(sql, self._table, "reader")
+        for table in tables:
+            yield from column_fits(sql, table, column)
+        refuse_high_floors(f"the table {self._table}", (yield from self._floors(sql)))
         probe = f"holdfast probe {os.urandom(6).hex()}"
-        floors = yield from self._floors(sql)
-        above = max(floors.values(), default=0) + 2
-        yield from self._guard(sql, probe, Credential(above))
+        yield Request(sql.begin, (encoder(sql)(probe), 0, 0))
+        yield from self._guard(sql, probe, Credential(2**62), there=True)
         try:
-            yield from self._guard(sql, probe, Credential(above - 1))
+            yield from self._guard(sql, probe, Credential(2**62 - 1), there=True)
         except StaleToken:
             yield Request(sql.forget, (encoder(sql)(probe),))
-            self._known.pop(probe, None)
             return
+        finally:
+            self._known.pop((probe, False), None)
         raise not_installed(f"the table {self._table}", "it let an older token pass")
+
+
+def mark_of(token: Any, lock: Any, reader: Any) -> Mark:
+    return Mark(int(token), text_of(lock), int(reader))
 
 
 def _in_its_transaction(kind: ConnectionKind, connection: Any, steps: Steps[None]) -> Steps[None]:

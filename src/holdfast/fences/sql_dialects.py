@@ -1,8 +1,9 @@
 """The statements of `SqlFence`, for each kind of database. Values are marked by `?` everywhere.
 
-One table, a row per resource. The row whose resource is empty holds the floors of what was pruned, as
-JSON. `writes` is raised by every write, so that a database which counts only rows that really
-changed counts ours. `touched` is by the database's clock.
+One table, a row per resource: `token` is the highest of a writer, `reader` that of a reader. The row
+whose resource is empty holds the floors of what was pruned, as JSON. `writes` is raised by every write,
+so that a database which counts only rows that really changed counts ours. `touched`, when a token was
+last shown, is by the database's clock.
 
 InnoDB, at its usual isolation level, has three habits that make deadlocks where rows are pruned. An
 UPDATE that finds no row locks the gap, so that two of them keep each other from making the row anew.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from ..errors import ConfigError
+from ..errors import ConfigError, GuaranteeError
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 WITH_RESETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}")
@@ -30,6 +31,11 @@ class Dialect(NamedTuple):
     exists: str
     """Query that returns a row if the table is there."""
     create: tuple[str, ...]
+    changes: tuple[tuple[str, str], ...]
+    """What this version makes in another way than one before: a query that returns a row if the table
+    is as it should be, and the statement that makes it so."""
+    column_type: str
+    """Query for the type of a column, by table, schema or NULL, and column."""
     now: str
     ago: str
     """Expression for the time so many seconds ago."""
@@ -43,6 +49,8 @@ class Dialect(NamedTuple):
     """Clause behind a SELECT: locks the rows, and leaves out those that others have locked."""
     engine: str
     """Query for the storage engine of a table, where some engines have no transactions."""
+    quote: str = "`"
+    """The sign around a name that may be a word of the language."""
     binary: bool = False
     """True if text is given as bytes, since only these compare exactly."""
     exactly: str = "{}"
@@ -60,12 +68,22 @@ POSTGRESQL = Dialect(
         # Two that make a table at once, "if not exists" or not, may collide in the catalogue.
         "SELECT pg_advisory_xact_lock(7236018430951)",
         "CREATE TABLE IF NOT EXISTS {table} (resource text PRIMARY KEY, token bigint NOT NULL, "
-        "lock_id text NOT NULL, writes bigint NOT NULL, touched timestamptz NOT NULL) "
-        "WITH (fillfactor = 50)",
+        "lock_id text NOT NULL, writes bigint NOT NULL, touched timestamptz NOT NULL, "
+        "reader bigint NOT NULL DEFAULT 0) WITH (fillfactor = 50)",
         "CREATE TABLE IF NOT EXISTS {table}_resets (at timestamptz NOT NULL, "
         "by_whom text NOT NULL, resource text NOT NULL, token bigint NOT NULL, "
         "lock_id text NOT NULL)",
     ),
+    changes=(
+        (
+            "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(?) AND attname = 'reader'",
+            "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS reader bigint NOT NULL DEFAULT 0",
+        ),
+    ),
+    column_type="SELECT format_type(atttypid, atttypmod) FROM pg_attribute, "
+    "(SELECT ?::text AS name, ?::text AS place) AS given "
+    "WHERE attrelid = to_regclass(concat_ws('.', place, name)) AND attname = lower(?) "
+    "AND NOT attisdropped",
     now="clock_timestamp()",
     ago="clock_timestamp() - make_interval(secs => ?)",
     share=" FOR SHARE",
@@ -73,6 +91,7 @@ POSTGRESQL = Dialect(
     absent=" ON CONFLICT DO NOTHING",
     skip=" FOR UPDATE SKIP LOCKED",
     engine="",
+    quote='"',
 )
 
 MYSQL = Dialect(
@@ -81,12 +100,26 @@ MYSQL = Dialect(
     "WHERE table_schema = DATABASE() AND table_name = ?",
     create=(
         "CREATE TABLE IF NOT EXISTS {table} (resource VARBINARY(1024) NOT NULL PRIMARY KEY, "
-        "token BIGINT NOT NULL, lock_id VARBINARY(8192) NOT NULL, writes BIGINT NOT NULL, "
-        "touched DOUBLE NOT NULL) ENGINE=InnoDB",
+        "token BIGINT NOT NULL, lock_id LONGBLOB NOT NULL, writes BIGINT NOT NULL, "
+        "touched DOUBLE NOT NULL, reader BIGINT NOT NULL DEFAULT 0) ENGINE=InnoDB",
         "CREATE TABLE IF NOT EXISTS {table}_resets (at DOUBLE NOT NULL, "
         "by_whom VARBINARY(1024) NOT NULL, resource VARBINARY(1024) NOT NULL, "
         "token BIGINT NOT NULL, lock_id VARBINARY(8192) NOT NULL) ENGINE=InnoDB",
     ),
+    changes=(
+        (
+            "SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE() "
+            "AND table_name = ? AND column_name = 'reader'",
+            "ALTER TABLE {table} ADD COLUMN reader BIGINT NOT NULL DEFAULT 0",
+        ),
+        (
+            "SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE() "
+            "AND table_name = ? AND column_name = 'lock_id' AND data_type = 'longblob'",
+            "ALTER TABLE {table} MODIFY lock_id LONGBLOB NOT NULL",
+        ),
+    ),
+    column_type="SELECT column_type FROM information_schema.columns "
+    "WHERE table_name = ? AND table_schema = COALESCE(?, DATABASE()) AND column_name = ?",
     now="UNIX_TIMESTAMP(SYSDATE(6))",
     ago="UNIX_TIMESTAMP(SYSDATE(6)) - ?",
     share=" LOCK IN SHARE MODE",
@@ -108,10 +141,17 @@ SQLITE = Dialect(
     create=(
         "CREATE TABLE IF NOT EXISTS {table} (resource TEXT PRIMARY KEY NOT NULL, "
         "token INTEGER NOT NULL, lock_id TEXT NOT NULL, writes INTEGER NOT NULL, "
-        "touched REAL NOT NULL) WITHOUT ROWID",
+        "touched REAL NOT NULL, reader INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
         "CREATE TABLE IF NOT EXISTS {table}_resets (at REAL NOT NULL, by_whom TEXT NOT NULL, "
         "resource TEXT NOT NULL, token INTEGER NOT NULL, lock_id TEXT NOT NULL)",
     ),
+    changes=(
+        (
+            "SELECT 1 FROM pragma_table_info(?) WHERE name = 'reader'",
+            "ALTER TABLE {table} ADD COLUMN reader INTEGER NOT NULL DEFAULT 0",
+        ),
+    ),
+    column_type="SELECT type FROM pragma_table_info(?, ?) WHERE name = ? COLLATE NOCASE",
     now="(julianday('now') - 2440587.5) * 86400.0",
     ago="(julianday('now') - 2440587.5) * 86400.0 - ?",
     own="",
@@ -136,48 +176,69 @@ class Statements:
         self.dialect = dialect
         self.style = style
         lower = "<" if single_use else "<="
-        set_mark = f"UPDATE {table} SET token = ?, writes = writes + 1, touched = {dialect.now}"
-        self.update = self.mark(f"{set_mark} WHERE resource = ? AND token {lower} ?")
+        touch = f"writes = writes + 1, touched = {dialect.now}"
+        where = f"WHERE resource = ? AND token {lower} ? AND reader <= ?"
+        self.update = self.mark(f"UPDATE {table} SET token = ?, {touch} {where}")
         self.update_locked = self.mark(
-            f"{set_mark}, lock_id = ? WHERE resource = ? AND token {lower} ? AND lock_id IN ('', ?)"
+            f"UPDATE {table} SET token = ?, {touch}, lock_id = ? {where} AND lock_id IN ('', ?)"
         )
-        again = f"UPDATE {table} SET writes = writes + 1 WHERE resource = ? AND token = ?"
+        again = f"UPDATE {table} SET {touch} WHERE resource = ? AND token = ? AND reader <= token"
         self.again = self.mark(again)
         self.again_locked = self.mark(f"{again} AND lock_id = ?")
-        self.look = self.mark(
-            f"SELECT token, lock_id FROM {table} WHERE resource = ?{dialect.share}"
+        read = f"UPDATE {table} SET reader = CASE WHEN reader < ? THEN ? ELSE reader END, {touch}"
+        self.read = self.mark(f"{read} WHERE resource = ? AND token <= ?")
+        self.read_locked = self.mark(
+            f"{read}, lock_id = ? WHERE resource = ? AND token <= ? AND lock_id IN ('', ?)"
         )
-        self.look_own = self.mark(
-            f"SELECT token, lock_id FROM {table} WHERE resource = ?{dialect.own}"
-        )
+        seen = f"SELECT token, lock_id, reader FROM {table} WHERE resource = ?"
+        self.peek = self.mark(seen)
+        self.look = self.mark(f"{seen}{dialect.share}")
+        self.look_own = self.mark(f"{seen}{dialect.own}")
         self.floors = self.mark(f"SELECT lock_id FROM {table} WHERE resource = ''{dialect.share}")
         self.begin = self.mark(
-            f"INSERT INTO {table} (resource, token, lock_id, writes, touched) "
-            f"VALUES (?, ?, '', 0, {dialect.now}){dialect.absent}"
+            f"INSERT INTO {table} (resource, token, lock_id, writes, touched, reader) "
+            f"VALUES (?, ?, '', 0, {dialect.now}, ?){dialect.absent}"
         )
         self.exists = self.mark(dialect.exists)
+        self.changes = tuple(
+            (self.mark(query), self.mark(text.format(table=table)))
+            for query, text in dialect.changes
+        )
         self.installed = self.mark(f"SELECT 1 FROM {table} WHERE resource = ''")
         self.create = tuple(self.mark(text.format(table=table)) for text in dialect.create)
         self.first_floors = self.mark(
             f"INSERT INTO {table} (resource, token, lock_id, writes, touched) "
             f"VALUES ('', 0, ?, 0, {dialect.now}){dialect.absent}"
         )
-        lock_floors = f"UPDATE {table} SET writes = writes + 1, touched = {dialect.now}"
-        self.lock_floors = self.mark(f"{lock_floors} WHERE resource = ''")
-        self.set_floors = self.mark(f"{lock_floors}, lock_id = ? WHERE resource = ''")
-        old = f"SELECT resource, token, lock_id FROM {table} WHERE touched <= {dialect.ago}"
+        self.lock_floors = self.mark(f"UPDATE {table} SET {touch} WHERE resource = ''")
+        self.set_floors = self.mark(f"UPDATE {table} SET {touch}, lock_id = ? WHERE resource = ''")
+        self.living = self.mark(
+            f"SELECT max(token), lock_id, max(reader) FROM {table} WHERE resource <> '' "
+            "AND lock_id <> '' GROUP BY lock_id HAVING max(token) < ? AND max(reader) < ?"
+        )
+        old = (
+            f"SELECT resource, token, lock_id, reader FROM {table} WHERE touched <= {dialect.ago} "
+            "AND token <= ? AND reader <= ?"
+        )
         self.old = self.mark(f"{old} AND resource <> ''{'' if dialect.gaps else dialect.skip}")
         self.lock_old = self.mark(f"{old} AND resource = ?{dialect.skip}")
         self.forget = self.mark(f"DELETE FROM {table} WHERE resource = ?")
         self.reset = self.mark(
-            f"UPDATE {table} SET token = ?, lock_id = '', writes = writes + 1, "
-            f"touched = {dialect.now} WHERE resource = ?"
+            f"UPDATE {table} SET token = ?, reader = 0, lock_id = '', {touch} WHERE resource = ?"
         )
         self.audit = self.mark(
             f"INSERT INTO {table}_resets (at, by_whom, resource, token, lock_id) "
             f"VALUES ({dialect.now}, ?, ?, ?, ?)"
         )
         self.engine = self.mark(dialect.engine)
+        self.column_type = self.mark(dialect.column_type)
+
+    def quoted(self, name: str) -> str:
+        """Returns a table or a column as it stands in a statement, also if its name is a keyword."""
+        sign = self.dialect.quote
+        if sign == '"':
+            name = name.lower()  # as the database takes it without quotes
+        return ".".join(f"{sign}{part}{sign}" for part in name.split("."))
 
     def mark(self, text: str) -> str:
         """Returns `text` with the driver's own marks in place of `?`."""
@@ -191,6 +252,22 @@ class Statements:
             marked = "".join(f"{part}{sign}{n}" for n, part in enumerate(parts[:-1], 1))
             return marked + parts[-1]
         raise ConfigError(f"SqlFence cannot mark values in the style {self.style!r}")
+
+
+WIDE = ("int8", "bigint", "numeric", "decimal")
+"""Types of columns that keep every digit of a token."""
+
+
+def refuse_narrow(table: str, column: str, kind: str | None, sql: Statements) -> None:
+    """Raises `GuaranteeError` if a column of this type would cut a token off, or round it."""
+    if kind is None:
+        return  # the statement itself will say that there is no such column
+    wide = "int" in kind.lower() if sql.dialect is SQLITE else kind.lower().startswith(WIDE)
+    if not wide:
+        raise GuaranteeError(
+            f"the column {column} of {table} is of the type {kind}, which does not keep every digit "
+            "of a token: make it BIGINT NOT NULL DEFAULT 0"
+        )
 
 
 def encoder(sql: Statements) -> Any:

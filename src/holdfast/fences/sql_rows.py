@@ -12,7 +12,15 @@ from ..errors import ConfigError, GuaranteeError
 from . import rules
 from .rules import Credential, Mark
 from .sql_connections import Request, Steps
-from .sql_dialects import QUALIFIED, Statements, encoder, identifier, text_of
+from .sql_dialects import (
+    POSTGRESQL,
+    QUALIFIED,
+    Statements,
+    encoder,
+    identifier,
+    refuse_narrow,
+    text_of,
+)
 
 KNOWN_LIMIT = 10_000
 
@@ -26,9 +34,7 @@ class FencedRow(NamedTuple):
     column: str
     lock_column: str | None
 
-    def check(self, given: Credential) -> None:
-        if given.reader:
-            raise ConfigError("a reader's lease does not write", name=given.name)
+    def check(self) -> None:
         if not self.values or not self.where:
             raise ConfigError("update needs values to set, and where to set them")
         own = (self.column.lower(), (self.lock_column or self.column).lower())
@@ -46,23 +52,26 @@ class FencedRow(NamedTuple):
         if text is None:
             if len(known) >= KNOWN_LIMIT:
                 known.clear()
-            text = known[key] = self._compose(sql, given, single_use)
-        return self._update(sql, text, given, single_use)
+            text = self._compose(sql, given, single_use)
+            if sql.dialect is not POSTGRESQL:  # which itself refuses what does not fit
+                yield from column_fits(sql, self.table, self.column)
+            known[key] = text
+        yield from self._update(sql, text, given, single_use)
 
     def _compose(self, sql: Statements, given: Credential, single_use: bool) -> str:
         identifier("the table", self.table, QUALIFIED)
         lock_columns = [self.lock_column] if self.lock_column else []
         for name in (*self.values, *self.where, self.column, *lock_columns):
             identifier("a column", name)
-        settings = [f"{name} = ?" for name in (*self.values, self.column)]
-        fenced = [f"{name} = ?" for name in self.where]
-        fenced.append(f"{self.column} {'<' if single_use else '<='} ?")
+        settings = [f"{sql.quoted(name)} = ?" for name in (*self.values, self.column)]
+        fenced = [f"{sql.quoted(name)} = ?" for name in self.where]
+        fenced.append(f"{sql.quoted(self.column)} {'<' if single_use else '<='} ?")
         if self.lock_column and given.lock:
-            settings.append(f"{self.lock_column} = ?")
-            exactly = sql.dialect.exactly.format(self.lock_column)
+            settings.append(f"{sql.quoted(self.lock_column)} = ?")
+            exactly = sql.dialect.exactly.format(sql.quoted(self.lock_column))
             fenced.append(f"{exactly} IN ('', ?)")
         setting, meeting = ", ".join(settings), " AND ".join(fenced)
-        return sql.mark(f"UPDATE {self.table} SET {setting} WHERE {meeting}")
+        return sql.mark(f"UPDATE {sql.quoted(self.table)} SET {setting} WHERE {meeting}")
 
     def _update(
         self, sql: Statements, text: str, given: Credential, single_use: bool
@@ -72,10 +81,11 @@ class FencedRow(NamedTuple):
         if self.lock_column and given.lock:
             setting.append(given.lock)
             meeting.append(encoder(sql)(given.lock))
-        lock = self.lock_column or "''"
-        conditions = " AND ".join(f"{name} = ?" for name in self.where)
+        lock = sql.quoted(self.lock_column) if self.lock_column else "''"
+        conditions = " AND ".join(f"{sql.quoted(name)} = ?" for name in self.where)
         look = sql.mark(
-            f"SELECT {self.column}, {lock} FROM {self.table} WHERE {conditions}{sql.dialect.own}"
+            f"SELECT {sql.quoted(self.column)}, {lock} FROM {sql.quoted(self.table)} "
+            f"WHERE {conditions}{sql.dialect.own}"
         )
         named = ", ".join(f"{name}={value!r}" for name, value in self.where.items())
         what = f"{self.table} {named}"
@@ -99,3 +109,10 @@ class FencedRow(NamedTuple):
             f"{what} was not changed, though its token does not forbid it: look for a trigger, or a "
             "policy, that keeps rows from being updated"
         )
+
+
+def column_fits(sql: Statements, table: str, column: str) -> Steps[None]:
+    """Raises `GuaranteeError` if the column would cut a token off: some databases do so in silence."""
+    schema, _, name = table.rpartition(".")
+    rows = (yield Request(sql.column_type, (name, schema or None, column), rows=True)).rows
+    refuse_narrow(table, column, text_of(rows[0][0]) if rows else None, sql)

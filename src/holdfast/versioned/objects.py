@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..errors import ConfigError
+from ..fences.objects import TOKEN
 from .register import Conflict, Register, Steps, Versioned, data
 
 
@@ -18,6 +19,8 @@ class ObjectVersion(NamedTuple):
 
     e_tag: str | None
     version: str | None
+    fenced: bool = False
+    """True if the object bears the mark of an `ObjectFence`, which a put would erase."""
 
 
 class ObjectVersioned(Register):
@@ -47,7 +50,9 @@ class ObjectVersioned(Register):
         except FileNotFoundError:
             return Versioned(None, None)
         body = yield found.bytes_async if self.asynchronous else found.bytes
-        return Versioned(bytes(body), _version(found.meta))
+        return Versioned(
+            bytes(body), _version(found.meta)._replace(fenced=TOKEN in found.attributes)
+        )
 
     def _put(
         self, key: str, value: bytes | str, version: ObjectVersion | None
@@ -55,8 +60,15 @@ class ObjectVersioned(Register):
         obstore = self._obstore
         put = obstore.put_async if self.asynchronous else obstore.put
         body = data(value)
-        known = {} if version is None else version._asdict()
-        mode: Any = {name: of for name, of in known.items() if of is not None} or "create"
+        mode: Any = "create"
+        if version is not None:
+            if version.fenced:
+                raise ConfigError(
+                    f"{key!r} is behind an ObjectFence, whose mark this would erase: write it by the "
+                    "fence's put()"
+                )
+            known = {"e_tag": version.e_tag, "version": version.version}
+            mode = {name: of for name, of in known.items() if of is not None} or "create"
         try:
             written = yield lambda: put(self._store, key, body, mode=mode, use_multipart=False)
         except Exception as error:

@@ -77,14 +77,19 @@ class Register(ABC):
         until = None if timeout is None else time.monotonic() + timeout
         pause = FIRST_PAUSE
         while True:
-            seen = yield from self._get(key)
-            value = yield partial(change, seen.value)
             try:
-                version = yield from self._put(key, value, seen.version)
-                return Versioned(value, version)
-            except Conflict:
-                if until is not None and time.monotonic() >= until:
-                    raise
+                seen = yield from self._get(key)
+            except Conflict as error:
+                conflict = error
+            else:
+                value = yield partial(change, seen.value)
+                try:
+                    version = yield from self._put(key, value, seen.version)
+                    return Versioned(value, version)
+                except Conflict as error:
+                    conflict = error
+            if until is not None and time.monotonic() >= until:
+                raise conflict
             yield pause * random.random()
             pause = min(pause * 2, LAST_PAUSE)
 

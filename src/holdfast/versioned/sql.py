@@ -45,6 +45,7 @@ class SqlVersioned(Register):
         self.asynchronous = self._kind.asynchronous
         self._table = table
         sql = Statements(DIALECTS[self._kind.dialect], "unused", self._kind.style, False)
+        table, key, value, version = map(sql.quoted, (table, key, value, version))
         self._select = sql.mark(f"SELECT {value}, {version} FROM {table} WHERE {key} = ?")
         self._replace = sql.mark(
             f"UPDATE {table} SET {value} = ?, {version} = {version} + 1 "
@@ -99,8 +100,27 @@ class SqlVersioned(Register):
         perform = execute_async if self.asynchronous else execute
         try:
             reply: Reply = yield lambda: perform(kind, connection, request)
-        except Exception:
+            yield connection.commit
+        except Exception as error:
             yield connection.rollback
+            if collided(error):
+                why = "another transaction was in its way, and the database ended this one"
+                raise Conflict(self._table, why) from error
             raise
-        yield connection.commit
         return reply
+
+
+COLLISIONS = ("40001", "40P01")
+"""SQL states of a serialization failure and a deadlock: nothing was done, and it may be tried again."""
+MYSQL_COLLISIONS = (1213, 1205, 1020)
+"""A deadlock; a lock that was waited for too long; a row that has changed since it was read."""
+
+
+def collided(error: BaseException) -> bool:
+    """Returns True if the database undid a transaction because of another one at the same time."""
+    error = getattr(error, "orig", None) or error  # as SQLAlchemy wraps it
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if state is None and error.args and isinstance(error.args[0], dict):
+        state = error.args[0].get("C")  # pg8000
+    number = getattr(error, "errno", None) or (error.args[0] if error.args else None)
+    return state in COLLISIONS or (isinstance(number, int) and number in MYSQL_COLLISIONS)

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from holdfast import aio as holdfast
-from holdfast.fences import MemoryFence
+from holdfast.fences import FileFence, MemoryFence, SqlFence
 
 
-async def test_correctness_needs_a_fence_and_a_store_that_can_carry_it(url: str) -> None:
+async def test_correctness_needs_a_fence_and_a_store_that_can_carry_it(
+    url: str, tmp_path: Path
+) -> None:
     async with holdfast.connect(url) as locks:
         with pytest.raises(holdfast.GuaranteeError, match="protects="):
             locks.lock("x", purpose="correctness")
         with pytest.raises(holdfast.GuaranteeError, match="protects="):
             locks.rwlock("x", purpose="correctness")
-        fence = MemoryFence()
+        fence, row = FileFence(), tmp_path / "row 7"
         if "correctness" in locks.guarantees.safe_for:
             async with locks.lock("x", purpose="correctness", protects=fence) as lease:
-                lease.guard("row 7")
-            assert fence.highest("row 7") == lease.token
+                lease.guard(row)
+            assert fence.highest(row) == lease.token
         else:
             with pytest.raises(holdfast.GuaranteeError, match="cannot"):
                 locks.lock("x", purpose="correctness", protects=fence)
+
+
+async def test_correctness_needs_a_fence_that_others_see(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        with pytest.raises(holdfast.GuaranteeError, match="this process's own"):
+            locks.lock("x", purpose="correctness", protects=MemoryFence())
+        with pytest.raises(holdfast.GuaranteeError, match=r"install\(connection\)"):
+            locks.lock("x", purpose="correctness", protects=SqlFence())
+        with pytest.raises(holdfast.GuaranteeError, match="this process's own"):
+            locks.election("x", purpose="correctness", protects=MemoryFence())
+
+
+async def test_a_leaders_term_has_a_guard(url: str) -> None:
+    fence = MemoryFence()
+    async with holdfast.connect(url) as locks:
+        term = await locks.election("x", protects=fence).campaign()
+        term.guard("row 7")
+        assert fence.highest("row 7") == term.token
+        await term.resign()
 
 
 async def test_what_is_missing_is_said_at_once(url: str) -> None:
@@ -32,11 +55,11 @@ async def test_what_is_missing_is_said_at_once(url: str) -> None:
         assert "protects=" in said
         assert ("a lock for each slot" in said) == (not locks.guarantees.slots)
         if locks.guarantees.slots and "correctness" in locks.guarantees.safe_for:
-            locks.semaphore("x", permits=2, purpose="correctness", protects=MemoryFence())
+            locks.semaphore("x", permits=2, purpose="correctness", protects=FileFence())
         else:
             why = "cannot" if locks.guarantees.slots else "a lock for each slot"
             with pytest.raises(holdfast.GuaranteeError, match=why):
-                locks.semaphore("x", permits=2, purpose="correctness", protects=MemoryFence())
+                locks.semaphore("x", permits=2, purpose="correctness", protects=FileFence())
 
 
 async def test_each_grant_outranks_the_one_before(url: str) -> None:

@@ -1,40 +1,66 @@
 -- The fence before a Redis key: lets a token pass and remembers it, or answers what it has seen.
 -- What is to be done once it has passed follows this text, in the same script: one atomic step.
 --
--- KEYS[1]  the mark: "TOKEN MILLISECONDS LOCK", when it was raised, LOCK perhaps empty
--- KEYS[2]  the floors of what was pruned: a hash by realm, '' for no lock, '*' the highest of all
+-- KEYS[1]  the mark: "WRITER/READER MILLISECONDS LOCK": the highest token of a writer and of a reader,
+--          when one was last shown (to the second), and LOCK, which may be empty
+-- KEYS[2]  the floors of what was pruned: a hash of "WRITER READER" by realm, '' for no lock, '*' for
+--          the highest of all, and \1LOCK for a lock that has floors of its own
 -- ARGV[1]  the token
 -- ARGV[2]  the identity of its lock, or empty
--- ARGV[3]  'w' to write, 'o' to write once per token, 'r' to compare only
+-- ARGV[3]  'w' to write, 'o' to write once per token, 'r' for a reader
 --
--- Answers {highest, lock} if it is refused. Tokens are compared as text, since a number loses digits
--- beyond 2^53.
+-- Answers {writer, lock, reader} if it is refused. Tokens are compared as text, since a number loses
+-- digits beyond 2^53.
 local function below(a, b)
   return #a < #b or (#a == #b and a < b)
 end
 local token, lock, mode = ARGV[1], ARGV[2], ARGV[3]
-local highest, owner = '0', ''
+local highest, reader, shown, owner = '0', '0', nil, ''
 local mark = redis.call('GET', KEYS[1])
 if mark then
-  highest, owner = string.match(mark, '^(%d+) %d+ (.*)$')
-else
-  local fields = {'*', '*'}
-  if lock ~= '' then
-    fields = {string.match(lock, '^[^/]*'), ''}
+  highest, reader, shown, owner = string.match(mark, '^(%d+)/?(%d*) (%d+) (.*)$')
+  if reader == '' then
+    reader = '0'
   end
-  local floors = redis.call('HMGET', KEYS[2], fields[1], fields[2])
-  for i = 1, 2 do
-    if floors[i] and below(highest, floors[i]) then
-      highest = floors[i]
+else
+  local floors
+  if lock == '' then
+    floors = {redis.call('HGET', KEYS[2], '*')}
+  else
+    floors = redis.call('HMGET', KEYS[2], '\1' .. lock, string.match(lock, '^[^/]*'), '')
+    if floors[1] then
+      floors = {floors[1]}
+    end
+  end
+  for i = 1, 3 do
+    local w, r = string.match(floors[i] or '', '^(%d+) ?(%d*)')
+    if w and below(highest, w) then
+      highest = w
+    end
+    if r and below(reader, r) then
+      reader = r
     end
   end
 end
-if (owner ~= '' and lock ~= '' and owner ~= lock) or below(token, highest)
-  or (mode == 'o' and token == highest) then
-  return {highest, owner}
+local least = highest
+if mode ~= 'r' and below(least, reader) then
+  least = reader
 end
-if mode ~= 'r' and (not mark or token ~= highest or (owner == '' and lock ~= '')) then
-  local now = redis.call('TIME')
-  local ms = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))
-  redis.call('SET', KEYS[1], token .. ' ' .. ms .. ' ' .. (owner ~= '' and owner or lock))
+if (owner ~= '' and lock ~= '' and owner ~= lock) or below(token, least)
+  or (mode == 'o' and token == highest) then
+  return {highest, owner, reader}
+end
+local now = redis.call('TIME')
+now = now[1] * 1000 + math.floor(now[2] / 1000)
+local higher
+if mode == 'r' then
+  higher = below(reader, token)
+  reader = higher and token or reader
+else
+  higher = token ~= highest
+  highest = token
+end
+if higher or not mark or (owner == '' and lock ~= '') or now - tonumber(shown) >= 1000 then
+  owner = owner ~= '' and owner or lock
+  redis.call('SET', KEYS[1], string.format('%s/%s %.0f %s', highest, reader, now, owner))
 end
