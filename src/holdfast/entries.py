@@ -5,7 +5,7 @@ Values only. `ledger` has the rules; each store that keeps its entries as rows i
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from .model import Label
@@ -170,11 +170,13 @@ class Rows(Protocol):
         """Returns the entry of `owner`, if there is one."""
         ...
 
-    def keep_waiting(self, name: str, owner: str) -> bool:
-        """Renews the place of `owner` in the queue; returns whether it has one.
+    def renew_held(self, claim: Claim) -> int | None:
+        """Renews a lease that was confirmed, and returns its token; None if it is not such a one."""
+        ...
 
-        A waiter that barges, or whose time has ended, has none to be renewed.
-        """
+    def keep_waiting(self, name: str, owners: Sequence[str]) -> bool:
+        """Renews the places of these owners in the queue; returns False if one of them is not a waiter
+        whose time has not ended, or barges."""
         ...
 
     def alive(self, entry: Entry) -> bool:

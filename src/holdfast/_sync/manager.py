@@ -11,7 +11,14 @@ from typing import Any, Literal, Unpack
 from .. import checks
 from ..events import Listener
 from ..model import LockState
-from ..options import LockKeywords, LockOptions, options_of, refuse_incorrect, refuse_unfair
+from ..options import (
+    FenceMark,
+    LockKeywords,
+    LockOptions,
+    options_of,
+    refuse_incorrect,
+    refuse_unfair,
+)
 from .election import Election, Term
 from .lock import Lock, ReadWriteLock
 from .opening import Opening
@@ -69,7 +76,7 @@ class Locks:
         *,
         ttl: float = 30.0,
         purpose: Literal["efficiency", "correctness"] = "efficiency",
-        protects: object = None,
+        protects: FenceMark | None = None,
     ) -> Election:
         """Returns an election: one leader at a time, whose `value` everybody may see.
 
