@@ -77,6 +77,10 @@ class Opening:
     async def _open(self, limit: float) -> Session:
         self._check_open()
         deadline = system_clock().now() + limit
+        # unasync: aio-only
+        if self.live is not None and self.live.home.is_closed():
+            self._mutex = Mutex()  # the other belongs to that loop
+        # unasync: end
         mutex = self._mutex
         if not await enter(mutex, limit):
             raise BackendUnavailable(f"the store at {self.url} was not reached within {limit:g} s")
@@ -86,9 +90,15 @@ class Opening:
             if session is not None:
                 if session.home is here():
                     return session
-                raise LockError(
-                    "this connection is in use by another event loop; call connect() in each"
-                )
+                # unasync: aio-only
+                if session.home.is_closed():
+                    session.strand()
+                    self.live = None
+                # unasync: end
+                if self.live is not None:
+                    raise LockError(
+                        "this connection is in use by another event loop; call connect() in each"
+                    )
             left = deadline - system_clock().now()  # another may have tried in vain before us
             backend = self._opener()
             try:
@@ -137,6 +147,11 @@ class Opening:
         forks.current()  # lest a child that Python was not told of ends what its parent holds
         self._closed = True
         session = self.live
+        # unasync: aio-only
+        if session is not None and session.home.is_closed():
+            session.strand()
+            session = self.live = None
+        # unasync: end
         if session is not None:
             # To its end, even if we are cancelled. Where we are interrupted, the next call goes on.
             await finish(partial(session.close, current()), grace=CLOSE_LIMIT)

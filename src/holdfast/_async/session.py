@@ -334,6 +334,20 @@ class Session:
         if not self.leases and not self.tickets:
             in_background(self.close, self.home)
 
+    # unasync: aio-only
+    def strand(self) -> None:
+        """Lets go of the store after the end of the event loop, in which nothing was closed."""
+        with self.mutex:
+            self.closed = self.finished = True
+            holds = list(self.leases.values())
+        for hold in holds:
+            hold._end("the event loop of its manager has ended")
+        strand = getattr(self.backend, "strand", None)
+        if strand is not None:
+            strand()
+
+    # unasync: end
+
     async def _close(self) -> None:
         with self.mutex:
             tickets, leases = list(self.tickets.values()), list(self.leases.values())

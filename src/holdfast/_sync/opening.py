@@ -88,9 +88,10 @@ class Opening:
             if session is not None:
                 if session.home is here():
                     return session
-                raise LockError(
-                    "this connection is in use by another event loop; call connect() in each"
-                )
+                if self.live is not None:
+                    raise LockError(
+                        "this connection is in use by another event loop; call connect() in each"
+                    )
             left = deadline - system_clock().now()  # another may have tried in vain before us
             backend = self._opener()
             try:

@@ -25,7 +25,8 @@ class Poller:
         """Stops watching `fd`, and closes it."""
         if fd in self._watched:
             self._watched.discard(fd)
-            self._loop.remove_reader(fd)
+            if not self._loop.is_closed():
+                self._loop.remove_reader(fd)
             os.close(fd)
 
     async def attend(self, signal: Signal, until: float | None) -> bool:

@@ -34,7 +34,7 @@ async def enter(mutex: Mutex, within: float) -> bool:
         return False
 
 
-here: Callable[[], object] = asyncio.get_running_loop
+here: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop
 """The place that a session belongs to: an event loop here, the whole process there."""
 
 
@@ -48,7 +48,7 @@ class Worker:
     def __init__(self, name: str) -> None:
         self._name = name
         self._loop = asyncio.get_running_loop()
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._ahead: deque[Callable[[], None]] = deque()
         self._thread: Thread | None = None
         self._closed = False
@@ -98,9 +98,11 @@ class Worker:
                 self._ahead.popleft()()
             job()
 
-    def close(self) -> None:
-        """Takes no more calls; the thread ends when it has made those that were asked for."""
+    def close(self, last: Callable[[], object] | None = None) -> None:
+        """Takes no more calls; the thread makes those that were asked for, and `last`, and ends."""
         if not self._closed and self._thread is not None:
+            if last is not None:
+                self._jobs.put(last)
             self._jobs.put(None)
         self._closed = True
 

@@ -43,6 +43,8 @@ engine counts from there. What has to end by itself (`Ticket.renew` is False, a 
 renews, a release that could not be sent) is then ended by the backend, since the shared thing lives on.
 A backend that learns of an end, or of a doubt, by itself may have an attribute `look`: the session
 sets it to a function to call, from any thread, with the owners about whom `renew` is to be asked.
+A backend that has threads beside its event loop has a method `strand`, which ends them when that loop
+was closed and the backend was not.
 """
 
 from __future__ import annotations

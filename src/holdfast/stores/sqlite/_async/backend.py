@@ -160,6 +160,15 @@ class SqliteBackend:
         await self._worker.call(self._store.close)
         self._worker.close()
 
+    # unasync: aio-only
+    def strand(self) -> None:
+        self._poller.close()
+        if self._mailbox is not None:
+            self._mailbox.close()
+        self._worker.close(self._store.close)
+
+    # unasync: end
+
     def _without_namespace(self, state: LockState) -> LockState:
         return state._replace(name=state.name[len(self._prefix) :])
 

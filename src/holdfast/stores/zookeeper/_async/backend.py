@@ -123,6 +123,12 @@ class ZooKeeperBackend:
             # What has not been closed by then ends by itself.
             await self._result(self._attempts.close, deadline=self.clock.now() + CLOSE_LIMIT)
 
+    # unasync: aio-only
+    def strand(self) -> None:
+        self._attempts.close(_ignore)
+
+    # unasync: end
+
     async def _call(self, verb: Callable[..., None], *args: Any, deadline: float) -> Any:
         """Calls a verb of `attempts` and returns its result; raises if there is none by `deadline`."""
         if os.getpid() != self._pid:
