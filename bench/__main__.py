@@ -21,6 +21,7 @@ FIGURES = {
     "uncontended": "acquire and release a lock that nobody else wants",
     "wakeup": "from the release in one process to the grant in another",
     "handaround": "eight processes and one lock",
+    "waiters": "one lock, and a hundred to ten thousand tasks that wait for it",
     "keeper": "ten thousand leases, renewed",
     "startup": "import, and the command line",
     "etcd_uncontended": "etcd: acquire and release, at first and after ten thousand times",

@@ -48,7 +48,9 @@ def full(world: str, stage: Stage) -> None:
     def refused() -> Refused | None:
         # What SQLite has room for already (the rest of a page) may still be granted.
         try:
-            tokens.append(rival.attempt("probe")["token"])
+            probe = rival.attempt("probe")
+            if probe is not None:  # else it was granted, and its release refused
+                tokens.append(probe["token"])
             rival.ask("release", key="probe")
         except Refused as error:
             return error

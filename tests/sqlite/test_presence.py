@@ -39,6 +39,12 @@ def mine(tmp_path: Path) -> Presence:
     return Presence.of(str(tmp_path))
 
 
+def watch(presence: Presence, name: str) -> int | None:
+    opened: list[int] = []
+    presence.watch(name, opened)
+    return opened[0] if opened else None
+
+
 def hung_up(fd: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
@@ -70,7 +76,7 @@ def test_one_per_process_and_folder(tmp_path: Path) -> None:
 
 def test_our_own_questions_do_not_drop_our_lock(mine: Presence, start: Start) -> None:
     assert mine.is_alive(mine.name)
-    assert mine.watch(mine.name) is None
+    assert watch(mine, mine.name) is None
     sweep(mine)
     other = start(HEAD + "say(presence.is_alive(sys.argv[2]))", mine.name)
     assert line(other) == "True"
@@ -138,7 +144,7 @@ def test_no_answer_counts_as_alive(
         patch.setattr(os, "open", refuse)
         assert mine.is_alive("0" * 16)
         assert mine.is_tethered("0" * 16)
-        assert mine.watch("0" * 16) is None
+        assert watch(mine, "0" * 16) is None
     assert not mine.is_alive("0" * 16)
     assert not mine.is_tethered("0" * 16)
 
@@ -168,7 +174,7 @@ def test_descriptors_closed_behind_our_back_are_noticed(start: Start) -> None:
 def test_watch(mine: Presence, start: Start) -> None:
     other = start(SIMPLE)
     name = line(other)
-    fd = mine.watch(name)
+    fd = watch(mine, name)
     assert fd is not None
     assert not os.get_inheritable(fd)
     assert mine.is_alive(name)
@@ -177,8 +183,8 @@ def test_watch(mine: Presence, start: Start) -> None:
     assert hung_up(fd, 5)
     assert not mine.is_alive(name)  # without waiting: the lock goes before the hang-up
     os.close(fd)
-    assert mine.watch(name) is None  # the FIFO is there, and nobody behind it
-    assert mine.watch("0" * 16) is None
+    assert watch(mine, name) is None  # the FIFO is there, and nobody behind it
+    assert watch(mine, "0" * 16) is None
 
 
 def test_who_is_woken_by_a_death_sees_it(mine: Presence, start: Start) -> None:
@@ -196,7 +202,7 @@ def test_who_is_woken_by_a_death_sees_it(mine: Presence, start: Start) -> None:
         name, pid = line(other).split()
         fd = None
         while fd is None:
-            fd = mine.watch(name)
+            fd = watch(mine, name)
         os.kill(int(pid), signal.SIGKILL)
         assert hung_up(fd, 5)
         assert not mine.is_alive(name)
@@ -221,7 +227,7 @@ def test_a_forked_child_neither_drops_nor_prolongs_its_parent(mine: Presence, st
     child, *truths = said[1].split()
     assert truths == ["True", "True"]
     assert child != parent
-    fd = mine.watch(parent)
+    fd = watch(mine, parent)
     assert fd is not None
     assert mine.is_alive(parent)  # though the child has closed the descriptor
     assert mine.is_tethered(tether)
@@ -251,4 +257,4 @@ def test_another_program_does_not_prolong(mine: Presence, start: Start, way: str
         other.kill()
         other.wait()
     assert not mine.is_alive(name)
-    assert mine.watch(name) is None
+    assert watch(mine, name) is None

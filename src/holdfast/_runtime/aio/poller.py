@@ -21,13 +21,15 @@ class Poller:
         self._watched.add(fd)
         self._loop.add_reader(fd, ready)
 
-    def unwatch(self, fd: int) -> None:
-        """Stops watching `fd`, and closes it."""
-        if fd in self._watched:
-            self._watched.discard(fd)
-            if not self._loop.is_closed():
-                self._loop.remove_reader(fd)
-            os.close(fd)
+    def unwatch(self, fd: int) -> bool:
+        """Stops watching `fd`, and closes it; returns False if it is not watched."""
+        if fd not in self._watched:
+            return False
+        self._watched.discard(fd)
+        if not self._loop.is_closed():
+            self._loop.remove_reader(fd)
+        os.close(fd)
+        return True
 
     async def attend(self, signal: Signal, until: float | None) -> bool:
         """Waits for `signal` as `Signal.wait` does; the loop serves the descriptors."""

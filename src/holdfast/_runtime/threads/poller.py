@@ -6,6 +6,7 @@ import os
 import select
 from _thread import get_ident as current
 from collections.abc import Callable
+from itertools import starmap
 from threading import RLock
 
 from .signal import Signal
@@ -37,12 +38,18 @@ class Poller:
             self._watched[fd] = ready
             self._wake_leader()
 
-    def unwatch(self, fd: int) -> None:
-        """Stops watching `fd`, and closes it."""
+    def unwatch(self, fd: int) -> bool:
+        """Stops watching `fd`, and closes it; returns False if it is not watched."""
         with self._mutex:
-            if self._watched.pop(fd, None) is not None:
-                os.close(fd)
+            watched = fd in self._watched
+            try:
+                self._watched.pop(fd, None)
+            finally:  # also if a signal's handler raises
+                if watched:
+                    os.close(fd)
+            if watched:
                 self._wake_leader()
+            return watched
 
     def attend(self, signal: Signal, until: float | None) -> bool:
         """Waits for `signal` as `Signal.wait` does; serves the descriptors if no other thread does."""
@@ -55,8 +62,7 @@ class Poller:
                         self._leading = True
                         self._leader = current()
                         if self._wake_read < 0:
-                            self._wake_read, self._wake_write = os.pipe()
-                            os.set_blocking(self._wake_write, False)
+                            self._open_pipe()
                     else:
                         self._followers[signal] = None
                 done = self._lead(signal, until) if lead else signal.wait_a_while(until)
@@ -134,6 +140,20 @@ class Poller:
                 os.write(self._wake_write, b"\0")
             except BlockingIOError:
                 return  # its pipe is full, so it will wake up
+
+    def _open_pipe(self) -> None:
+        # Into a list before a signal's handler can raise: `extend` runs no Python code.
+        made: list[tuple[int, int]] = []
+        try:
+            made.extend(starmap(os.pipe, ((),)))
+            ((read, write),) = made
+            os.set_blocking(write, False)
+        except BaseException:
+            for read, write in made:
+                os.close(read)
+                os.close(write)
+            raise
+        self._wake_read, self._wake_write = read, write
 
     def _close_pipe(self) -> None:
         if self._closed and not self._leading and self._wake_read >= 0:

@@ -24,6 +24,10 @@ from collections.abc import Callable
 WATCH = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """How a lock file is opened by others: one that is a FIFO would otherwise wait for its process."""
 
+Opened = list[int]
+"""Descriptors, kept by the caller of the function that opens them: between two functions a signal's
+handler could raise, and they would be lost."""
+
 _TRY_SHARED = fcntl.LOCK_SH | fcntl.LOCK_NB
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NEW_FIFO = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC

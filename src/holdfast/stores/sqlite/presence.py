@@ -38,7 +38,7 @@ from threading import RLock
 
 from ... import forks
 from ...errors import BackendUnavailable
-from .lockfiles import WATCH, Tether, flocked, inode, make_fifo, make_locked
+from .lockfiles import WATCH, Opened, Tether, flocked, inode, make_fifo, make_locked
 
 # Re-entrant, because a signal handler that forks may interrupt the thread that is inside.
 _mutex = RLock()
@@ -109,28 +109,28 @@ class Presence:
         held = flocked(f"{self.directory}/{name}.live")
         return not self.intact() if held is None else held
 
-    def watch(self, name: str) -> int | None:
-        """Returns a descriptor that becomes readable (hangs up) when that process dies; the caller's
-        to close. None when there is nothing to wait for: our own process, or one that is dead.
+    def watch(self, name: str, opened: Opened) -> None:
+        """Adds to `opened` a descriptor that becomes readable (hangs up) when that process dies, the
+        caller's to close. Adds none when there is nothing to wait for: our own process, or a dead one.
 
         Watch first and ask `is_alive` afterwards: a death before the opening is then seen by the
         question, and one after it by the descriptor.
         """
         if name in _own:
-            return None
+            return
         try:
-            fd = os.open(f"{self.directory}/{name}.live", WATCH)
+            # Into the list before a signal's handler can raise: `extend` runs no Python code.
+            opened.extend(map(os.open, (f"{self.directory}/{name}.live",), (WATCH,)))
         except OSError:
-            return None
+            return
         # poll does not report a hang-up to a reader that came after the last writer had left.
         try:
-            os.read(fd, 1)
+            os.read(opened[-1], 1)
         except BlockingIOError:
-            return fd  # empty, and held open by its process
+            return  # empty, and held open by its process
         except OSError:
             pass
-        os.close(fd)
-        return None
+        os.close(opened.pop())
 
     def tether(self) -> Tether:
         """Returns a new tether, locked by its descriptor."""

@@ -16,7 +16,7 @@ from ...errors import BackendUnavailable
 from ...ledger import Ledger
 from ...model import Busy, Granted, LockState, Outcome, Queued
 from . import cleaning, tokens
-from .lockfiles import Tether
+from .lockfiles import Opened, Tether
 from .mailbox import DELIVERED
 from .rows import SqliteRows
 from .shortcuts import grant_alone, hand_over, release_alone
@@ -176,9 +176,11 @@ class Store(Transactions):
             or (bool(entry.tether) and presence.is_tethered(entry.tether))
         )
 
-    def watch(self, process: str) -> int | None:
-        """Returns a descriptor that becomes readable when that process dies, unless it is our own."""
-        return None if self._presence is None else self._presence.watch(process)
+    def watch(self, process: str, opened: Opened) -> None:
+        """Adds to `opened` a descriptor that becomes readable when that process dies, unless it is our
+        own."""
+        if self._presence is not None:
+            self._presence.watch(process, opened)
 
     def close(self, deadline: float | None = None) -> None:
         """Closes the connection, and lets go of all tethers."""

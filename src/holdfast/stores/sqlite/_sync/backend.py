@@ -86,7 +86,7 @@ class SqliteBackend:
             ticket.weight,
             ticket.capacity,
             ticket.kind,
-            ticket.queue and self._mailbox is not None,
+            ticket.queue and bool(self._store.address),
             ticket.barge,
             self.claim_window,
             self.heartbeat * MISSED_HEARTBEATS,
@@ -167,10 +167,10 @@ class SqliteBackend:
         """Makes the mailbox, and listens to it."""
         with self._mutex:
             if self._mailbox is None:
-                mailbox = Mailbox(self._store.folder, self._store.process)
-                self._poller.watch(os.dup(mailbox.fileno()), self._read_mail)
-                self._store.address = mailbox.address
-                self._mailbox = mailbox
+                self._mailbox = Mailbox(self._store.folder, self._store.process)
+            if not self._store.address:
+                self._poller.watch(os.dup(self._mailbox.fileno()), self._read_mail)
+                self._store.address = self._mailbox.address
 
     def _read_mail(self) -> None:
         """Reads one wake-up, and passes it on. The poller calls again while there are more."""
@@ -204,10 +204,17 @@ class SqliteBackend:
                 return  # given up meanwhile
             watched = self._watches.setdefault(owner, {})
             if process not in watched:
-                fd = self._store.watch(process)
-                if fd is not None:
-                    watched[process] = fd
-                    self._poller.watch(fd, self._on_hang_up(owner, ticket, process, fd))
+                opened: list[int] = []
+                try:
+                    self._store.watch(process, opened)
+                    for fd in opened:
+                        self._poller.watch(fd, self._on_hang_up(owner, ticket, process, fd))
+                        watched[process] = fd
+                except BaseException:  # raised by a signal's handler
+                    for fd in opened:
+                        if not self._poller.unwatch(fd):
+                            os.close(fd)
+                    raise
 
     def _on_hang_up(self, owner: str, ticket: Ticket, process: str, fd: int) -> Callable[[], None]:
         """Returns a function to call when that process has died."""
@@ -230,6 +237,14 @@ class SqliteBackend:
     def _unwatch(self, owner: str) -> None:
         """Ends all watches of a waiter."""
         with self._mutex:
-            watched = self._watches.pop(owner, {})
-        for fd in watched.values():
-            self._poller.unwatch(fd)
+            watched = self._watches.get(owner, {})
+            for process, fd in list(watched.items()):
+                del watched[process]
+                # Twice, as a signal's handler may raise at its very entry. The next call ends what is
+                # left then.
+                try:
+                    self._poller.unwatch(fd)
+                except BaseException:
+                    self._poller.unwatch(fd)
+                    raise
+            self._watches.pop(owner, None)
