@@ -70,7 +70,7 @@ async def test_who_has_waited_leaves_no_connection_open(cluster: EtcdCluster) ->
 
     async def as_before() -> bool:
         gc.collect()
-        await waited()  # gRPC closes what it has when it next does something
+        await waited()  # what is closed is gone when the loop next does something
         return len(os.listdir("/proc/self/fd")) <= files + 1
 
     for _ in range(5):

@@ -265,7 +265,8 @@ class Stream:
     # The thread.
 
     def _run(self) -> None:
-        failure = None
+        # What is told if a callback raises: no watch may die with it.
+        failure: Failure | None = Failure("UNAVAILABLE", "the watch ended", self.endpoint)
         connection = None
         try:
             try:
@@ -285,8 +286,8 @@ class Stream:
                 if connection.core.too_many_pings:
                     self._keep_alive.slow_down()
                 connection.close()
-        if failure is not None and not self._closed:
-            self._ended(failure)
+            if failure is not None and not self._closed:
+                self._ended(failure)
 
     def _listen(self, connection: BlockingConnection) -> Failure | None:
         """Serves the stream until its end; returns None if it was closed by us."""
