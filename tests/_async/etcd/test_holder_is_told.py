@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # unasync: aio-only
 import asyncio
+import gc
 
 # unasync: end
 import os
