@@ -88,7 +88,9 @@ class Wire:
         linger = method is LEASE_KEEP_ALIVE
         if self._pid != os.getpid():
             self._begin_afresh()
-        for tries in range(1, TRIES + 1):
+        tries = 0
+        while True:
+            tries += 1
             stream = self._use(
                 endpoint,
                 deadline,
@@ -99,7 +101,6 @@ class Wire:
                 return stream.messages[0]
             if end is None or not end.untouched or tries == TRIES or self._now() >= deadline:
                 raise failure_of(end, endpoint)
-        raise AssertionError  # not reached
 
     def call_all(self, method: str, requests: Sequence[bytes], timeout: float) -> None:
         """Makes several calls at once; those without a reply may have been carried out or not."""
