@@ -27,6 +27,7 @@ FIGURES = {
     "etcd_uncontended": "etcd: acquire and release, at first and after ten thousand times",
     "etcd_handoff": "etcd: 2, 8 and 32 processes and one lock",
     "etcd_wakeup": "etcd: from the release in one process to the grant in another",
+    "etcd_keeper": "etcd: ten thousand leases, acquired and renewed",
     "redis_uncontended": "Redis: acquire and release, blocking, asyncio, 1,024 coroutines",
     "redis_handoff": "Redis: 8 and 32 processes and one lock",
     "redis_wakeup": "Redis: from the release in one process to the grant in another",

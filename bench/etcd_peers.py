@@ -1,4 +1,4 @@
-"""Other libraries' locks on etcd: the ones that install from PyPI today and run beside our gRPC.
+"""Other libraries' locks on etcd: the ones that install from PyPI today and run beside one grpcio.
 
 etcetra and etcd3 do not: they need a gRPC, or a protobuf, that is years old.
 """

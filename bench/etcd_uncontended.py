@@ -19,7 +19,7 @@ from .measure import Row, Samples, Setting, compare, duration, interleave, ratio
 
 RAW, OURS, AIO, PEER = "raw txn + delete", "holdfast", "holdfast.aio", "etcd's Lock call"
 CYCLES = 10_000
-TARGET = 1.2
+TARGET = 0.75
 
 
 def figure(setting: Setting) -> list[Row]:

@@ -40,7 +40,7 @@ class Proxy:
         self.mute_once = False
         """From the next request on, no answer comes any more on that connection."""
         self.about = b""
-        """Only a request with this in it is reset, kept or muted: gRPC has its own in between."""
+        """Only a request with this in it is reset, kept or muted: HTTP/2 has its own in between."""
         self.seen: deque[bytes] = deque(maxlen=200)
         """The latest requests that were delivered, for `replay`."""
         self._kept: list[tuple[socket.socket, bytes]] = []

@@ -192,7 +192,7 @@ async def test_an_opening_that_is_cancelled_leaves_nothing_open(url: str) -> Non
         assert cancelled or task.exception() is None
         assert moment < 200
 
-    # Not after each: gRPC closes what it has when it next does something.
+    # Not after each: a driver may close what it has when it next does something.
     def as_before() -> bool:
         now_files, now_threads = in_use()
         return now_files <= files and now_threads <= threads

@@ -29,6 +29,10 @@ class Turn:
 
     def end(self) -> None:
         """Gives the turn back, if the caller has it."""
-        if self._owner is not None and self._owner is asyncio.current_task():
+        try:
+            caller = asyncio.current_task()
+        except RuntimeError:
+            return  # the loop has ended, and with it all who could want the turn
+        if self._owner is not None and self._owner is caller:
             self._owner = None
             self._lock.release()

@@ -196,7 +196,7 @@ class Forgetful(EtcdPlan):
     def changes(self) -> list[tuple[Any, str, Any]]:
         from ...stores.etcd._async.attempt import Attempt
 
-        return [(Attempt, "doubt", lambda attempt: None)]
+        return [(Attempt, "doubt", lambda attempt, *, blind=False: None)]
 
 
 class CalmEtcd(Calm, EtcdPlan):

@@ -62,7 +62,9 @@ class Wire:
         token = self._token if method is not AUTHENTICATE else ""
         block = request_block(method, endpoint, self._tls is not None, token)
         linger = method is LEASE_KEEP_ALIVE
-        for tries in range(1, TRIES + 1):
+        tries = 0
+        while True:
+            tries += 1
             connection = self._connections.get(endpoint)
             if connection is None or not connection.usable or self._pid != os.getpid():
                 connection = await self._open(endpoint, deadline)
@@ -72,7 +74,6 @@ class Wire:
                 return stream.messages[0]
             if end is None or not end.untouched or tries == TRIES or self._now() >= deadline:
                 raise failure_of(end, endpoint)
-        raise AssertionError  # not reached
 
     async def call_all(self, method: str, requests: Sequence[bytes], timeout: float) -> None:
         """Makes several calls at once; those without a reply may have been carried out or not."""

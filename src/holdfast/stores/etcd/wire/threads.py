@@ -88,7 +88,9 @@ class Wire:
         linger = method is LEASE_KEEP_ALIVE
         if self._pid != os.getpid():
             self._begin_afresh()
-        for tries in range(1, TRIES + 1):
+        tries = 0
+        while True:
+            tries += 1
             stream = self._use(
                 endpoint,
                 deadline,
@@ -99,7 +101,6 @@ class Wire:
                 return stream.messages[0]
             if end is None or not end.untouched or tries == TRIES or self._now() >= deadline:
                 raise failure_of(end, endpoint)
-        raise AssertionError  # not reached
 
     def call_all(self, method: str, requests: Sequence[bytes], timeout: float) -> None:
         """Makes several calls at once; those without a reply may have been carried out or not."""
@@ -265,7 +266,8 @@ class Stream:
     # The thread.
 
     def _run(self) -> None:
-        failure = None
+        # What is told if a callback raises: no watch may die with it.
+        failure: Failure | None = Failure("UNAVAILABLE", "the watch ended", self.endpoint)
         connection = None
         try:
             try:
@@ -285,8 +287,8 @@ class Stream:
                 if connection.core.too_many_pings:
                     self._keep_alive.slow_down()
                 connection.close()
-        if failure is not None and not self._closed:
-            self._ended(failure)
+            if failure is not None and not self._closed:
+                self._ended(failure)
 
     def _listen(self, connection: BlockingConnection) -> Failure | None:
         """Serves the stream until its end; returns None if it was closed by us."""
