@@ -92,7 +92,7 @@ class Client(KazooClient):  # type: ignore[misc]
         super().__init__(
             hosts=address.hosts,
             timeout=timeout,
-            handler=InlineHandler(timeout / 3 / hosts, now),
+            handler=InlineHandler(timeout / 3 / hosts, now, address.tls),
             auth_data=[("digest", address.credentials)] if address.credentials else None,
             sasl_options=dict(address.sasl) if address.sasl else None,
             connection_retry=KazooRetry(

@@ -19,6 +19,7 @@ from ....guarantees import Guarantees
 from ....model import Busy, Granted, LockState, Outcome, Queued
 from ..._async.contract import Backend, Ticket
 from ...timing import TIMING_OPTIONS, Timing, timing_of
+from ...tls import TLS_OPTIONS
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import Address, address_of, require_kazoo
@@ -35,12 +36,12 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Checks everything that can be checked without opening; returns a function that opens."""
-    known = {**TIMING_OPTIONS, "tick": TICK, "sasl": None}
+    known = {**TIMING_OPTIONS, **TLS_OPTIONS, "tick": TICK, "sasl": None}
     settings = merge_options(target, options, known)
     timing = timing_of(settings)
     tick = checks.ttl(settings["tick"], "tick")
     require_kazoo()
-    address = address_of(target, settings["sasl"])
+    address = address_of(target, settings)
     naming = Naming(address.chroot, namespace)
     return guarantees.ZOOKEEPER, lambda: ZooKeeperBackend(address, naming, timing, tick)
 
