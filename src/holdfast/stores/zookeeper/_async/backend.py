@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from .... import checks
-from ...._runtime.aio import Signal
+from ...._runtime.aio import Deputy, Signal
 from ....clock import system_clock
 from ....entries import Claim
 from ....errors import BackendUnavailable
@@ -66,6 +67,7 @@ class ZooKeeperBackend:
         self.heartbeat, self.claim_window = timing
         self._attempts = Attempts(address, naming, self.clock, timing.claim_window, tick)
         self._inspection = Inspection(self._attempts, naming, self.clock, self._call)
+        self._deputy = Deputy()
         self._pid = os.getpid()
 
     @property
@@ -80,7 +82,9 @@ class ZooKeeperBackend:
         try:
             await self._call(self._attempts.open, deadline=deadline)
         except BaseException:
-            self._attempts.close(_ignore)  # the caller has no time left to wait for that
+            # The caller has no time left to wait for that.
+            self._deputy.call(partial(self._attempts.close, _ignore))
+            self._deputy.close()
             raise
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
@@ -123,6 +127,7 @@ class ZooKeeperBackend:
         if os.getpid() == self._pid:
             # What has not been closed by then ends by itself.
             await self._result(self._attempts.close, deadline=self.clock.now() + CLOSE_LIMIT)
+            self._deputy.close()
 
     async def _call(self, verb: Callable[..., None], *args: Any, deadline: float) -> Any:
         """Calls a verb of `attempts` and returns its result; raises if there is none by `deadline`."""
@@ -154,7 +159,13 @@ class ZooKeeperBackend:
             results.append(result)
             signal.set()
 
-        verb(*args, on_result)
+        def call() -> None:
+            try:
+                verb(*args, on_result)
+            except Exception as error:
+                on_result(error)
+
+        self._deputy.call(call)
         while not results and await signal.wait(deadline):
             pass
         return results
