@@ -7,6 +7,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import current_thread, main_thread
 
+from ...events import report
+
 
 class Deputy:
     """A thread that makes calls in place of the main thread, in the order in which they came.
@@ -44,5 +46,8 @@ class Deputy:
                 if function is None:
                     self._calls.put(None)
                     return
-                function()
+                try:
+                    function()
+                except Exception as error:  # it must not keep the calls behind it from being made
+                    report("a call in place of the main thread failed", error)
                 self._made += 1
