@@ -5,7 +5,7 @@ PROGRAMS = cc:gcc strace:strace unshare:util-linux
 PROGRAMS_redis = openssl:openssl redis-server:redis-server
 PROGRAMS_redlock = $(PROGRAMS_redis)
 PROGRAMS_etcd = etcd:etcd-server etcdctl:etcd-client openssl:openssl
-PROGRAMS_zookeeper = ip:iproute2 java:default-jre-headless /usr/share/zookeeper/bin/zkServer.sh:zookeeper
+PROGRAMS_zookeeper = ip:iproute2 java:default-jre-headless openssl:openssl /usr/share/zookeeper/bin/zkServer.sh:zookeeper
 PROGRAMS_fences = $(PROGRAMS_redis) mariadbd:mariadb-server pg_ctlcluster:postgresql
 # What is got from elsewhere, by a script in tools/.
 TOOLS_redis = redis-servers

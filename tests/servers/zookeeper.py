@@ -19,7 +19,14 @@ READY_LIMIT = 40.0
 TICK = 0.5
 """The ensemble's tickTime, in seconds."""
 JAR = Path("/usr/share/java/zookeeper.jar")
-CLASSES = f"{JAR}:/usr/share/java/slf4j-simple.jar"
+CLASSES = f"{JAR}:/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar"
+TLS = """\
+secureClientPort={port}
+secureClientPortAddress=127.0.0.1
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.keyStore.location={key_and_cert}
+ssl.trustStore.location={trusted}
+"""
 OPTIONS = f"""\
 tickTime={int(TICK * 1000)}
 initLimit=10

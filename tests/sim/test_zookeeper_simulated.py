@@ -60,11 +60,13 @@ class Scene:
         made.set_result(lease)
         await lease.wait_lost()
         self.ended["ours"] = self.world.loop.now
+        await locks.close()
 
     async def _wait(self) -> None:
         locks = aio.connect("zookeeper://zk1:2181", tick=TICK)
         await locks.lock("x", ttl=TTL).acquire()
         self.ended["theirs"] = self.world.loop.now
+        await locks.close()
 
     async def until_report(self, after: float) -> None:
         """Waits until `after` seconds after a report."""

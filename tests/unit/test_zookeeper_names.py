@@ -7,6 +7,7 @@ import random
 import pytest
 
 import holdfast
+from holdfast.stores.tls import TLS_OPTIONS
 from holdfast.stores.urls import parse as parse_url
 from holdfast.stores.zookeeper.address import address_of
 from holdfast.stores.zookeeper.names import (
@@ -65,7 +66,7 @@ def test_every_parent_is_made_before_its_children() -> None:
 
 def test_a_url_names_hosts_a_chroot_and_credentials() -> None:
     target = parse_url("zookeeper://ann:s%40cret@h1:2182,h2,[::1]:2181/a/b")
-    address = address_of(target, None)
+    address = address_of(target, {**TLS_OPTIONS, "sasl": None})
     assert address.hosts == "h1:2182,h2:2181,[::1]:2181"
     assert address.chroot == "/a/b"
     assert address.credentials == "ann:s@cret"

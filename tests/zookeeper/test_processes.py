@@ -1,4 +1,4 @@
-"""Clients that are killed while they wait, forked without hooks, and interrupted by signals."""
+"""Clients that are killed while they wait, interrupted by signals, and forked without hooks."""
 
 from __future__ import annotations
 
@@ -58,3 +58,37 @@ def test_a_waiter_that_was_killed_keeps_nobody_from_a_free_lock(url: str) -> Non
         assert state.waiters[0].owner == dead.owner
         assert rival.result().held
         assert time.monotonic() - began < SHORT
+
+
+def test_what_a_signal_handler_raises_leaves_nothing_behind(url: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "zookeeper.interrupted", url],
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+
+
+def test_a_child_that_was_forked_without_hooks_leaves_its_parent_s_connections_alone(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stands for such a child, which differs from its parent by nothing but its process id."""
+    with holdfast.connect(url, tick=TICK) as locks:
+        lease = locks.lock("x").acquire()
+        live: Any = locks._live
+        backend, deadline = live.backend, live.clock.now() + 5.0
+        sockets = [one.client._connection._socket for one in backend._attempts._sessions.values()]
+        with monkeypatch.context() as patch:
+            patch.setattr(backend, "_pid", backend._pid + 1)
+            with pytest.raises(holdfast.BackendUnavailable, match="has forked this one"):
+                backend.inspect("x", deadline)
+            with pytest.raises(holdfast.BackendUnavailable, match="has forked this one"):
+                backend.release("x", lease.owner, deadline)
+            backend.close()
+        lease.renew()
+        after = [one.client._connection._socket for one in backend._attempts._sessions.values()]
+        assert after == sockets
+        assert lease.release() is True

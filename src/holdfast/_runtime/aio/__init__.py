@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .alarm import Alarm
+from .deputy import Deputy
 from .poller import Poller
 from .routine import Interrupt, Mutex, Routine, Worker, current, enter, finish, here, in_background
 from .signal import Signal
@@ -10,6 +11,7 @@ from .turn import Turn
 
 __all__ = [
     "Alarm",
+    "Deputy",
     "Interrupt",
     "Mutex",
     "Poller",

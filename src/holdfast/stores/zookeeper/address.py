@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from ...errors import ConfigError
+from ..tls import context_of
 from ..urls import Target
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 DEFAULT_PORT = 2181
 
@@ -22,6 +26,7 @@ class Address(NamedTuple):
     """`user:password` for digest authentication, or empty."""
     sasl: dict[str, Any] | None
     """Options for kazoo's SASL."""
+    tls: SSLContext | None = None
 
     def __str__(self) -> str:
         return self.hosts + self.chroot
@@ -30,8 +35,12 @@ class Address(NamedTuple):
         return f"<Address {self}>"
 
 
-def address_of(target: Target, sasl: Any) -> Address:
-    """Returns the address in `zookeeper://[user:password@]host[:port],host[:port],…[/chroot]`."""
+def address_of(target: Target, settings: dict[str, Any]) -> Address:
+    """Returns the address in `zookeeper://[user:password@]host[:port],host[:port],…[/chroot]`.
+
+    `settings` has the ways to be let in: `sasl`, and those of `TLS_OPTIONS`.
+    """
+    sasl = settings["sasl"]
     authority, _, path = target.rest.partition("/")
     if "@" in path:
         # The text is not shown: it may be the rest of a password.
@@ -57,7 +66,8 @@ def address_of(target: Target, sasl: Any) -> Address:
             raise ConfigError("sasl= needs a package that is missing: pip install pure-sasl")
         sasl = dict(sasl)
     credentials = f"{unquote(user)}:{unquote(password)}" if user else ""
-    return Address(",".join(map(_host, hosts.split(","))), _chroot(path), credentials, sasl)
+    servers = ",".join(map(_host, hosts.split(",")))
+    return Address(servers, _chroot(path), credentials, sasl, context_of(settings))
 
 
 def _host(text: str) -> str:

@@ -26,6 +26,7 @@ from .attempt import (
     ResultCallback,
     Ticket,
 )
+from .client import acl_of
 from .names import Naming
 from .queue import Queue
 from .renewal import Renewal
@@ -43,6 +44,7 @@ class Attempts(Queue):
     ) -> None:
         super().__init__(naming, clock, claim_window)
         self.address = address
+        self.acl = acl_of(address)
         self.tick = tick
         self._sessions: dict[float, ClientSession] = {}
         """By the TTL that they were opened for."""
@@ -95,16 +97,19 @@ class Attempts(Queue):
             session.attempts[attempt.owner] = attempt
         return attempt.waiting_session
 
-    def any_session(self) -> ClientSession:
-        """Returns a session that is ready, or else the one that is used by default."""
+    def send_all(self, requests: Sequence[Any], on_result: ResultCallback) -> None:
+        """Sends requests that may be repeated; the result is the list of their replies."""
         with self.mutex:
             if self._closed:
                 raise _closed()
             sessions = self._sessions.values()
             ready = next((session for session in sessions if session.ready), None)
             session = ready or self._session_for(DEFAULT_CLASS)
-            session.used_at = self.clock.now()
-            return session
+
+        def on_replies(replies: list[Any]) -> None:
+            on_result(session.error or replies)
+
+        session.send_all(requests, on_replies)
 
     def acquire(self, ticket: Ticket, on_result: ResultCallback) -> None:
         with self.mutex:

@@ -44,6 +44,12 @@ _log.setLevel(logging.INFO)
 _log.addHandler(logging.NullHandler())
 
 
+def acl_of(address: Address) -> Sequence[Any]:
+    """Returns who may use the znodes that we create: the user that we are, or everybody."""
+    acl: Sequence[Any] = OPEN_ACL_UNSAFE
+    return CREATOR_ALL_ACL if address.credentials or address.sasl else acl
+
+
 class PendingReply:
     """The callback of one request, called once: with the value or with the error.
 
@@ -92,7 +98,7 @@ class Client(KazooClient):  # type: ignore[misc]
         super().__init__(
             hosts=address.hosts,
             timeout=timeout,
-            handler=InlineHandler(timeout / 3 / hosts, now),
+            handler=InlineHandler(timeout / 3 / hosts, now, address.tls),
             auth_data=[("digest", address.credentials)] if address.credentials else None,
             sasl_options=dict(address.sasl) if address.sasl else None,
             connection_retry=KazooRetry(
@@ -100,8 +106,7 @@ class Client(KazooClient):  # type: ignore[misc]
             ),
             logger=_log,
         )
-        known = address.credentials or address.sasl
-        self.acl: Sequence[Any] = CREATOR_ALL_ACL if known else OPEN_ACL_UNSAFE
+        self.acl = acl_of(address)
         self._connection = Connection(
             self,
             self._conn_retry.copy(),

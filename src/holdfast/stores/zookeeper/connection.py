@@ -15,7 +15,7 @@ import os
 import select
 from collections.abc import Callable
 from math import ceil, inf
-from ssl import SSLSocket
+from ssl import SSLContext
 from threading import RLock
 from typing import Any
 
@@ -24,6 +24,9 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KeeperState
+
+from . import tls_socket
+from .tls_socket import TlsSocket
 
 HUNG_UP = ("socket connection broken", "Connection reset by peer", "Broken pipe")
 
@@ -63,10 +66,13 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
     ends_at = inf
     """The time at which the thread stops waiting for a server, because its session has been left."""
 
-    def __init__(self, longest_connect: float, now: Callable[[], float]) -> None:
+    def __init__(
+        self, longest_connect: float, now: Callable[[], float], tls: SSLContext | None
+    ) -> None:
         super().__init__()
         self._longest_connect = longest_connect
         self._now = now
+        self._tls = tls
 
     def start(self) -> None:
         pass
@@ -83,17 +89,18 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
         # kazoo gives a server that does not answer the whole session timeout: then the session is over.
-        return super().create_connection(
-            *args, timeout=min(timeout, self._longest_connect), **options
-        )
+        timeout = min(timeout, self._longest_connect)
+        if self._tls is not None:
+            return tls_socket.connect(options["address"], options["hostname"], timeout, self._tls)
+        return super().create_connection(*args, timeout=timeout, **options)
 
     def select(
         self, readers: Any, writers: Any, _: Any, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Waits as `select.select` does, but for descriptors of any number; called for each request."""
-        unread = [one for one in readers if isinstance(one, SSLSocket) and one.pending()]
-        if unread:
-            return unread, [], []  # decrypted already: the descriptor says nothing of it
+        secured = [one for one in readers if isinstance(one, TlsSocket)]
+        if secured and secured[0].has_unread:
+            return secured, [], []
         if self.ends_at != inf:
             left = self.ends_at - self._now()
             if left <= 0:
@@ -108,7 +115,11 @@ class InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]
         if not ready:
             return [], [], []
         return (
-            [one for one in readers if one.fileno() in ready],
+            [
+                one
+                for one in readers
+                if one.fileno() in ready and (one not in secured or one.fill())
+            ],
             [one for one in writers if one.fileno() in ready],
             [],
         )

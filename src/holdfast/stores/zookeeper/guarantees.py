@@ -15,7 +15,7 @@ ZOOKEEPER = Guarantees(
     "within 1 %",
     token_source="a zxid: of its creation, or of the change in the queue that made it the holder",
     fair=True,
-    wakeup="a watch on the entry before it in the queue",
+    wakeup="a watch on the entry that is in its way",
     safe_for=("efficiency", "correctness"),
     barging=False,
     renew_ttl=False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kazoo.exceptions import (
     AuthFailedError,
@@ -30,9 +30,6 @@ from kazoo.protocol.serialization import (
     multiheader_struct,
 )
 from kazoo.protocol.states import EventType, KazooState
-
-if TYPE_CHECKING:
-    from .client import Client
 
 __all__ = [
     "EPHEMERAL",
@@ -110,11 +107,17 @@ class Move:
         return [results[-1] if cause is None else cause]
 
 
-def create(client: Client, path: str, data: bytes, flags: int = 0) -> Any:
+class Creator(Protocol):
+    """The client session or the manager that creates a znode."""
+
+    acl: Sequence[Any]
+
+
+def create(client: Creator, path: str, data: bytes, flags: int = 0) -> Any:
     return Create2(path, data, client.acl, flags)
 
 
-def create_container(client: Client, path: str) -> Any:
+def create_container(client: Creator, path: str) -> Any:
     return _CreateContainer(path, b"", client.acl, CONTAINER)
 
 
@@ -126,7 +129,7 @@ def set_data(path: str, data: bytes, version: int = -1) -> Any:
     return SetData(path, data, version)
 
 
-def move(client: Client, path: str, data: bytes) -> Move:
+def move(client: Creator, path: str, data: bytes) -> Move:
     return Move(path, data, client.acl)
 
 

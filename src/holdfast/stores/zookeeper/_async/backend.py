@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from .... import checks
-from ...._runtime.aio import Signal
+from ...._runtime.aio import Deputy, Signal
 from ....clock import system_clock
 from ....entries import Claim
 from ....errors import BackendUnavailable
@@ -19,6 +20,7 @@ from ....guarantees import Guarantees
 from ....model import Busy, Granted, LockState, Outcome, Queued
 from ..._async.contract import Backend, Ticket
 from ...timing import TIMING_OPTIONS, Timing, timing_of
+from ...tls import TLS_OPTIONS
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import Address, address_of, require_kazoo
@@ -35,12 +37,12 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Checks everything that can be checked without opening; returns a function that opens."""
-    known = {**TIMING_OPTIONS, "tick": TICK, "sasl": None}
+    known = {**TIMING_OPTIONS, **TLS_OPTIONS, "tick": TICK, "sasl": None}
     settings = merge_options(target, options, known)
     timing = timing_of(settings)
     tick = checks.ttl(settings["tick"], "tick")
     require_kazoo()
-    address = address_of(target, settings["sasl"])
+    address = address_of(target, settings)
     naming = Naming(address.chroot, namespace)
     return guarantees.ZOOKEEPER, lambda: ZooKeeperBackend(address, naming, timing, tick)
 
@@ -65,6 +67,7 @@ class ZooKeeperBackend:
         self.heartbeat, self.claim_window = timing
         self._attempts = Attempts(address, naming, self.clock, timing.claim_window, tick)
         self._inspection = Inspection(self._attempts, naming, self.clock, self._call)
+        self._deputy = Deputy()
         self._pid = os.getpid()
 
     @property
@@ -79,7 +82,9 @@ class ZooKeeperBackend:
         try:
             await self._call(self._attempts.open, deadline=deadline)
         except BaseException:
-            self._attempts.close(_ignore)  # the caller has no time left to wait for that
+            # The caller has no time left to wait for that.
+            self._deputy.call(partial(self._attempts.close, _ignore))
+            self._deputy.close()
             raise
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
@@ -122,6 +127,7 @@ class ZooKeeperBackend:
         if os.getpid() == self._pid:
             # What has not been closed by then ends by itself.
             await self._result(self._attempts.close, deadline=self.clock.now() + CLOSE_LIMIT)
+            self._deputy.close()
 
     # unasync: aio-only
     def strand(self) -> None:
@@ -159,7 +165,13 @@ class ZooKeeperBackend:
             results.append(result)
             signal.set()
 
-        verb(*args, on_result)
+        def call() -> None:
+            try:
+                verb(*args, on_result)
+            except Exception as error:
+                on_result(error)
+
+        self._deputy.call(call)
         while not results and await signal.wait(deadline):
             pass
         return results

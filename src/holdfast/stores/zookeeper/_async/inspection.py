@@ -113,10 +113,9 @@ class Inspection:
         """Returns the replies to requests that may be repeated; the error of one is its reply."""
         if not requests:
             return []
-        session = self._attempts.any_session()
-        replies: Sequence[Any] = await self._call(session.send_all, requests, deadline=deadline)
-        if session.error is not None:
-            raise session.error
+        replies: Sequence[Any] = await self._call(
+            self._attempts.send_all, requests, deadline=deadline
+        )
         return replies
 
     def _path(self, name: str, entry: Entry) -> str:
@@ -191,8 +190,7 @@ class Inspection:
         while True:
             (found,) = await self._send_all([requests.get_data(self._naming.audit)], deadline)
             if isinstance(found, requests.NoNodeError):
-                client = self._attempts.any_session().client
-                create = requests.create(client, self._naming.audit, b"")
+                create = requests.create(self._attempts, self._naming.audit, b"")
                 (reply,) = await self._send_all([create], deadline)
                 if isinstance(reply, Exception) and not isinstance(reply, requests.NodeExistsError):
                     raise _not_recorded(name, reply)

@@ -1,0 +1,93 @@
+"""TLS, with certificates on both sides, and what is said where it fails."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from holdfast import aio as holdfast
+from servers.ports import free_port
+from servers.redis import certificate
+from servers.zookeeper import TLS, ZooKeeperEnsemble
+from worlds.aio import Job, eventually
+
+
+class Secured(NamedTuple):
+    url: str
+    plain_url: str
+    cert: str
+    key: str
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Secured]:
+    with tempfile.TemporaryDirectory() as name:
+        folder, port = Path(name), free_port()
+        cert, key = certificate(folder)
+        both = folder / "both.pem"
+        both.write_text(Path(key).read_text() + Path(cert).read_text())
+        options = TLS.format(port=port, key_and_cert=both, trusted=cert)
+        ensemble = ZooKeeperEnsemble([("127.0.0.1", ())], options)
+        yield Secured(f"zookeeper://localhost:{port}", ensemble.url, cert, key)
+        ensemble.stop()
+
+
+async def test_locks_by_tls(secured: Secured) -> None:
+    in_url = f"{secured.url}?tls_ca={secured.cert}&tls_cert={secured.cert}&tls_key={secured.key}"
+    files = {"tls_ca": secured.cert, "tls_cert": secured.cert, "tls_key": Path(secured.key)}
+    async with (
+        holdfast.connect(in_url) as locks,
+        holdfast.connect(secured.url, **files) as others,  # type: ignore[arg-type]
+        holdfast.connect(secured.plain_url) as plain,
+    ):
+        lease = await locks.lock("x").acquire()
+        waiter = Job(others.lock("x").acquire)
+
+        async def waits() -> bool:
+            return len((await plain.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        await lease.release()
+        assert (await waiter.result()).token > lease.token
+        # Many replies in one record of TLS, and records that hold nothing for us.
+        leases = [
+            await one.result() for one in [Job(locks.lock(f"y{n}").acquire) for n in range(99)]
+        ]
+        assert len(await locks.list("y")) == 99
+        for one in leases:
+            await one.renew()
+            assert await one.release() is True
+
+
+async def test_a_certificate_that_nobody_trusts_is_told(secured: Secured) -> None:
+    locks = holdfast.connect(secured.url, tls=True)
+    with pytest.raises(holdfast.BackendUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        await locks.lock("x").acquire(timeout=2.0)
+    await locks.close()
+
+
+async def test_a_port_that_wants_tls_is_told(secured: Secured) -> None:
+    locks = holdfast.connect(secured.url)
+    with pytest.raises(holdfast.BackendUnavailable, match="wants TLS"):
+        await locks.lock("x").acquire(timeout=2.0)
+    await locks.close()
+
+
+async def test_a_port_without_tls_is_told(secured: Secured) -> None:
+    locks = holdfast.connect(secured.plain_url, tls=True)
+    with pytest.raises(holdfast.BackendUnavailable, match="did not answer in time"):
+        await locks.lock("x").acquire(timeout=2.0)
+    await locks.close()
+
+
+async def test_files_that_cannot_be_used_are_refused(secured: Secured) -> None:
+    with pytest.raises(holdfast.ConfigError, match="tls_ca cannot be read"):
+        holdfast.connect(secured.url, tls_ca="/nowhere.pem")
+    with pytest.raises(holdfast.ConfigError, match="go together"):
+        holdfast.connect(secured.url, tls_cert=secured.cert)
+    with pytest.raises(holdfast.ConfigError, match="cannot be used"):
+        holdfast.connect(secured.url, tls_cert=secured.key, tls_key=secured.key)
