@@ -14,8 +14,10 @@ import holdfast
 from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, new_owner
 from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.redis.wire.protocol import pack
+from holdfast.stores.redlock.membership import NodeTable
 from holdfast.stores.redlock.wire import threads
-from holdfast.stores.redlock.wire.threads_connection import SocketSet
+from holdfast.stores.redlock.wire.threads_connection import NodeSocket, SocketSet
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, redlock_nodes, url_of
 from worlds.threads import eventually
@@ -198,3 +200,70 @@ def test_an_interrupted_request_does_not_mix_up_the_answers_to_others(nodes: Red
             eventually(all_answered)
             assert min(begins.values()) > 10**12
             assert lease.release() is True
+
+
+@pytest.fixture
+def blamed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The reasons for which nodes were put out, as they come."""
+    reasons: list[str] = []
+    report = NodeTable.report_failure
+
+    def noted(table: NodeTable, index: int, reason: str) -> None:
+        if reason:
+            reasons.append(reason)
+        report(table, index, reason)
+
+    monkeypatch.setattr(NodeTable, "report_failure", noted)
+    return reasons
+
+
+@pytest.mark.parametrize("still", ["while it sends", "once it has sent"])
+def test_a_thread_that_stood_still_does_not_blame_nodes(
+    nodes: RedlockNodes, blamed: list[str], monkeypatch: pytest.MonkeyPatch, still: str
+) -> None:
+    """Their replies are there. A stop signal, or other busy threads, have kept it from reading them."""
+    timeout = 0.25
+    with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=timeout) as locks:
+        with locks.lock("x", ttl=TTL):
+            pass
+        blamed.clear()
+        send = NodeSocket.send
+
+        def stand_still(node_socket: NodeSocket, *arguments: Any) -> None:
+            if still == "while it sends":
+                time.sleep(timeout / 2)
+            send(node_socket, *arguments)
+            if still == "once it has sent" and node_socket.index == 2:
+                time.sleep(2 * timeout)
+
+        monkeypatch.setattr(NodeSocket, "send", stand_still)
+        for _ in range(3):
+            lease = locks.lock("x", ttl=TTL).acquire(timeout=30.0)
+            assert lease.release() is True
+        backend: Any = locks._session().backend
+        assert backend._wire.call(2, pack(b"PING"), backend.clock.now() + timeout / 5) == b"PONG"
+    assert blamed == []
+
+
+def test_busy_threads_cost_no_release(nodes: RedlockNodes, blamed: list[str]) -> None:
+    over = threading.Event()
+
+    def spin() -> None:
+        while not over.is_set():
+            sum(range(1000))
+
+    threads_ = [threading.Thread(target=spin, daemon=True) for _ in range(8)]
+    with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=0.25) as locks:
+        with locks.lock("x", ttl=TTL):
+            pass
+        blamed.clear()
+        for thread in threads_:
+            thread.start()
+        try:
+            for _ in range(5):
+                assert locks.lock("x", ttl=TTL).acquire(timeout=60.0).release() is True
+        finally:
+            over.set()
+            for thread in threads_:
+                thread.join()
+    assert blamed == []
