@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast import clock
 from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, new_owner
 from holdfast.stores._sync.contract import Terms, Ticket
-from holdfast.stores.redis.wire.protocol import pack
+from holdfast.stores.redlock.lua import NAMES, text_of
 from holdfast.stores.redlock.membership import NodeTable
 from holdfast.stores.redlock.wire import threads
 from holdfast.stores.redlock.wire.threads_connection import NodeSocket, SocketSet
@@ -217,7 +218,24 @@ def blamed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return reasons
 
 
-@pytest.mark.parametrize("still", ["while it sends", "once it has sent"])
+class StandingStill:
+    """A clock that jumps ahead at its second reading after all was sent: there the thread stood."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._ahead = 0.0
+        self.readings = 0
+        """The readings until it jumps."""
+
+    def now(self) -> float:
+        self.readings -= 1
+        if self.readings == 0:
+            self._ahead += self._seconds
+            time.sleep(0.05)  # in which the replies come
+        return clock.system_clock().now() + self._ahead
+
+
+@pytest.mark.parametrize("still", ["before it sends", "once it has sent"])
 def test_a_thread_that_stood_still_does_not_blame_nodes(
     nodes: RedlockNodes, blamed: list[str], monkeypatch: pytest.MonkeyPatch, still: str
 ) -> None:
@@ -226,22 +244,22 @@ def test_a_thread_that_stood_still_does_not_blame_nodes(
     with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=timeout) as locks:
         with locks.lock("x", ttl=TTL):
             pass
+        backend: Any = locks._session().backend
+        jumps = backend._wire.clock = StandingStill(2 * timeout)
         blamed.clear()
         send = NodeSocket.send
 
         def stand_still(node_socket: NodeSocket, *arguments: Any) -> None:
-            if still == "while it sends":
-                time.sleep(timeout / 2)
+            if still == "before it sends" and node_socket.index == 0:
+                time.sleep(2 * timeout)
             send(node_socket, *arguments)
             if still == "once it has sent" and node_socket.index == 2:
-                time.sleep(2 * timeout)
+                jumps.readings = 2
 
         monkeypatch.setattr(NodeSocket, "send", stand_still)
         for _ in range(3):
             lease = locks.lock("x", ttl=TTL).acquire(timeout=30.0)
             assert lease.release() is True
-        backend: Any = locks._session().backend
-        assert backend._wire.call(2, pack(b"PING"), backend.clock.now() + timeout / 5) == b"PONG"
     assert blamed == []
 
 
@@ -267,3 +285,23 @@ def test_busy_threads_cost_no_release(nodes: RedlockNodes, blamed: list[str]) ->
             for thread in threads_:
                 thread.join()
     assert blamed == []
+
+
+def test_a_new_socket_does_not_use_a_node_in_an_earlier_run(nodes: RedlockNodes) -> None:
+    """Its snapshot has the marker of the incarnation in which this client still believes."""
+    with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
+        with locks.lock("x", ttl=TTL):
+            pass
+        backend: Any = locks._session().backend
+        node = nodes.nodes[0]
+        node("SAVE")
+        node.kill()
+        node.start()
+        for name in NAMES:
+            node("SCRIPT", "LOAD", text_of(name))  # as another client has done, which helps it back
+        assert backend._table.nodes[0].incarnation
+        while backend._wire._idle:  # other threads use them
+            backend._wire._idle.pop().close()
+        with locks.lock("x", ttl=TTL):
+            assert [node("EXISTS", "holdfast:{x}") for node in nodes.nodes] == [0, 1, 1]
+        assert "restarted" in backend._table.nodes[0].out_reason

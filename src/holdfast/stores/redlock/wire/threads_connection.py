@@ -193,6 +193,13 @@ class SocketSet:
             self.poll.unregister(node_socket.fd)
             node_socket.close()
 
+    def extend(self, fan_out: FanOut, deadline: float) -> None:
+        """Gives the nodes until `deadline` to reply to what was sent last, for `fan_out`."""
+        for node_socket in self.sockets:
+            pending = node_socket.pending if node_socket is not None else None
+            if pending and pending[-1][0] is fan_out:
+                pending[-1] = (fan_out, deadline)
+
     def close(self) -> None:
         """Closes all sockets."""
         for index in range(len(self.sockets)):
