@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast import clock
 from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, new_owner
 from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.redlock.lua import NAMES, text_of
+from holdfast.stores.redlock.membership import NodeTable
 from holdfast.stores.redlock.wire import threads
-from holdfast.stores.redlock.wire.threads_connection import SocketSet
+from holdfast.stores.redlock.wire.threads_connection import NodeSocket, SocketSet
 from servers.proxy import Proxy
 from servers.redlock import RedlockNodes, redlock_nodes, url_of
 from worlds.threads import eventually
@@ -198,3 +201,107 @@ def test_an_interrupted_request_does_not_mix_up_the_answers_to_others(nodes: Red
             eventually(all_answered)
             assert min(begins.values()) > 10**12
             assert lease.release() is True
+
+
+@pytest.fixture
+def blamed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The reasons for which nodes were put out, as they come."""
+    reasons: list[str] = []
+    report = NodeTable.report_failure
+
+    def noted(table: NodeTable, index: int, reason: str) -> None:
+        if reason:
+            reasons.append(reason)
+        report(table, index, reason)
+
+    monkeypatch.setattr(NodeTable, "report_failure", noted)
+    return reasons
+
+
+class StandingStill:
+    """A clock that jumps ahead at its second reading after all was sent: there the thread stood."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._ahead = 0.0
+        self.readings = 0
+        """The readings until it jumps."""
+
+    def now(self) -> float:
+        self.readings -= 1
+        if self.readings == 0:
+            self._ahead += self._seconds
+            time.sleep(0.05)  # in which the replies come
+        return clock.system_clock().now() + self._ahead
+
+
+@pytest.mark.parametrize("still", ["before it sends", "once it has sent"])
+def test_a_thread_that_stood_still_does_not_blame_nodes(
+    nodes: RedlockNodes, blamed: list[str], monkeypatch: pytest.MonkeyPatch, still: str
+) -> None:
+    """Their replies are there. A stop signal, or other busy threads, have kept it from reading them."""
+    timeout = 0.25
+    with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=timeout) as locks:
+        with locks.lock("x", ttl=TTL):
+            pass
+        backend: Any = locks._session().backend
+        jumps = backend._wire.clock = StandingStill(2 * timeout)
+        blamed.clear()
+        send = NodeSocket.send
+
+        def stand_still(node_socket: NodeSocket, *arguments: Any) -> None:
+            if still == "before it sends" and node_socket.index == 0:
+                time.sleep(2 * timeout)
+            send(node_socket, *arguments)
+            if still == "once it has sent" and node_socket.index == 2:
+                jumps.readings = 2
+
+        monkeypatch.setattr(NodeSocket, "send", stand_still)
+        for _ in range(3):
+            lease = locks.lock("x", ttl=TTL).acquire(timeout=30.0)
+            assert lease.release() is True
+    assert blamed == []
+
+
+def test_busy_threads_cost_no_release(nodes: RedlockNodes, blamed: list[str]) -> None:
+    over = threading.Event()
+
+    def spin() -> None:
+        while not over.is_set():
+            sum(range(1000))
+
+    threads_ = [threading.Thread(target=spin, daemon=True) for _ in range(8)]
+    with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=0.25) as locks:
+        with locks.lock("x", ttl=TTL):
+            pass
+        blamed.clear()
+        for thread in threads_:
+            thread.start()
+        try:
+            for _ in range(5):
+                assert locks.lock("x", ttl=TTL).acquire(timeout=60.0).release() is True
+        finally:
+            over.set()
+            for thread in threads_:
+                thread.join()
+    assert blamed == []
+
+
+def test_a_new_socket_does_not_use_a_node_in_an_earlier_run(nodes: RedlockNodes) -> None:
+    """Its snapshot has the marker of the incarnation in which this client still believes."""
+    with holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0) as locks:
+        with locks.lock("x", ttl=TTL):
+            pass
+        backend: Any = locks._session().backend
+        node = nodes.nodes[0]
+        node("SAVE")
+        node.kill()
+        node.start()
+        for name in NAMES:
+            node("SCRIPT", "LOAD", text_of(name))  # as another client has done, which helps it back
+        assert backend._table.nodes[0].incarnation
+        while backend._wire._idle:  # other threads use them
+            backend._wire._idle.pop().close()
+        with locks.lock("x", ttl=TTL):
+            assert [node("EXISTS", "holdfast:{x}") for node in nodes.nodes] == [0, 1, 1]
+        assert "restarted" in backend._table.nodes[0].out_reason

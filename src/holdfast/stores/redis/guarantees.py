@@ -15,7 +15,8 @@ REDIS = Guarantees(
     "early or late",
     token_source="max(last + 1, server's clock in µs) inside the grant's script; it could go back only "
     "if the data is lost and the clock is set back, or by a failover that forgot grants "
-    "younger than the new primary's clock lags",
+    "younger than the new primary's clock lags. A semaphore's may be ahead of the clock, by up to its "
+    "permits in µs for each grant while it is full, and go back by that much if the data is lost",
     fair=True,
     wakeup="handed over by the release, with a message to the next waiter's connection",
     safe_for=("efficiency", "correctness"),

@@ -1,7 +1,7 @@
 """The names of the keys on a server.
 
     NAMESPACE:{NAME}            the lock: an ordinary string with a TTL, for every client to see
-    NAMESPACE:{NAME}:q          its queue; beside it :q:OWNER, :h and :e, see scripts/queue.lua
+    NAMESPACE:{NAME}:q          its queue; beside it :q:OWNER, :h, :e and :f, see scripts/queue.lua
     NAMESPACE:token:N           the counters of tokens, N from 0 to 255, for any number of locks
     NAMESPACE:audit             records of forced releases, the newest first
     NAMESPACE:wake:ID           the channels on which waiters are woken

@@ -16,8 +16,8 @@ if string.sub(request, 1, 9) == '1\0311\031lock\031' then
   local mine = Q .. ':' .. owner
   -- An owner with a channel has waited before, and will probably find the lock held again.
   local v = channel ~= '' and call('GET', K)
-  -- No holder, no waiter, and this owner has not left before its request arrived.
-  if not v and call('EXISTS', K, Q, mine) == 0 then
+  -- No holder, no waiter, this owner has not left before its request arrived, and this was no semaphore just now.
+  if not v and call('EXISTS', K, Q, mine, string.sub(Q, 1, -2) .. 'f') == 0 then
     local time = call('TIME')
     local second, micro = time[1], time[2]
     local now = #micro == 6 and second .. micro or second .. sub('00000' .. micro, -6)

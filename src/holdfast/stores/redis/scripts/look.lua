@@ -31,4 +31,6 @@ for _, owner in ipairs(call('LRANGE', KEYS[2], 0, -1)) do
     waiters[#waiters + 1] = call('PTTL', key)
   end
 end
-return { v, call('PTTL', KEYS[1]), call('GET', KEYS[3]), holders, waiters, now }
+local token, floor = call('GET', KEYS[3]), call('GET', base .. ':f')
+if floor and tonumber(floor) > tonumber(token or 0) then token = floor end
+return { v, call('PTTL', KEYS[1]), token, holders, waiters, now }

@@ -11,6 +11,7 @@
 --   ...:h, ...:e the holders of a lock with a capacity above 1: their texts, and the times at which they end. In :h
 --                there are also "", the weight in use; US slot, for each slot of a semaphore that is in use;
 --                and US, the slot that was freed last
+--   ...:f        the last token of a semaphore, while that is ahead of the clock. Tokens of other locks are not
 --
 -- The value of K decides. It is one of
 --   hf1 US owner US token US since US request     a plain lock (weight 1 of 1, "lock") without waiters
@@ -25,7 +26,7 @@
 
 local call, fmt, match, sub = redis.call, string.format, string.match, string.sub
 local base = sub(Q, 1, -3)
-local H, E = base .. ':h', base .. ':e'
+local H, E, F = base .. ':h', base .. ':e', base .. ':f'
 local FOREVER = 3600000
 local WAITER = '^(%d*)\031([^\031]*)\031((%d+)\031(%d+)\031([^\031]*)\031(%d)\031(%d+)\031(%d+)\031(%d+)\031.*)$'
 
@@ -162,14 +163,27 @@ local function into_slot(token, permits)
   return token
 end
 
+-- Returns a token for this lock. A semaphore whose slots are nearly all taken goes far ahead of the clock: by its
+-- permits, in µs, with each grant. That number is kept beside the lock, until the clock has passed it, and not in the
+-- counter: other locks' tokens would not rise any more if the data were lost.
+local function mint_for(request)
+  local token, floor = mint(), tonumber(call('GET', F) or 0)
+  if request.kind == 'semaphore' then
+    local found = math.max(token, floor + 1)
+    if v then found = into_slot(found, request.capacity) end
+    if found > token then call('SET', F, fmt('%.0f', found), 'PX', math.ceil((found - micros()) / 1000) + 1) end
+    return found
+  end
+  if floor >= token then -- until a moment ago the lock was a semaphore
+    token = floor + 1
+    call('SET', C, fmt('%.0f', token))
+  end
+  return token
+end
+
 -- Makes an owner a holder, for `ms`; nothing else does.
 local function take(owner, request, ms)
-  local token = mint()
-  if request.kind == 'semaphore' and v then
-    local found = into_slot(token, request.capacity)
-    if found ~= token then call('SET', C, fmt('%.0f', found)) end
-    token = found
-  end
+  local token = mint_for(request)
   local since = token ~= micros() and fmt('%.0f', micros()) or ''
   local text = fmt('%.0f', token) .. '\031' .. since .. '\031' .. request.request
   if request.capacity == 1 then

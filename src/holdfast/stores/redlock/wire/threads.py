@@ -26,6 +26,8 @@ KEPT_IDLE = 32
 """Sets of sockets kept for the next caller."""
 IDLE = 0.5
 """Seconds without use after which a server, or something in between, may have closed a socket."""
+STALL = 0.01
+"""Seconds that a thread may take to send a request to all nodes."""
 LONGEST_POLL = 1.0
 """Seconds after which a wait looks at the clock."""
 
@@ -97,8 +99,10 @@ class RedlockWire:
                     on_reply(index, error)
             used = sockets[:]
             sent = now()
-            # If this thread stood still while it sent, the nodes have their time all the same.
-            deadline += sent - began
+            if sent - began > STALL:
+                # This thread stood still while it sent. The nodes have their time all the same.
+                deadline += sent - began
+                socket_set.extend(fan_out, deadline)
             while fan_out.missing and not fan_out.enough:
                 moment = now()
                 left = max(0.0, deadline - moment)

@@ -138,15 +138,18 @@ class NodeSocket:
             return False
 
         fan_out = FanOut(on_reply)
+        began = self._now()
         try:
             for command in commands:
                 self.send(command, fan_out, deadline)
+            # If this thread stood still while it sent, the node has its time all the same.
+            deadline += self._now() - began
             poll = select.poll()
             poll.register(self.fd, select.POLLIN)
             while fan_out.missing:
                 if self._is_shut():
                     raise Lost("this connection to the nodes is closed")
-                # If this thread stood still, the reply is there: it always looks before it gives up.
+                # If it stood still since, the reply is there: it always looks before it gives up.
                 left = max(0.0, deadline - self._now())
                 if poll.poll(ceil(min(left, LONGEST_POLL) * 1000)):
                     self.read_replies()
@@ -189,6 +192,13 @@ class SocketSet:
             self.by_fd.pop(node_socket.fd, None)
             self.poll.unregister(node_socket.fd)
             node_socket.close()
+
+    def extend(self, fan_out: FanOut, deadline: float) -> None:
+        """Gives the nodes until `deadline` to reply to what was sent last, for `fan_out`."""
+        for node_socket in self.sockets:
+            pending = node_socket.pending if node_socket is not None else None
+            if pending and pending[-1][0] is fan_out:
+                pending[-1] = (fan_out, deadline)
 
     def close(self) -> None:
         """Closes all sockets."""
