@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from .. import forks
-from .._runtime.aio import Mutex, current, enter, finish, here
+from .._runtime.aio import Mutex, check_surroundings, current, enter, finish, here
 from ..clock import system_clock
 from ..errors import BackendUnavailable, LockError
 from ..events import Listeners
@@ -49,6 +49,7 @@ class Opening:
 
     async def _open(self, limit: float) -> Session:
         self._check_open()
+        check_surroundings()
         deadline = system_clock().now() + limit
         mutex = self._mutex
         if not await enter(mutex, limit):

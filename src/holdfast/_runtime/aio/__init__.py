@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...surroundings import require_loop as check_surroundings
 from .alarm import Alarm
 from .poller import Poller
 from .routine import Interrupt, Mutex, Routine, Worker, current, enter, finish, here
@@ -15,6 +16,7 @@ __all__ = [
     "Routine",
     "Signal",
     "Worker",
+    "check_surroundings",
     "current",
     "enter",
     "finish",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _thread import get_ident as current
 
+from ...surroundings import require_threads as check_surroundings
 from .alarm import Alarm
 from .poller import Poller
 from .routine import Interrupt, Mutex, Routine, Worker, enter, finish, here
@@ -17,6 +18,7 @@ __all__ = [
     "Routine",
     "Signal",
     "Worker",
+    "check_surroundings",
     "current",
     "enter",
     "finish",

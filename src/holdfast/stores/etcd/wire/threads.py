@@ -7,6 +7,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
 from typing import Any
 
+from ....surroundings import refuse_greenlets
 from ..address import Address
 from .channels import LEADER, open_channel, require_grpc
 from .failures import Failure
@@ -19,6 +20,7 @@ class Wire:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._grpc = require_grpc()
+        refuse_greenlets("etcd", "gRPC")
         self._channels: dict[str, Any] = {}
         self._methods: dict[str, tuple[Any, str]] = {}
         """The function for each method, and the member that it calls."""
