@@ -61,7 +61,8 @@ def require_loop() -> None:
         pass
     else:
         return
-    if "trio" in sys.modules:
+    trio = sys.modules.get("trio.lowlevel")
+    if trio is not None and trio.in_trio_run():
         raise ConfigError(
             "holdfast.aio needs asyncio, and this is trio; run it in trio_asyncio.open_loop(), or use "
             "the blocking holdfast by trio.to_thread.run_sync()"
