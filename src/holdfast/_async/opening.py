@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from .. import forks
-from .._runtime.aio import Mutex, current, enter, finish, here
+from .._runtime.aio import Mutex, check_surroundings, current, enter, finish, here
 from ..clock import system_clock
 from ..errors import BackendUnavailable, LockError
 from ..events import Listeners
@@ -76,6 +76,7 @@ class Opening:
 
     async def _open(self, limit: float) -> Session:
         self._check_open()
+        check_surroundings()
         deadline = system_clock().now() + limit
         # unasync: aio-only
         if self.live is not None and self.live.home.is_closed():

@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Final, Literal
 
 from .. import checks, forks
-from .._runtime.aio import Signal, here
+from .._runtime.aio import Signal, check_surroundings, here
 from ..clock import system_clock
 from ..entries import Claim
 from ..errors import BackendUnavailable
@@ -174,6 +174,7 @@ async def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold 
             return result
     else:
         waiter.waits(waiter.beat_sent, answer.remaining)
+    check_surroundings()  # they may have been changed since the store was opened
     session, ticket = waiter.session, waiter._ticket
     give_up = ticket.until
     # The keeper need not know of those whose turn comes soon.

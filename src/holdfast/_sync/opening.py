@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from .. import forks
-from .._runtime.threads import Mutex, current, enter, finish, here
+from .._runtime.threads import Mutex, check_surroundings, current, enter, finish, here
 from ..clock import system_clock
 from ..errors import BackendUnavailable, LockError
 from ..events import Listeners
@@ -78,6 +78,7 @@ class Opening:
 
     def _open(self, limit: float) -> Session:
         self._check_open()
+        check_surroundings()
         deadline = system_clock().now() + limit
         mutex = self._mutex
         if not enter(mutex, limit):

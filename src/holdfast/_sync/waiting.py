@@ -16,7 +16,7 @@ import os
 from typing import TYPE_CHECKING, Final, Literal
 
 from .. import checks, forks
-from .._runtime.threads import Signal
+from .._runtime.threads import Signal, check_surroundings
 from ..clock import system_clock
 from ..entries import Claim
 from ..errors import BackendUnavailable
@@ -170,6 +170,7 @@ def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold | Endi
             return result
     else:
         waiter.waits(waiter.beat_sent, answer.remaining)
+    check_surroundings()  # they may have been changed since the store was opened
     session, ticket = waiter.session, waiter._ticket
     give_up = ticket.until
     # The keeper need not know of those whose turn comes soon.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...surroundings import require_threads as check_surroundings
 from .alarm import Alarm
 from .deputy import Deputy
 from .poller import Poller
@@ -19,6 +20,7 @@ __all__ = [
     "Signal",
     "Turn",
     "Worker",
+    "check_surroundings",
     "current",
     "enter",
     "finish",
