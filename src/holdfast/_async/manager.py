@@ -100,7 +100,7 @@ class Locks:
     def rwlock(self, name: str, **options: Unpack[LockKeywords]) -> ReadWriteLock:
         """Returns a lock for many readers or one writer: `.read()` and `.write()` are locks.
 
-        With a fence, a writer's token is remembered there, and a reader's is only compared. Options
+        With a fence, both are remembered there: no writer from before a reader writes under it. Options
         as for `lock`.
         """
 

@@ -99,7 +99,7 @@ def raised(floors: Floors, pruned: Iterable[Mark], living: Iterable[Mark] = ()) 
     for mark in pruned:
         for where in (realm(mark.lock), own(mark.lock)):
             floor = risen.get(where)
-            if floor is None and where.startswith(OWN):
+            if floor is None and (where.startswith(OWN) or not (mark.highest or mark.reader)):
                 continue
             higher = highest((floor or Floor(), mark))
             risen[where] = higher._replace(pinned=floor is not None and floor.pinned)

@@ -27,6 +27,10 @@ from .redis_scripts import DELETE, SET, SET_PX, Script, script_for
 from .redis_values import Request, Steps, parse_floor, parse_mark, text_of
 from .rules import Credential, FencedLease, Mark, Token
 
+KNOWN_LIMIT = 10_000
+YOUNG = 1.0
+"""Seconds after which a process makes the mark of a key young again, if its token does not change."""
+
 Value = str | bytes | int | float
 
 
@@ -49,6 +53,8 @@ class RedisFence(Fence):
         self._scripts: dict[str, Script] = {}
         self._mode = "o" if single_use else "w"
         self._set_sha = script_for(SET).sha
+        self._young: dict[str, float] = {}
+        """When this process last made the mark of a key young."""
 
     # Verbs. Each returns a coroutine if the client is asynchronous.
 
@@ -64,7 +70,7 @@ class RedisFence(Fence):
                 # The common case at once; all others step by step.
                 mark = mark_of(key)
                 floors = self.floors_of(mark)
-                credential = (given.token, given.lock, self._mode)
+                credential = (given.token, given.lock, self._mode_of(key, given))
                 try:
                     reply = self._execute(
                         "EVALSHA", self._set_sha, 3, mark, floors, key, *credential, value
@@ -159,12 +165,23 @@ class RedisFence(Fence):
         script = self._scripts.get(body) or self._script(body)
         mark = mark_of(resource)
         floors = self.floors_of(mark)
-        mode = "r" if given.reader else self._mode
         count = 2 + len(keys)
-        credential = (given.token, given.lock, mode)
+        credential = (given.token, given.lock, self._mode_of(resource, given))
         command = ("EVALSHA", script.sha, count, mark, floors, *keys, *credential, *args)
         reply = yield Request(command, script.text)
         return self._explain(reply, resource, given)
+
+    def _mode_of(self, key: str, given: Credential) -> str:
+        """Returns what the script is to do with a token; once in a while it makes the mark young."""
+        mode = "r" if given.reader else self._mode
+        now = time.monotonic()
+        last = self._young.get(key)
+        if last is not None and now < last + YOUNG:
+            return mode
+        if len(self._young) >= KNOWN_LIMIT:
+            self._young.clear()
+        self._young[key] = now
+        return f"{mode}+"
 
     def _explain(self, reply: Any, resource: str, given: Credential) -> Any:
         """Returns the result of a guarded script. A list of three is a refusal."""
