@@ -39,7 +39,16 @@ from .sql_connections import (
     run_async,
     take_cursor,
 )
-from .sql_dialects import DIALECTS, SQLITE, WITH_RESETS, Statements, encoder, identifier, text_of
+from .sql_dialects import (
+    DIALECTS,
+    QUALIFIED,
+    SQLITE,
+    Statements,
+    encoder,
+    fence_table,
+    identifier,
+    text_of,
+)
 from .sql_hold import HeldTransaction
 from .sql_rows import FencedRow, column_fits
 
@@ -55,15 +64,16 @@ class SqlFence(Fence):
     """A fence in PostgreSQL, MySQL, MariaDB or SQLite, by DB-API or SQLAlchemy.
 
     `SqlFence(connection)` makes its table if it is not there, outside of any transaction; the
-    connection is not kept. With an asynchronous connection use `await SqlFence().install(connection)`,
-    and await every other verb too.
+    connection is not kept. `table` may have a schema, which must be there (`billing.fences`), and
+    double quotes (`"My Schema"."Fences"`), on every database. With an asynchronous connection use
+    `await SqlFence().install(connection)`, and await every other verb too.
     """
 
     def __init__(
         self, connection: Any = None, *, table: str = "holdfast_fences", single_use: bool = False
     ) -> None:
         super().__init__(single_use=single_use)
-        self._table = identifier("table", table, WITH_RESETS)
+        self._table = fence_table(table)
         self._statements: dict[tuple[str, str], Statements] = {}
         self._known: dict[tuple[str, bool], tuple[int, str, float]] = {}
         """Resources that have, or had, a row, and whether a reader has passed there or a writer: what
@@ -219,7 +229,7 @@ class SqlFence(Fence):
         kind = kind_of(connection)
         refuse_autocommit(kind, connection)
         for table in tables:
-            identifier("a table", table)
+            identifier("a table", table, QUALIFIED)
         identifier("a column", column)
         return self._run(kind, connection, self._verify(self._of(kind), tables, column))
 
@@ -437,7 +447,7 @@ class SqlFence(Fence):
     def _install(self, sql: Statements, busy: bool) -> Steps[None]:
         # Where DDL commits by itself the table may stand, and its first row not yet.
         create = (
-            not (yield Request(sql.exists, (self._table,), rows=True)).rows
+            not (yield Request(sql.exists, sql.place(self._table), rows=True)).rows
             or not (yield Request(sql.installed, rows=True)).rows
         )
         if create:
@@ -446,7 +456,7 @@ class SqlFence(Fence):
                 yield Request(text)
             yield Request(sql.first_floors, (encoder(sql)("{}"),))
         for query, change in sql.changes:
-            if not (yield Request(query, (self._table,), rows=True)).rows:
+            if not (yield Request(query, sql.place(self._table), rows=True)).rows:
                 self._refuse_busy(busy)
                 yield Request(change)
         self._installed = True
@@ -468,10 +478,10 @@ class SqlFence(Fence):
 
     def _verify(self, sql: Statements, tables: tuple[str, ...], column: str) -> Steps[None]:
         for table in (self._table, *tables):
-            if not (yield Request(sql.exists, (table,), rows=True)).rows:
+            if not (yield Request(sql.exists, sql.place(table), rows=True)).rows:
                 raise not_installed("this database", f"it has no table {table}")
             if sql.engine:
-                rows = (yield Request(sql.engine, (table,), rows=True)).rows
+                rows = (yield Request(sql.engine, sql.place(table), rows=True)).rows
                 if text_of(rows[0][0]).lower() not in ("innodb", "rocksdb"):
                     raise not_installed(
                         f"the table {table}",

@@ -20,20 +20,22 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigError, GuaranteeError
 
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-WITH_RESETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,55}")
-"""An identifier with room for `_resets`: PostgreSQL would cut it off, and have one table for two."""
-QUALIFIED = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
+NAME = r'(?:[A-Za-z_][A-Za-z0-9_]{0,62}|"[^"`?%\x00-\x1f]{1,63}")'
+"""A name as it is, or in double quotes if it has other characters or capitals that count."""
+IDENTIFIER = re.compile(NAME)
+QUALIFIED = re.compile(rf"{NAME}(\.{NAME})?")
+ROOM = 56
+"""Bytes of a fence's table, for `_resets`: PostgreSQL would cut it off, and have one table for two."""
 
 
 class Dialect(NamedTuple):
     name: str
     exists: str
-    """Query that returns a row if the table is there."""
+    """Query that returns a row if the table is there, by table, and schema or NULL."""
     create: tuple[str, ...]
     changes: tuple[tuple[str, str], ...]
-    """What this version makes in another way than one before: a query that returns a row if the table
-    is as it should be, and the statement that makes it so."""
+    """What this version makes in another way than one before: a query, by table, and schema or NULL,
+    that returns a row if the table is as it should be, and the statement that makes it so."""
     column_type: str
     """Query for the type of a column, by table, schema or NULL, and column."""
     now: str
@@ -48,7 +50,8 @@ class Dialect(NamedTuple):
     skip: str
     """Clause behind a SELECT: locks the rows, and leaves out those that others have locked."""
     engine: str
-    """Query for the storage engine of a table, where some engines have no transactions."""
+    """Query for the storage engine of a table, by table, and schema or NULL, where some engines have
+    no transactions."""
     quote: str = "`"
     """The sign around a name that may be a word of the language."""
     binary: bool = False
@@ -63,26 +66,28 @@ class Dialect(NamedTuple):
 
 POSTGRESQL = Dialect(
     name="postgresql",
-    exists="SELECT 1 WHERE to_regclass(?) IS NOT NULL",
+    exists="SELECT 1 FROM (SELECT ?::text AS name, ?::text AS place) AS given "
+    "WHERE to_regclass(concat_ws('.', place, name)) IS NOT NULL",
     create=(
         # Two that make a table at once, "if not exists" or not, may collide in the catalogue.
         "SELECT pg_advisory_xact_lock(7236018430951)",
         "CREATE TABLE IF NOT EXISTS {table} (resource text PRIMARY KEY, token bigint NOT NULL, "
         "lock_id text NOT NULL, writes bigint NOT NULL, touched timestamptz NOT NULL, "
         "reader bigint NOT NULL DEFAULT 0) WITH (fillfactor = 50)",
-        "CREATE TABLE IF NOT EXISTS {table}_resets (at timestamptz NOT NULL, "
+        "CREATE TABLE IF NOT EXISTS {resets} (at timestamptz NOT NULL, "
         "by_whom text NOT NULL, resource text NOT NULL, token bigint NOT NULL, "
         "lock_id text NOT NULL)",
     ),
     changes=(
         (
-            "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(?) AND attname = 'reader'",
+            "SELECT 1 FROM pg_attribute, (SELECT ?::text AS name, ?::text AS place) AS given "
+            "WHERE attrelid = to_regclass(concat_ws('.', place, name)) AND attname = 'reader'",
             "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS reader bigint NOT NULL DEFAULT 0",
         ),
     ),
     column_type="SELECT format_type(atttypid, atttypmod) FROM pg_attribute, "
     "(SELECT ?::text AS name, ?::text AS place) AS given "
-    "WHERE attrelid = to_regclass(concat_ws('.', place, name)) AND attname = lower(?) "
+    "WHERE attrelid = to_regclass(concat_ws('.', place, name)) AND attname = ? "
     "AND NOT attisdropped",
     now="clock_timestamp()",
     ago="clock_timestamp() - make_interval(secs => ?)",
@@ -97,24 +102,25 @@ POSTGRESQL = Dialect(
 MYSQL = Dialect(
     name="mysql",
     exists="SELECT 1 FROM information_schema.tables "
-    "WHERE table_schema = DATABASE() AND table_name = ?",
+    "WHERE table_name = ? AND table_schema = COALESCE(?, DATABASE())",
     create=(
         "CREATE TABLE IF NOT EXISTS {table} (resource VARBINARY(1024) NOT NULL PRIMARY KEY, "
         "token BIGINT NOT NULL, lock_id LONGBLOB NOT NULL, writes BIGINT NOT NULL, "
         "touched DOUBLE NOT NULL, reader BIGINT NOT NULL DEFAULT 0) ENGINE=InnoDB",
-        "CREATE TABLE IF NOT EXISTS {table}_resets (at DOUBLE NOT NULL, "
+        "CREATE TABLE IF NOT EXISTS {resets} (at DOUBLE NOT NULL, "
         "by_whom VARBINARY(1024) NOT NULL, resource VARBINARY(1024) NOT NULL, "
         "token BIGINT NOT NULL, lock_id VARBINARY(8192) NOT NULL) ENGINE=InnoDB",
     ),
     changes=(
         (
-            "SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE() "
-            "AND table_name = ? AND column_name = 'reader'",
+            "SELECT 1 FROM information_schema.columns WHERE table_name = ? "
+            "AND table_schema = COALESCE(?, DATABASE()) AND column_name = 'reader'",
             "ALTER TABLE {table} ADD COLUMN reader BIGINT NOT NULL DEFAULT 0",
         ),
         (
-            "SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE() "
-            "AND table_name = ? AND column_name = 'lock_id' AND data_type = 'longblob'",
+            "SELECT 1 FROM information_schema.columns WHERE table_name = ? "
+            "AND table_schema = COALESCE(?, DATABASE()) AND column_name = 'lock_id' "
+            "AND data_type = 'longblob'",
             "ALTER TABLE {table} MODIFY lock_id LONGBLOB NOT NULL",
         ),
     ),
@@ -127,7 +133,7 @@ MYSQL = Dialect(
     absent=" ON DUPLICATE KEY UPDATE resource = resource",
     skip=" FOR UPDATE SKIP LOCKED",
     engine="SELECT engine FROM information_schema.tables "
-    "WHERE table_schema = DATABASE() AND table_name = ?",
+    "WHERE table_name = ? AND table_schema = COALESCE(?, DATABASE())",
     binary=True,
     # Its collation may know no case, no accents and no blanks at the end: two locks would be one.
     exactly="CAST(CONVERT({} USING utf8mb4) AS BINARY)",
@@ -137,17 +143,17 @@ MYSQL = Dialect(
 
 SQLITE = Dialect(
     name="sqlite",
-    exists="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
+    exists="SELECT 1 FROM pragma_table_info(?, ?)",
     create=(
         "CREATE TABLE IF NOT EXISTS {table} (resource TEXT PRIMARY KEY NOT NULL, "
         "token INTEGER NOT NULL, lock_id TEXT NOT NULL, writes INTEGER NOT NULL, "
         "touched REAL NOT NULL, reader INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
-        "CREATE TABLE IF NOT EXISTS {table}_resets (at REAL NOT NULL, by_whom TEXT NOT NULL, "
+        "CREATE TABLE IF NOT EXISTS {resets} (at REAL NOT NULL, by_whom TEXT NOT NULL, "
         "resource TEXT NOT NULL, token INTEGER NOT NULL, lock_id TEXT NOT NULL)",
     ),
     changes=(
         (
-            "SELECT 1 FROM pragma_table_info(?) WHERE name = 'reader'",
+            "SELECT 1 FROM pragma_table_info(?, ?) WHERE name = 'reader'",
             "ALTER TABLE {table} ADD COLUMN reader INTEGER NOT NULL DEFAULT 0",
         ),
     ),
@@ -175,6 +181,9 @@ class Statements:
     def __init__(self, dialect: Dialect, table: str, style: str, single_use: bool) -> None:
         self.dialect = dialect
         self.style = style
+        self.table = table
+        resets = self.quoted(_longer(table, "_resets"))
+        table = self.quoted(table)
         lower = "<" if single_use else "<="
         touch = f"writes = writes + 1, touched = {dialect.now}"
         where = f"WHERE resource = ? AND token {lower} ? AND reader <= ?"
@@ -201,11 +210,13 @@ class Statements:
         )
         self.exists = self.mark(dialect.exists)
         self.changes = tuple(
-            (self.mark(query), self.mark(text.format(table=table)))
+            (self.mark(query), self.mark(text.format(table=table, resets=resets)))
             for query, text in dialect.changes
         )
         self.installed = self.mark(f"SELECT 1 FROM {table} WHERE resource = ''")
-        self.create = tuple(self.mark(text.format(table=table)) for text in dialect.create)
+        self.create = tuple(
+            self.mark(text.format(table=table, resets=resets)) for text in dialect.create
+        )
         self.first_floors = self.mark(
             f"INSERT INTO {table} (resource, token, lock_id, writes, touched) "
             f"VALUES ('', 0, ?, 0, {dialect.now}){dialect.absent}"
@@ -227,7 +238,7 @@ class Statements:
             f"UPDATE {table} SET token = ?, reader = 0, lock_id = '', {touch} WHERE resource = ?"
         )
         self.audit = self.mark(
-            f"INSERT INTO {table}_resets (at, by_whom, resource, token, lock_id) "
+            f"INSERT INTO {resets} (at, by_whom, resource, token, lock_id) "
             f"VALUES ({dialect.now}, ?, ?, ?, ?)"
         )
         self.engine = self.mark(dialect.engine)
@@ -236,9 +247,21 @@ class Statements:
     def quoted(self, name: str) -> str:
         """Returns a table or a column as it stands in a statement, also if its name is a keyword."""
         sign = self.dialect.quote
-        if sign == '"':
-            name = name.lower()  # as the database takes it without quotes
-        return ".".join(f"{sign}{part}{sign}" for part in name.split("."))
+        return ".".join(f"{sign}{part}{sign}" for part in self.parts(name))
+
+    def parts(self, name: str) -> list[str]:
+        """Returns the parts of a name as the database keeps them."""
+        found: list[str] = IDENTIFIER.findall(name)
+        folds = self.dialect.quote == '"'  # what stands without quotes is in small letters there
+        plain = str.lower if folds else str
+        return [part[1:-1] if part.startswith('"') else plain(part) for part in found]
+
+    def place(self, table: str) -> tuple[str, str | None]:
+        """Returns table, and schema or None, as the queries about tables take them."""
+        *schema, name = self.parts(table)
+        if self.dialect is POSTGRESQL:
+            return f'"{name}"', f'"{schema[0]}"' if schema else None
+        return name, schema[0] if schema else None
 
     def mark(self, text: str) -> str:
         """Returns `text` with the driver's own marks in place of `?`."""
@@ -281,7 +304,22 @@ def text_of(value: Any) -> str:
 
 
 def identifier(what: str, name: object, pattern: re.Pattern[str] = IDENTIFIER) -> str:
-    """Returns `name` if it needs no quotes, since it becomes part of a statement."""
+    """Returns `name` if it may become part of a statement."""
     if not isinstance(name, str) or not pattern.fullmatch(name):
-        raise ConfigError(f"{what} must be a plain SQL name, not {name!r:.80}")
+        raise ConfigError(
+            f"{what} must be a plain SQL name, or one in double quotes, not {name!r:.80}"
+        )
     return name
+
+
+def fence_table(name: object) -> str:
+    """Returns the name of a fence's table, perhaps with a schema, checked."""
+    table = identifier("table", name, QUALIFIED)
+    if len(IDENTIFIER.findall(table)[-1].strip('"').encode()) > ROOM:
+        raise ConfigError(f"table must have at most {ROOM} letters, not {table!r:.80}")
+    return table
+
+
+def _longer(table: str, suffix: str) -> str:
+    """Returns the name of another table beside this one."""
+    return f'{table[:-1]}{suffix}"' if table.endswith('"') else f"{table}{suffix}"

@@ -37,9 +37,9 @@ class FencedRow(NamedTuple):
     def check(self) -> None:
         if not self.values or not self.where:
             raise ConfigError("update needs values to set, and where to set them")
-        own = (self.column.lower(), (self.lock_column or self.column).lower())
+        own = [_plain(self.column), _plain(self.lock_column or self.column)]
         for name in self.values:
-            if str(name).lower() in own:
+            if _plain(str(name)) in own:
                 raise ConfigError(f"the column {name} is set by the fence itself")
 
     def update(
@@ -113,6 +113,10 @@ class FencedRow(NamedTuple):
 
 def column_fits(sql: Statements, table: str, column: str) -> Steps[None]:
     """Raises `GuaranteeError` if the column would cut a token off: some databases do so in silence."""
-    schema, _, name = table.rpartition(".")
-    rows = (yield Request(sql.column_type, (name, schema or None, column), rows=True)).rows
+    (column_name,) = sql.parts(column)
+    rows = (yield Request(sql.column_type, (*sql.place(table), column_name), rows=True)).rows
     refuse_narrow(table, column, text_of(rows[0][0]) if rows else None, sql)
+
+
+def _plain(name: str) -> str:
+    return name.strip('"').lower()
