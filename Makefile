@@ -19,7 +19,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 TEST_TARGETS = $(addprefix test-,$(STORES))
 ALL_PROGRAMS = $(sort $(PROGRAMS) $(foreach store,$(STORES),$(PROGRAMS_$(store))))
 
-.PHONY: help demo test test-quick test-pythons $(TEST_TARGETS) check sim sync bench model clean
+.PHONY: help demo test test-quick test-pythons $(TEST_TARGETS) check sim mutants sync bench model clean
 
 help:
 	@echo "make demo    see it work, on an embedded store in a temporary folder"
@@ -30,6 +30,7 @@ help:
 	@echo "make test-pythons  run a short list of tests on every Python that we claim"
 	@echo "make check   formatting, lint, types, and that the blocking code matches the asyncio code"
 	@echo "make sim     thousands of simulated runs of the stores that can be simulated"
+	@echo "make mutants break safety rules on purpose, one at a time, and see that a test notices"
 	@echo "make sync    generate the blocking code from the asyncio code"
 	@echo "make bench   measure"
 	@echo "make model   search the model of Redlock, all sizes (half an hour; ARGS='--small': half a minute)"
@@ -71,14 +72,20 @@ check:
 
 sim:
 	@tools/setup dev
-	@$(BIN)/python -m holdfast.sim --backend redlock --seeds 2000 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend redis --seeds 1000 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend etcd --seeds 400 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend zookeeper --seeds 150 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend redlock --calm --seeds 120 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend redis --calm --seeds 120 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend etcd --calm --seeds 40 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend zookeeper --calm --seeds 60 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend redlock --first new --seeds 2000 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend redis --first new --seeds 3000 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend etcd --first new --seeds 400 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend zookeeper --first new --seeds 1500 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend redlock --calm --first new --seeds 120 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend redis --calm --first new --seeds 120 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend etcd --calm --first new --seeds 40 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend zookeeper --calm --first new --seeds 60 --jobs 2 $(ARGS)
+
+# The stores' rules broken on purpose; CI breaks those whose tests need no servers.
+mutants:
+	@tools/need $(PROGRAMS) $(PROGRAMS_redis)
+	@tools/setup dev
+	@$(BIN)/python tools/mutants.py $(ARGS)
 
 sync:
 	@tools/setup dev

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast.entries import Claim
 from holdfast.lifecycle import drift_margin
 from holdfast.model import GONE, Renewed, Waiting
 from worlds.aio import Job, eventually
@@ -110,6 +111,13 @@ async def test_a_renewed_lease_ends_for_us_before_it_ends_at_the_store(way: str)
         assert lease.remaining() <= holder.remaining - 0.99 * drift_margin(30.0)
 
 
+async def test_a_granted_lease_ends_for_us_before_it_ends_at_the_store() -> None:
+    async with scene() as s:
+        lease = await s.locks.lock("x", ttl=30.0).acquire()
+        (holder,) = (await s.locks.inspect("x")).holders
+        assert lease.remaining() <= holder.remaining - 0.99 * drift_margin(30.0)
+
+
 async def test_a_lease_that_is_renewed_for_longer_ends_for_us_first_too() -> None:
     async with scene() as s:
         lease = await s.locks.lock("x", ttl=30.0).acquire()
@@ -169,6 +177,20 @@ async def test_a_lease_handed_over_for_less_than_the_claim_window_is_renewed() -
             await eventually(lambda: lease.remaining() > 1.0)
             (holder,) = (await s.locks.inspect("x")).holders
             assert holder.owner == lease.owner
+
+
+async def test_a_hand_over_counts_from_the_last_heartbeat() -> None:
+    """The store may have granted it right after that, and the wake-up may have taken its time."""
+    async with scene(claim_window=2.0, heartbeat=1.0) as s:
+        first = await s.locks.lock("x", ttl=1000.0).acquire()
+        waiter = Job(s.locks.lock("x", ttl=30.0).acquire)
+        await s.waiters(1)
+        s.line.silent = True  # so that it is not confirmed, either
+        s.clock.advance(0.4)
+        await first.release()
+        lease = await waiter.result()
+        assert lease.remaining() <= 1.6
+        s.line.silent = False
 
 
 async def test_a_lease_handed_over_without_renewal_is_confirmed_once() -> None:
@@ -238,3 +260,39 @@ async def test_a_waiter_that_was_frozen_itself_is_not_told_of_silence() -> None:
         await s.waiters(1)  # it has enrolled again
         await first.release()
         assert (await waiter.result()).held
+
+
+async def test_a_holder_that_the_store_has_put_back_into_the_queue_is_lost() -> None:
+    """The store was restored from an older state, in which this owner was waiting."""
+    async with scene() as s:
+        lease = await s.locks.lock("x", ttl=30.0).acquire()
+        s.line.change = lambda outcome: Waiting(10.0)
+        s.clock.advance(12.0)
+        await eventually(lambda: not lease.held)
+        assert lease.state == "lost"
+
+
+async def test_what_is_answered_after_the_release_is_no_loss() -> None:
+    async with scene() as s:
+        events: list[holdfast.Event] = []
+        s.locks.on_event(events.append)
+        lease = await s.locks.lock("x", ttl=30.0).acquire()
+        session = await s.locks._session()
+
+        def released_meanwhile(outcome: Any) -> Any:
+            session.keeper.forget(lease)  # what a release does first
+            return GONE
+
+        s.line.change = released_meanwhile
+        await s.renewed_after(12.0)
+        assert await lease.release() is True
+        assert [event.kind for event in events] == ["acquired", "released"]
+
+
+async def test_a_lease_that_has_run_out_at_the_store_cannot_be_renewed_there() -> None:
+    async with scene() as s:
+        lease = await s.locks.lock("x", ttl=30.0, renew=False).acquire()
+        s.clock.advance(30.0)
+        claim = Claim("x", lease.owner, 30.0)
+        assert await s.line.renew([claim], s.clock.now() + 5.0) == [GONE]
+        assert not (await s.locks.inspect("x")).held

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.entries import Claim
 from holdfast.lifecycle import drift_margin
 from holdfast.model import GONE, Renewed, Waiting
 from worlds.threads import Job, eventually
@@ -112,6 +113,13 @@ def test_a_renewed_lease_ends_for_us_before_it_ends_at_the_store(way: str) -> No
         assert lease.remaining() <= holder.remaining - 0.99 * drift_margin(30.0)
 
 
+def test_a_granted_lease_ends_for_us_before_it_ends_at_the_store() -> None:
+    with scene() as s:
+        lease = s.locks.lock("x", ttl=30.0).acquire()
+        (holder,) = s.locks.inspect("x").holders
+        assert lease.remaining() <= holder.remaining - 0.99 * drift_margin(30.0)
+
+
 def test_a_lease_that_is_renewed_for_longer_ends_for_us_first_too() -> None:
     with scene() as s:
         lease = s.locks.lock("x", ttl=30.0).acquire()
@@ -171,6 +179,20 @@ def test_a_lease_handed_over_for_less_than_the_claim_window_is_renewed() -> None
             eventually(lambda: lease.remaining() > 1.0)
             (holder,) = s.locks.inspect("x").holders
             assert holder.owner == lease.owner
+
+
+def test_a_hand_over_counts_from_the_last_heartbeat() -> None:
+    """The store may have granted it right after that, and the wake-up may have taken its time."""
+    with scene(claim_window=2.0, heartbeat=1.0) as s:
+        first = s.locks.lock("x", ttl=1000.0).acquire()
+        waiter = Job(s.locks.lock("x", ttl=30.0).acquire)
+        s.waiters(1)
+        s.line.silent = True  # so that it is not confirmed, either
+        s.clock.advance(0.4)
+        first.release()
+        lease = waiter.result()
+        assert lease.remaining() <= 1.6
+        s.line.silent = False
 
 
 def test_a_lease_handed_over_without_renewal_is_confirmed_once() -> None:
@@ -240,3 +262,39 @@ def test_a_waiter_that_was_frozen_itself_is_not_told_of_silence() -> None:
         s.waiters(1)  # it has enrolled again
         first.release()
         assert waiter.result().held
+
+
+def test_a_holder_that_the_store_has_put_back_into_the_queue_is_lost() -> None:
+    """The store was restored from an older state, in which this owner was waiting."""
+    with scene() as s:
+        lease = s.locks.lock("x", ttl=30.0).acquire()
+        s.line.change = lambda outcome: Waiting(10.0)
+        s.clock.advance(12.0)
+        eventually(lambda: not lease.held)
+        assert lease.state == "lost"
+
+
+def test_what_is_answered_after_the_release_is_no_loss() -> None:
+    with scene() as s:
+        events: list[holdfast.Event] = []
+        s.locks.on_event(events.append)
+        lease = s.locks.lock("x", ttl=30.0).acquire()
+        session = s.locks._session()
+
+        def released_meanwhile(outcome: Any) -> Any:
+            session.keeper.forget(lease)  # what a release does first
+            return GONE
+
+        s.line.change = released_meanwhile
+        s.renewed_after(12.0)
+        assert lease.release() is True
+        assert [event.kind for event in events] == ["acquired", "released"]
+
+
+def test_a_lease_that_has_run_out_at_the_store_cannot_be_renewed_there() -> None:
+    with scene() as s:
+        lease = s.locks.lock("x", ttl=30.0, renew=False).acquire()
+        s.clock.advance(30.0)
+        claim = Claim("x", lease.owner, 30.0)
+        assert s.line.renew([claim], s.clock.now() + 5.0) == [GONE]
+        assert not s.locks.inspect("x").held

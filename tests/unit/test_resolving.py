@@ -14,6 +14,13 @@ import pytest
 
 from holdfast.stores import resolving
 
+
+@pytest.fixture(autouse=True)
+def no_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the test begin without what others left behind."""
+    monkeypatch.setattr(resolving, "_lookups", {})
+
+
 HANGING = """
 import asyncio, socket, threading
 import holdfast, holdfast.aio
@@ -145,4 +152,3 @@ def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     leave_behind(held)
-    resolving._lookups.clear()

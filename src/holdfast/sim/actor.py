@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .. import aio
 from ..errors import LockError
 from .checker import Grant
+from .kinds import ELECTION, LOCK, NAMES, Wanted, Wish, draw_kind, wish_for
 from .process import Process
 
 if TYPE_CHECKING:
@@ -83,12 +84,11 @@ class Actor:
 
     async def _turn(self, locks: aio.Locks) -> None:
         draw = self._random
-        name = "x" if draw() < 0.75 else "y"
-        shortest, longest = self._world.plan.ttls
-        ttl = shortest + draw() * (longest - shortest)
+        ttl = self._draw_ttl()
         asked_at = self._loop.now
         renew = draw() < 0.6
-        lock = locks.lock(name, ttl=ttl, renew=renew)
+        wish = self._draw_wish(locks, ttl, renew)
+        name, lock = wish.name, wish.lock
         timeout = (None, 0.0, 1.0, 4.0)[int(draw() * 4)]
         self._record("asks for %r", name)
         try:
@@ -103,10 +103,10 @@ class Actor:
             self._record("does not get %r: %s", name, error)
             return
         client = self.process.name
-        grant = self._checker.add_grant(name, client, lease.token, asked_at, granted_at)
+        grant = self._checker.add_grant(wish, client, lease, asked_at, granted_at)
         self._record("holds %r as %d", name, lease.token)
         await self._use(lease, grant)
-        if renew or draw() < 0.7:
+        if renew or wish.kind == ELECTION or draw() < 0.7:
             try:
                 freed = await lease.release()
                 self._record("released %r: %s", name, freed)
@@ -118,7 +118,21 @@ class Actor:
         if not lease.held:
             grant.ended_at = self._loop.now
 
-    async def _acquire(self, lock: aio.Lock, timeout: float | None) -> tuple[aio.Lease, float]:
+    def _draw_ttl(self) -> float:
+        shortest, longest = self._world.plan.ttls
+        return shortest + self._random() * (longest - shortest)
+
+    def _draw_wish(self, locks: aio.Locks, ttl: float, renew: bool) -> Wish:
+        """Returns the lock to take next: in some runs, of any kind."""
+        kind = LOCK
+        if self._world.mixed:
+            kind = draw_kind(self._random, locks.guarantees.fair)
+        name = NAMES[kind]
+        if kind == LOCK and self._random() < 0.25:
+            name = "y"
+        return wish_for(kind, name, locks, ttl, renew)
+
+    async def _acquire(self, lock: Wanted, timeout: float | None) -> tuple[aio.Lease, float]:
         """Returns the lease and the moment of its grant.
 
         The moment is taken here, because the client may be paused between this task and the next.
@@ -127,7 +141,7 @@ class Actor:
         return lease, self._loop.now
 
     async def _acquire_or_cancel(
-        self, lock: aio.Lock, timeout: float | None
+        self, lock: Wanted, timeout: float | None
     ) -> tuple[aio.Lease, float] | None:
         """Acquires the lock, but may cancel that soon, at whatever await it is by then."""
         task = asyncio.get_running_loop().create_task(self._acquire(lock, timeout))
@@ -137,6 +151,15 @@ class Actor:
             task.cancel()
             await asyncio.wait({task})
         return None if task.cancelled() else task.result()
+
+    async def _renew(self, lease: aio.Lease) -> None:
+        """Renews the lease, perhaps for longer or shorter than before."""
+        ttl = self._draw_ttl() if self._random() < 0.7 else None
+        try:
+            await lease.renew(ttl)
+            self._record("renewed %r for %.3f s", lease.name, lease.ttl)
+        except EXPECTED as error:
+            self._record("could not renew %r: %s", lease.name, error)
 
     async def _use(self, lease: aio.Lease, grant: Grant) -> None:
         """Writes to the register a few times, as a holder would."""
@@ -150,7 +173,11 @@ class Actor:
                 break
             # Between the check and the write there is always a moment; sometimes a long one.
             late = draw() * (0.002 if draw() < 0.8 else 2.0)
-            self._loop.after(late, self._world.register, self._checker.write, grant, not heedless)
+            if grant.writes:
+                write = self._checker.write
+                self._loop.after(late, self._world.register, write, grant, not heedless)
+            if self._world.mixed and draw() < 0.15:
+                await self._renew(lease)
             await asyncio.sleep(draw() * 0.5 * self._world.plan.pace)
         if lease.held:
             self._checker.note_held(grant, self._loop.now)

@@ -19,6 +19,7 @@ from .._async.session import Session
 from ..errors import LockTimeout
 from .chances import Chances
 from .checker import Checker, Grant
+from .kinds import LOCK, READER, WRITER, Wanted, Wish, draw_kind, wish_for
 from .process import Process
 from .world import World
 
@@ -87,7 +88,12 @@ class Usage:
         self.longest = 0.0
 
     def take(self, grant: Grant) -> None:
-        """Reports a grant that came too long after the lock was free."""
+        """Reports a grant that came too long after the lock was free.
+
+        Where several hold at once, it cannot be told from here when there was room.
+        """
+        if grant.capacity > 1:
+            return
         free = grant.granted_at - max(grant.asked_at, self._freed.get(grant.lock, 0.0))
         self.longest = max(self.longest, free)
         if free > self._at_once:
@@ -108,6 +114,9 @@ class CalmWorld(World):
         names = NAMES[: draw.choice(plan.locks)]
         actors = [CalmActor(self, client, usage, names) for client in self.clients]
         await self._run_all("connects", [actor.open() for actor in actors])
+        kinds: dict[str, str] = {}
+        for actor in actors:
+            actor.draw_kinds(kinds)
         self.network.chances = Chances(slow=0.3 * draw.random(), slowest=SLOW)
         for number in range(plan.rounds):
             for client in self.clients:
@@ -152,6 +161,8 @@ class CalmActor:
         self._random = world.loop.random.random
         self._usage = usage
         self._names = names
+        self._kinds: dict[str, str] = {}
+        """By name: the kind of each lock."""
         self.process = process
         self._locks: aio.Locks
         self._session: Session
@@ -159,6 +170,14 @@ class CalmActor:
     async def open(self) -> None:
         self._locks = aio.connect(self._world.plan.url, **self._world.plan.options)
         self._session = await self._locks._session()
+
+    def draw_kinds(self, kinds: dict[str, str]) -> None:
+        """Draws the kinds of those locks that have none yet; all clients share them."""
+        for name in self._names:
+            if name not in kinds:
+                shares = self._locks.guarantees.fair
+                kinds[name] = draw_kind(self._random, shares) if self._world.mixed else LOCK
+        self._kinds = kinds
 
     async def close(self) -> None:
         await self._locks.close()
@@ -183,30 +202,33 @@ class CalmActor:
             await asyncio.sleep(draw() * draw() * 0.1)
             name = names[int(draw() * len(names))]
             ttl = shortest + draw() * (longest - shortest)
-            lock = self._locks.lock(name, ttl=ttl, fair=None if draw() < 0.8 else False)
-            await self._turn(lock, task)
+            fair = None if draw() < 0.8 else False
+            kind = self._kinds[name]
+            if kind in (READER, WRITER):
+                kind = READER if draw() < 0.7 else WRITER
+            await self._turn(wish_for(kind, name, self._locks, ttl, True, fair), task)
 
-    async def _turn(self, lock: aio.Lock, task: str) -> None:
+    async def _turn(self, wish: Wish, task: str) -> None:
         draw, record, loop = self._random, self._world.trace.add, self._loop
         asked_at, fate = loop.now, draw()
         patience = GIVEN_UP[int(draw() * len(GIVEN_UP))]
-        record(task, "asks for %r", lock.name)
+        record(task, "asks for %r", wish.name)
         try:
             if fate < 0.6:
-                lease: aio.Lease | None = await lock.acquire()
+                lease: aio.Lease | None = await wish.lock.acquire()
             elif fate < 0.8:
-                lease = await lock.acquire(patience)
+                lease = await wish.lock.acquire(patience)
             else:
-                lease = await self._acquire_or_cancel(lock, patience)
+                lease = await self._acquire_or_cancel(wish.lock, patience)
         except LockTimeout:
-            record(task, "did not get %r in time", lock.name)
+            record(task, "did not get %r in time", wish.name)
             return
         if lease is None:
             record(task, "was cancelled")
             return
-        record(task, "holds %r as %d", lock.name, lease.token)
+        record(task, "holds %r as %d", wish.name, lease.token)
         checker = self._world.checker
-        grant = checker.add_grant(lock.name, task, lease.token, asked_at, loop.now)
+        grant = checker.add_grant(wish, task, lease, asked_at, loop.now)
         self._usage.take(grant)
         if draw() < 0.7:
             await asyncio.sleep(draw() * USES[int(draw() * len(USES))])
@@ -216,9 +238,9 @@ class CalmActor:
         self._usage.free(grant, loop.now)
         if not await lease.release():
             checker.report(f"{grant}, and could not give it back")
-        record(task, "gave back %r", lock.name)
+        record(task, "gave back %r", wish.name)
 
-    async def _acquire_or_cancel(self, lock: aio.Lock, patience: float) -> aio.Lease | None:
+    async def _acquire_or_cancel(self, lock: Wanted, patience: float) -> aio.Lease | None:
         """Acquires the lock, but cancels that after `patience` seconds."""
         task = asyncio.create_task(lock.acquire())
         await asyncio.wait({task}, timeout=patience)

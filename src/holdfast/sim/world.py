@@ -20,6 +20,8 @@ from .plan import Plan
 from .process import PROCESS, Process
 from .trace import Trace
 
+MIXED = 0.4
+"""The part of runs in which clients take locks of all kinds."""
 MOST_STEPS = 60_000
 LONGEST = 300.0
 """Virtual seconds after which a run is taken to be stuck."""
@@ -56,6 +58,8 @@ class World:
         self.register = Process(self.loop, "register")
         count = self.loop.random.choice(plan.clients)
         self.clients = [Process(self.loop, f"client{i}") for i in range(1, count + 1)]
+        self.mixed = self.loop.random.random() < MIXED
+        """Whether clients take locks of all kinds, and renew them by hand; or plain ones only."""
         self.servers = plan.start(self)
         self._pauses: dict[Process, list[tuple[int, float]]] = {}
         self._healed = False

@@ -172,6 +172,9 @@ def test_an_owner_from_outside_serves_once(url: str) -> None:
         with pytest.raises(holdfast.ConfigError, match="used before"):
             locks.lock("y").try_acquire(owner="client-7")
         assert lease.held
+        lease.release()  # a late copy of it must not free another lease of the same owner
+        with pytest.raises(holdfast.ConfigError, match="used before"):
+            locks.lock("x").acquire(owner="client-7")
 
 
 def test_force_release_takes_it_away_and_raises_the_token(url: str) -> None:
