@@ -6,6 +6,7 @@ Each scene ends with status 0, or says on stderr what was wrong.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Callable
 import holdfast
 import holdfast.aio
 
-CHILD_LIMIT = 10
+CHILD_LIMIT = 40
 
 
 def in_a_fork(work: Callable[[], None]) -> None:
@@ -24,7 +25,7 @@ def in_a_fork(work: Callable[[], None]) -> None:
     if pid == 0:
         code = 1
         try:
-            signal.alarm(CHILD_LIMIT)
+            faulthandler.dump_traceback_later(CHILD_LIMIT, exit=True)
             work()
             code = 0
         except BaseException as error:

@@ -41,7 +41,7 @@ def scene(name: str, url: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.parametrize("world", ["blocking", "aio"])
 def test_fork(cluster: EtcdCluster, world: str) -> None:
     with scene(world, cluster.url) as process:
-        assert process.wait(timeout=30.0) == 0
+        assert process.wait(timeout=170.0) == 0
 
 
 def test_children_of_a_parent_whose_threads_are_busy(cluster: EtcdCluster) -> None:

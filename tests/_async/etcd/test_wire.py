@@ -190,9 +190,7 @@ async def test_a_name_server_that_hangs_is_left_behind(
     answer = threading.Event()
     places = resolver_module.places
 
-    def slowly(host: str, port: int, flags: int = 0) -> Any:
-        if flags:
-            return places(host, port, flags)
+    def slowly(host: str, port: int) -> Any:
         assert answer.wait(60.0)
         return places("127.0.0.1", port)
 

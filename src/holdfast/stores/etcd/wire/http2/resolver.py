@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Lock, Thread
 from typing import Any
 
@@ -54,9 +55,9 @@ def split(endpoint: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def places(host: str, port: int, flags: int = 0) -> list[Place]:
-    """Returns the addresses of a host; with `AI_NUMERICHOST`, without asking anybody."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+def places(host: str, port: int) -> list[Place]:
+    """Returns the addresses that a name stands for; that may take long."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [(family, where) for family, _, _, _, where in found]
 
 
@@ -69,10 +70,11 @@ class Resolver:
     def begin(self, endpoint: str) -> list[Place] | Lookup:
         """Returns the addresses of a member, if it is named by its address, or else a lookup."""
         host, port = split(endpoint)
-        try:
-            return places(host, port, socket.AI_NUMERICHOST)
-        except OSError:
-            pass
+        for family in (socket.AF_INET, socket.AF_INET6):
+            # Not by the resolver, which may have been in use when this process was forked.
+            with suppress(OSError):
+                socket.inet_pton(family, host)
+                return [(family, (host, port))]
         lookup = self._lookups.get(endpoint)
         if lookup is None or lookup.found is not None:
             lookup = self._lookups[endpoint] = Lookup(host, port)
