@@ -158,6 +158,7 @@ class Grants(Creation):
         attempt.expiry_timer = partial(self._expire_if_due, attempt)
         self._alarm.at(attempt.expires_at, attempt.expiry_timer)
         if first:
+            self._known_locks[attempt.lock_path] = False
             since = attempt.vouch(attempt.sent_at)
             attempt.ticket.ttl = attempt.ttl
             self._return_result(attempt, Granted(token, attempt.ttl, handed, since))
