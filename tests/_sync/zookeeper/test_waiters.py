@@ -217,3 +217,24 @@ def test_a_waiter_is_not_moved_to_a_session_that_may_end_before_its_claim(
         eventually(lambda: attempt.parked)  # by the next one
         holder.release()
         assert waiter.result().token > holder.token
+
+
+def test_a_lock_for_which_nobody_waits_any_more_is_taken_in_one_step(url: str) -> None:
+    with holdfast.connect(url, tick=TICK) as locks, holdfast.connect(url) as others:
+        holder = others.lock("x").acquire()
+        waiter = Job(locks.lock("x", ttl=60.0).acquire)
+        waiters(others, 1)
+        holder.release()
+        waiter.result().release()
+        backend: Any = locks._session().backend
+        for expects_to_wait in (True, False, False):
+            assert backend._attempts._known_locks[lock_path(url, "x")] is expects_to_wait
+            lease = locks.lock("x", ttl=60.0).acquire()
+            attempt = backend._attempts._attempts[lease.owner]
+            if not expects_to_wait:
+                assert attempt.settled
+                assert attempt.czxid == lease.token
+            lease.renew()
+            assert attempt.settled
+            assert lease.remaining() > 50.0
+            assert lease.release() is True

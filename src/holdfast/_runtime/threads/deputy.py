@@ -23,10 +23,12 @@ class Deputy:
         self._started = False
         self._turn = allocate_lock()
         self._asked = self._made = 0
+        self._closed = False
 
     def call(self, function: Callable[[], None]) -> None:
         """Calls `function`, now or soon."""
-        if self._asked == self._made and current_thread() is not main_thread():
+        waiting = self._asked != self._made
+        if self._closed or not (waiting or current_thread() is main_thread()):
             function()
             return
         self._asked += 1
@@ -36,7 +38,11 @@ class Deputy:
             self._started = True
 
     def close(self) -> None:
-        """Ends the thread, when it has made the calls that it was asked for."""
+        """Ends the thread, when it has made the calls that it was asked for.
+
+        Later ones are made by their callers: there is nothing left that they could leave half changed.
+        """
+        self._closed = True
         self._calls.put(None)
 
     def _run(self) -> None:

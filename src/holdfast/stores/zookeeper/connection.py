@@ -28,6 +28,8 @@ from kazoo.protocol.states import KeeperState
 from . import tls_socket
 from .tls_socket import TlsSocket
 
+LOGIN_DROPPED = "Connection dropped in SASL"
+"""kazoo's words for a connection that was lost during the login. Some servers refuse us so."""
 HUNG_UP = ("socket connection broken", "Connection reset by peer", "Broken pipe")
 
 
@@ -177,6 +179,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             result = super()._connect(host, hostip, port)
         except Exception as error:
             self.failure = f"{host}:{port}: {_in_words(error)}"
+            if str(error) == LOGIN_DROPPED:
+                raise ConnectionDropped(
+                    LOGIN_DROPPED
+                ) from error  # it may be the way that is broken
             raise
         self.failure = ""
         return result
@@ -225,6 +231,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
 def _in_words(error: Exception) -> str:
     """Returns why a server could not be connected to."""
+    if str(error) == LOGIN_DROPPED:
+        return "it hung up while we logged in; perhaps it refused our credentials"
     if isinstance(error, AuthFailedError):
         return "it refused our credentials"
     if isinstance(error, SessionExpiredError):

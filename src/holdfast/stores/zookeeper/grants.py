@@ -102,10 +102,12 @@ class Grants(Creation):
 
     def _mint(self, attempt: Attempt) -> None:
         """Moves our znode to the session for its TTL; the zxid of that is the token."""
-        if self._can_move(attempt, attempt.home):
-            attempt.in_flight = True
-            on_reply = partial(self._on_minted, self.clock.now())
-            self._move(attempt, attempt.home, attempt.label, on_reply)
+        if not self._can_move(attempt, attempt.home):
+            self._notify_minted(attempt)  # not now: the next renewal tries again
+            return
+        attempt.in_flight = True
+        on_reply = partial(self._on_minted, self.clock.now())
+        self._move(attempt, attempt.home, attempt.label, on_reply)
 
     def _on_minted(self, sent_at: float, attempt: Attempt, stat: Any, error: Any) -> None:
         attempt.in_flight = False
@@ -120,7 +122,10 @@ class Grants(Creation):
 
     def _settle(self, attempt: Attempt) -> None:
         """Moves the znode of a holder to the session for its TTL, where everybody sees the token."""
-        if attempt.in_flight or not self._can_move(attempt, attempt.home):
+        if attempt.in_flight:
+            return
+        if not self._can_move(attempt, attempt.home):
+            self._notify_minted(attempt)  # not now: the next renewal tries again
             return
         attempt.in_flight = True
         data = b"%d" % attempt.token + attempt.label
@@ -158,6 +163,7 @@ class Grants(Creation):
         attempt.expiry_timer = partial(self._expire_if_due, attempt)
         self._alarm.at(attempt.expires_at, attempt.expiry_timer)
         if first:
+            self._known_locks[attempt.lock_path] = False
             since = attempt.vouch(attempt.sent_at)
             attempt.ticket.ttl = attempt.ttl
             self._return_result(attempt, Granted(token, attempt.ttl, handed, since))

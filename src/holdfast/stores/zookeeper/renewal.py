@@ -116,7 +116,7 @@ class Renewal:
             self._outcomes[number] = Waiting(remaining, attempt.vouch(self._sent_at))
         elif attempt.state in (DELETING, ENDED):
             self._outcomes[number] = GONE
-        elif attempt.moving_to is attempt.home and session.ready:
+        elif session.ready and (attempt.in_flight or attempt.moving_to is session):
             self._awaited += 1
 
             def on_minted() -> None:
