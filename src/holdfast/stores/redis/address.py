@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...errors import ConfigError
 from ..urls import Target
@@ -12,6 +11,18 @@ if TYPE_CHECKING:
     import ssl
 
 DEFAULT_PORT = 6379
+
+
+class Login(Protocol):
+    """A source of credentials, which is asked anew for each connection."""
+
+    def get(self) -> tuple[str, str]:
+        """Returns user and password; may take its time."""
+        ...
+
+    async def get_soon(self) -> tuple[str, str]:
+        """Returns user and password, without holding up the event loop."""
+        ...
 
 
 class Address(NamedTuple):
@@ -28,8 +39,8 @@ class Address(NamedTuple):
     expects: str = "standalone"
     """The kind of server that has to be there: `standalone`, `primary` (of a replicated set),
     `sentinel` or `cluster`."""
-    login: Callable[[], tuple[str, str]] | None = None
-    """A function that returns user and password for each new connection, where they may change."""
+    login: Login | None = None
+    """The source of user and password for each new connection, where they may change."""
 
     def __str__(self) -> str:
         if self.path:

@@ -6,11 +6,12 @@ commands by itself; and it is never closed: it stays the user's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import BackendUnavailable, ConfigError
+from ...errors import ConfigError
 from .address import DEFAULT_PORT, Address, database
+from .login import ProviderLogin, as_text
 from .sentinel import SentinelAddress
 
 if TYPE_CHECKING:
@@ -89,41 +90,19 @@ def _address(settings: Mapping[str, Any], kind: Any, expects: str) -> Address:
         )
     if settings.get("redis_connect_func") is not None:
         raise ConfigError("a client with a redis_connect_func cannot be used; give a URL")
+    provider = settings.get("credential_provider")
     secure = bool(settings.get("ssl")) or any("SSL" in name for name in names)
     return Address(
         str(settings.get("host", "localhost")),
         int(settings.get("port") or DEFAULT_PORT),
         str(settings.get("path") or ""),
         database(settings.get("db") or 0),
-        _text(settings.get("username")),
-        _text(settings.get("password")),
+        as_text(settings.get("username")),
+        as_text(settings.get("password")),
         _tls(settings) if secure else None,
         expects,
-        _login(settings.get("credential_provider")),
+        None if provider is None else ProviderLogin(provider),
     )
-
-
-def _text(value: Any) -> str:
-    """Returns a user or a password as text: redis-py takes bytes, too."""
-    return value.decode() if isinstance(value, bytes) else str(value or "")
-
-
-def _login(provider: Any) -> Callable[[], tuple[str, str]] | None:
-    """Returns a function that asks `provider` anew for each connection: its credentials may change."""
-    if provider is None:
-        return None
-
-    def login() -> tuple[str, str]:
-        try:
-            given = tuple(provider.get_credentials())
-        except Exception as error:
-            name = type(provider).__qualname__
-            raise BackendUnavailable(
-                f"the credential provider of the client ({name}) failed: {type(error).__name__}"
-            ) from error
-        return (_text(given[0]), _text(given[1])) if len(given) > 1 else ("", _text(given[0]))
-
-    return login
 
 
 def _tls(settings: Mapping[str, Any]) -> ssl.SSLContext:

@@ -19,7 +19,7 @@ from ..address import Address
 from .pipelined_connection import Connection
 from .protocol import Late, Lost, bulk, check_greeting, greeting, pack
 from .reply import Reply
-from .sockets import open_protocol
+from .sockets import open_protocol, unanswered
 from .wakeups import NO_CHANNEL, read_wakeup
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class Wire:
                 return self._connection
         except TimeoutError:
             raise BackendUnavailable(
-                f"cannot reach the server at {self._address}: it did not answer in time"
+                f"cannot reach the server at {self._address}: {unanswered(self._address)}"
             ) from None
 
     async def _connect_to_primary(self, deadline: float) -> Connection:
@@ -263,7 +263,7 @@ class Wire:
                         return await self._open_and_greet(deadline)
                 except TimeoutError:
                     raise BackendUnavailable(
-                        f"cannot reach the server at {self._address}: it did not answer in time"
+                        f"cannot reach the server at {self._address}: {unanswered(self._address)}"
                     ) from None
             except BackendUnavailable:
                 self._finder.doubt()
@@ -272,9 +272,11 @@ class Wire:
                 await asyncio.sleep(FINDER_PAUSE)
 
     async def _open_and_greet(self, deadline: float) -> Connection:
+        login = self._address.login
+        credentials = None if login is None else await login.get_soon()
         connection = await self._open_connection(deadline)
         try:
-            greeted = connection.send_all(greeting(self._address), deadline)
+            greeted = connection.send_all(greeting(self._address, credentials), deadline)
             if self._has_channel:
                 await self._subscribe(connection, deadline)
             check_greeting(await _all_replies(greeted), self._address)

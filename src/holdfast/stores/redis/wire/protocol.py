@@ -46,10 +46,15 @@ def pack(*parts: bytes) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%b\r\n" % (len(p), p) for p in parts])
 
 
-def greeting(address: Address) -> list[bytes]:
-    """Returns the first commands on a connection: RESP3, which has wake-ups beside replies."""
+def greeting(address: Address, credentials: tuple[str, str] | None = None) -> list[bytes]:
+    """Returns the first commands on a connection: RESP3, which has wake-ups beside replies.
+
+    `credentials`, where they were asked for already, are those of the address's login.
+    """
     hello = [b"HELLO", b"3"]
-    user, password = address.login() if address.login else (address.user, address.password)
+    if credentials is None:
+        credentials = address.login.get() if address.login else (address.user, address.password)
+    user, password = credentials
     if password or user:
         hello += [b"AUTH", (user or "default").encode(), password.encode()]
     commands = [pack(*hello, b"SETNAME", CLIENT_NAME)]

@@ -24,6 +24,13 @@ _LEAST = 0.001
 _NO_ADDRESS = "its name stands for no address"
 
 
+def unanswered(address: Address) -> str:
+    """Returns what to say of a server that could not be reached in time."""
+    if address.tls is None:
+        return "it did not answer in time"
+    return "it did not answer in time, or does not speak TLS on this port"
+
+
 def prepare(sock: socket.socket) -> None:
     """Sets the options of a new socket.
 
@@ -51,7 +58,10 @@ def open_socket(address: Address, deadline: float, now: Callable[[], float]) -> 
         if address.tls is None:
             return sock
         sock.settimeout(max(_LEAST, deadline - now()))
-        return address.tls.wrap_socket(sock, server_hostname=address.host)
+        try:
+            return address.tls.wrap_socket(sock, server_hostname=address.host)
+        except TimeoutError:
+            raise TimeoutError(unanswered(address)) from None
     except BaseException:
         sock.close()
         raise

@@ -12,7 +12,7 @@ from ...redis.address import Address
 from ...redis.wire.pipelined_connection import Connection
 from ...redis.wire.protocol import NOTHING, Late, Lost, check_greeting, greeting
 from ...redis.wire.reply import Reply
-from ...redis.wire.sockets import open_protocol
+from ...redis.wire.sockets import open_protocol, unanswered
 from ..commands import BatchItem
 from ..membership import run_id_of
 from .aio_batch import Batch
@@ -79,7 +79,7 @@ class NodeConnector:
         try:
             return await open_protocol(loop, make, address, deadline, clock.now)
         except TimeoutError:
-            raise BackendUnavailable(f"{address} did not answer in time") from None
+            raise BackendUnavailable(f"{address}: {unanswered(address)}") from None
         except OSError as error:
             raise BackendUnavailable(f"{address} cannot be reached: {error}") from error
 
