@@ -282,7 +282,7 @@ def test_what_is_answered_after_the_release_is_no_loss() -> None:
         session = s.locks._session()
 
         def released_meanwhile(outcome: Any) -> Any:
-            session.keeper.forget(lease)  # what a release does first
+            session.keeper.forget(lease._hold)  # what a release does first
             return GONE
 
         s.line.change = released_meanwhile
