@@ -174,6 +174,7 @@ class Statements:
 
     def __init__(self, dialect: Dialect, table: str, style: str, single_use: bool) -> None:
         self.dialect = dialect
+        self.table = table
         self.style = style
         lower = "<" if single_use else "<="
         touch = f"writes = writes + 1, touched = {dialect.now}"
