@@ -306,12 +306,17 @@ class Halfway(SqlFence):
 
     happens: Any = None
 
-    def _floors(self, sql: Any) -> Any:
-        floors = yield from super()._floors(sql)
+    def _begin(self, *args: Any) -> Any:
+        steps = super()._begin(*args)
+        reply = yield next(steps)  # the floors
         happens, self.happens = self.happens, None
         if happens is not None:
             happens()
-        return floors
+        try:
+            while True:
+                reply = yield steps.send(reply)
+        except StopIteration as stop:
+            return stop.value
 
 
 def test_nothing_is_pruned_while_somebody_begins(site: SqlSite) -> None:

@@ -13,7 +13,6 @@ in a circle. A row whose mark was raised a short time ago is the exception: it i
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -23,8 +22,7 @@ from typing import Any
 from ..errors import ConfigError, GuaranteeError, StaleToken
 from . import floors, rules
 from .fence import Fence, not_installed, refuse_high_floors
-from .floors import Floor
-from .rules import Credential, FencedLease, Mark, Token
+from .rules import Credential, FencedLease, Token
 from .sql_connections import (
     ConnectionKind,
     Request,
@@ -50,6 +48,7 @@ from .sql_dialects import (
     text_of,
 )
 from .sql_hold import HeldTransaction
+from .sql_marks import look, prune, read_floors, reset, reset_floors
 from .sql_rows import FencedRow, column_fits
 
 KNOWN_LIMIT = 10_000
@@ -172,7 +171,7 @@ class SqlFence(Fence):
         """
         kind = kind_of(connection)
         resource = rules.resource_name(resource)
-        steps = self._reset(self._of(kind), resource, *rules.beginning(by, to))
+        steps = reset(self._of(kind), resource, *rules.beginning(by, to))
         return self._run(kind, connection, steps)
 
     def prune(self, connection: Any, older_than: float) -> Any:
@@ -184,7 +183,7 @@ class SqlFence(Fence):
         """
         kind = kind_of(connection)
         refuse_autocommit(kind, connection)
-        steps = self._prune(self._of(kind), rules.age(older_than))
+        steps = prune(self._of(kind), rules.age(older_than))
         return self._run(kind, connection, steps)
 
     def reset_floors(
@@ -204,7 +203,7 @@ class SqlFence(Fence):
         by, to = rules.beginning(by, to)
         kind = kind_of(connection)
         refuse_autocommit(kind, connection)
-        steps = self._reset_floors(self._of(kind), by, floors.lock_named(lock), to)
+        steps = reset_floors(self._of(kind), by, floors.lock_named(lock), to)
         return self._run(kind, connection, steps)
 
     def install(self, connection: Any) -> Any:
@@ -312,11 +311,11 @@ class SqlFence(Fence):
     ) -> Steps[None]:
         """Compares the token of a reader who has been remembered; if it was not, remembers it."""
         name = encoder(sql)(resource)
-        mark = yield from self._look(sql, name)
+        mark = yield from look(sql, name)
         if sql.dialect is SQLITE and not is_open():
             # Python's sqlite3 begins none for a SELECT, and a check outside of it says nothing.
             yield Request("BEGIN")
-            mark = yield from self._look(sql, name)
+            mark = yield from look(sql, name)
         if mark is None or mark.reader < given.token:
             self._known.pop((resource, True), None)
             yield from self._guard(sql, resource, given)
@@ -345,7 +344,7 @@ class SqlFence(Fence):
             tried = False
             self._known.pop((resource, given.reader), None)
             # Refused; or there is no row; or its first writer has committed it just now.
-            mark = yield from self._look(sql, name, own=True)
+            mark = yield from look(sql, name, own=True)
             if mark is None:
                 refused = yield from self._begin(sql, resource, name, given)
             else:
@@ -365,84 +364,16 @@ class SqlFence(Fence):
         If the floor refuses `given`, it makes none and returns the refusal. A row that is made and
         then rolled back would leave gaps locked by those who waited for it.
         """
-        known = yield from self._floors(sql)
+        known = yield from read_floors(sql)
         mark = floors.unknown(known, given)
         refused = rules.refusal(resource, mark, given, self.single_use)
         if refused is None:
             yield Request(sql.begin, (name, mark.highest, mark.reader))
         return refused
 
-    def _look(self, sql: Statements, name: Any, own: bool = False) -> Steps[Mark | None]:
-        rows = (yield Request(sql.look_own if own else sql.look, (name,), rows=True)).rows
-        return mark_of(*rows[0]) if rows else None
-
-    def _floors(self, sql: Statements) -> Steps[dict[str, Floor]]:
-        rows = (yield Request(sql.floors, rows=True)).rows
-        if not rows:
-            raise not_installed(f"the table {self._table}", "its first row is missing: install()")
-        return floors.loaded(json.loads(text_of(rows[0][0])))
-
-    def _set_floors(
-        self, sql: Statements, were: dict[str, Floor], become: dict[str, Floor]
-    ) -> Steps[None]:
-        for contents in (become, were):
-            text = json.dumps(contents)
-            yield Request(sql.set_floors, (encoder(sql)(text),))
-            kept = text_of((yield Request(sql.floors, rows=True)).rows[0][0])
-            if contents is become and kept == text:
-                return
-        raise not_installed(
-            f"the table {self._table}", "its column lock_id is too small for the floors: install()"
-        )
-
     def _highest(self, sql: Statements, resource: str) -> Steps[int]:
         rows = (yield Request(sql.peek, (encoder(sql)(resource),), rows=True)).rows
         return int(rows[0][0]) if rows else 0
-
-    def _reset(self, sql: Statements, resource: str, by: str, to: int) -> Steps[int]:
-        text = encoder(sql)
-        name = text(resource)
-        mark = yield from self._look(sql, name)
-        if mark is None:
-            yield Request(sql.begin, (name, to, 0))
-            mark = Mark()
-        yield Request(sql.reset, (to, name))
-        yield Request(sql.audit, (text(by), name, mark.highest, text(mark.lock)))
-        return mark.highest
-
-    def _reset_floors(self, sql: Statements, by: str, lock: str | None, to: int) -> Steps[None]:
-        text = encoder(sql)
-        yield Request(sql.lock_floors)
-        known = yield from self._floors(sql)
-        become, were = floors.reset(known, lock, to)
-        yield from self._set_floors(sql, known, become)
-        for of, floor in were:
-            highest = max(floor.highest, floor.reader)
-            yield Request(sql.audit, (text(by), text(""), highest, text(of)))
-
-    def _prune(self, sql: Statements, older_than: float) -> Steps[int]:
-        yield Request(sql.lock_floors)
-        known = yield from self._floors(sql)
-        latest = rules.latest()
-        rows = (yield Request(sql.old, (older_than, latest, latest), rows=True)).rows
-        if sql.dialect.gaps:
-            found, rows = rows, []
-            for name, *_ in found:
-                request = Request(sql.lock_old, (older_than, latest, latest, name), rows=True)
-                rows += (yield request).rows
-        pruned = [mark_of(*mark) for _, *mark in rows]
-        # The floors first: whatever fails from here on, no mark is gone without having raised them.
-        risen = floors.raised(known, pruned)
-        yield from self._set_floors(sql, known, risen)
-        for name, *_ in rows:
-            yield Request(sql.forget, (name,))
-        highest = max(floors.highest(risen.values())[:2])
-        rows = (yield Request(sql.living, (highest, highest), rows=True)).rows
-        living = [mark_of(*mark) for mark in rows]
-        settled = floors.raised(known, pruned, living)
-        if settled != risen:
-            yield from self._set_floors(sql, risen, settled)
-        return len(pruned)
 
     def _install(self, sql: Statements, busy: bool) -> Steps[None]:
         # Where DDL commits by itself the table may stand, and its first row not yet.
@@ -491,7 +422,7 @@ class SqlFence(Fence):
         yield from column_fits(sql, self._table, "reader")
         for table in tables:
             yield from column_fits(sql, table, column)
-        refuse_high_floors(f"the table {self._table}", (yield from self._floors(sql)))
+        refuse_high_floors(f"the table {self._table}", (yield from read_floors(sql)))
         probe = f"holdfast probe {os.urandom(6).hex()}"
         yield Request(sql.begin, (encoder(sql)(probe), 0, 0))
         yield from self._guard(sql, probe, Credential(2**62), there=True)
@@ -503,10 +434,6 @@ class SqlFence(Fence):
         finally:
             self._known.pop((probe, False), None)
         raise not_installed(f"the table {self._table}", "it let an older token pass")
-
-
-def mark_of(token: Any, lock: Any, reader: Any) -> Mark:
-    return Mark(int(token), text_of(lock), int(reader))
 
 
 def _in_its_transaction(kind: ConnectionKind, connection: Any, steps: Steps[None]) -> Steps[None]:

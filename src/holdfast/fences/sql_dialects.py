@@ -180,6 +180,7 @@ class Statements:
 
     def __init__(self, dialect: Dialect, table: str, style: str, single_use: bool) -> None:
         self.dialect = dialect
+        self.table = table
         self.style = style
         self.table = table
         resets = self.quoted(_longer(table, "_resets"))
