@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from .. import forks
 from .._runtime.aio import Interrupt, Signal
@@ -45,6 +46,17 @@ if TYPE_CHECKING:
 HOLDING = (HELD, UNCERTAIN)
 
 
+class Watch(ref[Any]):
+    """A watch over an object that users have: a lease, or the exit of a body.
+
+    If that is finalized before the watch is given up, something is called. A method `__del__` would
+    run at the end of each one: what a signal's handler raises just then would be lost.
+    """
+
+    __slots__ = ("hold",)
+    hold: Hold
+
+
 class Hold:
     """A lock that was granted to us, and what becomes of it."""
 
@@ -58,6 +70,10 @@ class Hold:
     _dropped = False
     """The one who acquired it never got it, or has left its body without releasing it: an exception
     came in between. The keeper frees it."""
+    _given = False
+    """Whether the one who asked for it has got it. If not, an exception came in between."""
+    _watches: tuple[Watch, ...] = ()
+    """Over the lease, and over the exits of its bodies."""
     _depth = 1
     """The acquisitions that it stands for: more than one only where the lock is re-entrant."""
     _release_doubtful = False
@@ -256,6 +272,7 @@ class Hold:
             if state == self._state:
                 return
             self._lost = (session.clock.wall(), reason)
+            self._watches = ()
             self._untold = True
             self._state = state
             session.leases.pop(self.owner, None)
@@ -289,6 +306,16 @@ class Hold:
         if self._alarmed:
             session.alarm.cancel(self._ring)
         self._untold = False
+
+    def _watch(self, thing: object, on_drop: Callable[[Watch], None]) -> Watch:
+        """Calls `on_drop` when `thing` is finalized, while this is held."""
+        watch = Watch(thing, on_drop)
+        watch.hold = self
+        self._watches = (*self._watches, watch)
+        return watch
+
+    def _unwatch(self, watch: Watch) -> None:
+        self._watches = tuple(one for one in self._watches if one is not watch)
 
     def _abandon(self, depth: int) -> None:
         """Gives up one acquisition whose body is over: `_depth` was `depth` when that was left.
@@ -338,6 +365,7 @@ class Hold:
             self._state = after(before, FREED)
             if self._state is before:
                 return False
+            self._watches = ()
             session.leases.pop(self._ticket.owner, None)
         if self._alarmed or self._watchers or session.listeners:
             self._tell_freed()

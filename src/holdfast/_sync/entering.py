@@ -22,6 +22,7 @@ from weakref import ref
 from ..errors import LockError
 
 if TYPE_CHECKING:
+    from .hold import Watch
     from .lease import Lease
 
 
@@ -38,12 +39,13 @@ _looked_up = _LookedUp()
 class Exit:
     """The `__exit__` of one `with` statement."""
 
-    __slots__ = ("__weakref__", "_lease", "_thing")
+    __slots__ = ("__weakref__", "_lease", "_thing", "_watch")
 
     def __init__(self, thing: Enterable) -> None:
         self._thing = thing
         self._lease: Lease | None = None
         """The lease that was entered."""
+        self._watch: Watch | None = None
 
     def __call__(
         self,
@@ -58,6 +60,8 @@ class Exit:
         hold = lease._hold
         depth = hold._depth
         try:
+            if self._watch is not None:
+                hold._unwatch(self._watch)
             lease._leave(error)
         except LockError:
             raise
@@ -67,10 +71,11 @@ class Exit:
         finally:
             self._lease = None
 
-    def __del__(self) -> None:
-        if self._lease is not None:
-            hold = self._lease._hold
-            hold._abandon(hold._depth)
+
+def _on_drop(watch: Watch) -> None:
+    """Gives up the lease of a body that is over, and whose exit was never called."""
+    hold = watch.hold
+    hold._abandon(hold._depth)
 
 
 class _ExitOfEach:
@@ -135,11 +140,12 @@ class Enterable:
             lease._begin()
             if one is not None:
                 one._lease = lease
+                one._watch = lease._hold._watch(one, _on_drop)
         except BaseException:  # refused, or interrupted on the threshold
             if lease is not self:
                 lease._hold._release_quietly()
             raise
-        lease._given = True
+        lease._hold._given = True
         return lease
 
     def _to_enter(self) -> Lease:

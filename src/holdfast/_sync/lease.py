@@ -25,44 +25,39 @@ from ..events import Ignored
 from ..lifecycle import LOST
 from ..model import Renewed, Unknown, slot_of
 from .entering import Enterable
-from .hold import HOLDING, Hold
+from .hold import HOLDING, Hold, Watch
 
 if TYPE_CHECKING:
     from ..fences import BoundFence
     from .opening import Opening
 
 
+def _on_drop(watch: Watch) -> None:
+    """Warns that nobody can release a lease any more, which goes on being renewed."""
+    hold = watch.hold
+    session = hold._session
+    if session.closed or session.generation != forks.current() or sys.is_finalizing():
+        return
+    if not hold._given:
+        hold._dropped = True
+    elif hold._state in HOLDING and hold._wants_renewal() and hold._kept and not hold._dropped:
+        warnings.warn(
+            f"the lease on {hold.name!r} (token {hold.token}) was dropped and never released: it is "
+            "renewed until its manager is closed; keep it, or use `with`",
+            ResourceWarning,
+            stacklevel=2,
+        )
+
+
 class Lease(Enterable):
     """A lock that is held. Safe to use from any thread, or any task of its event loop."""
 
-    __slots__ = ("__weakref__", "_given", "_hold", "_opening")
+    __slots__ = ("__weakref__", "_hold", "_opening")
 
     def __init__(self, hold: Hold, opening: Opening) -> None:
         self._hold = hold
         self._opening = opening  # a manager whose lease is in use is in use itself
-        self._given = False
-        """Whether the one who asked for it has got it. If not, an exception came in between."""
-
-    def __del__(self) -> None:
-        hold = getattr(self, "_hold", None)
-        if hold is not None and hold._kept:
-            self._drop()
-
-    def _drop(self) -> None:
-        """Warns that nobody can release the lease any more, which goes on being renewed."""
-        hold = self._hold
-        session = hold._session
-        if session.closed or session.generation != forks.current() or sys.is_finalizing():
-            return
-        if not self._given:
-            hold._dropped = True
-        elif hold._state in HOLDING and hold._wants_renewal() and not hold._dropped:
-            warnings.warn(
-                f"the lease on {hold.name!r} (token {hold.token}) was dropped and never released: "
-                "it is renewed until its manager is closed; keep it, or use `with`",
-                ResourceWarning,
-                stacklevel=2,
-            )
+        hold._watch(self, _on_drop)
 
     def __repr__(self) -> str:
         return f"<Lease {self.name!r} token={self.token} {self.state}>"

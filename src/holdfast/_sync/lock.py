@@ -58,14 +58,14 @@ class Lock(Enterable):
                 "were first; wait longer, or see who with inspect()",
                 name=self.name,
             )
-        lease._given = True
+        lease._hold._given = True
         return lease
 
     def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
         """Returns a lease; or None if the lock is not to be had at once, or within `timeout`."""
         lease = obtain(self._opening, self._request, checks.timeout(timeout), owner)
         if lease is not None:
-            lease._given = True
+            lease._hold._given = True
         return lease
 
     # For `with`.

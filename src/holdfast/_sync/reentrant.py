@@ -133,10 +133,7 @@ class ReentrantLock(Lock):
         hold = session.reentrant.get((self.name, current()))
         if not isinstance(hold, ReentrantHold):
             return None
-        lease = hold._taken_again(self._opening)
-        if lease is not None:
-            lease._given = True
-        return lease
+        return hold._taken_again(self._opening)
 
     def _first(self, lease: Lease) -> Lease:
         assert isinstance(lease._hold, ReentrantHold)
