@@ -12,9 +12,9 @@ import pytest
 
 from holdfast.stores.etcd.address import Address
 from holdfast.stores.etcd.wire.failures import Failure
-from holdfast.stores.etcd.wire.http2.resolver import Lookup
 from holdfast.stores.etcd.wire.messages import RANGE
 from holdfast.stores.etcd.wire.threads import Wire
+from holdfast.stores.resolving import Lookup
 from servers.http2 import Http2Server
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from holdfast.clock import system_clock
+from holdfast.stores import resolving
 from holdfast.stores.etcd.address import Address
 from holdfast.stores.etcd.wire.aio import Wire
 from holdfast.stores.etcd.wire.failures import Failure
-from holdfast.stores.etcd.wire.http2 import resolver as resolver_module
 from holdfast.stores.etcd.wire.messages import LEASE_KEEP_ALIVE, RANGE
 from servers.http2 import Http2Server, Link
 from servers.ports import free_port
@@ -188,13 +188,13 @@ async def test_a_name_server_that_hangs_is_left_behind(
     server: Http2Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = threading.Event()
-    places = resolver_module.places
+    look_up = resolving.look_up
 
-    def slowly(host: str, port: int) -> Any:
-        assert answer.wait(60.0)
-        return places("127.0.0.1", port)
+    def slowly(host: str, port: int, flags: int = 0) -> Any:
+        assert flags or answer.wait(60.0)
+        return look_up("127.0.0.1", port, flags)
 
-    monkeypatch.setattr(resolver_module, "places", slowly)
+    monkeypatch.setattr(resolving, "look_up", slowly)
     wire = wire_to(f"a-member.example:{server.port}")
     before = threading.active_count()
     for _ in range(3):

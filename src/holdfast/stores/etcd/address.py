@@ -99,3 +99,9 @@ def _check_pem(option: str, path: object) -> None:
         raise ConfigError(f"the file given as {option} cannot be read: {error}") from None
     if b"-----BEGIN" not in text:
         raise ConfigError(f"the file given as {option} is not a PEM file")
+
+
+def host_and_port(endpoint: str) -> tuple[str, int]:
+    """Returns the host and the port of a member."""
+    host, _, port = endpoint.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)

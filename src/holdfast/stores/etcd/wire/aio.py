@@ -13,7 +13,6 @@ from .failures import Failure, failure_of, unreachable
 from .http2.connection import Stream as Http2Stream
 from .http2.headers import request_block
 from .http2.multiplexed import MultiplexedConnection, open_connection
-from .http2.resolver import Resolver
 from .members import KeepAlive, Members
 from .messages import AUTHENTICATE, LEASE_KEEP_ALIVE, WATCH
 
@@ -33,7 +32,6 @@ class Wire:
         self._tls = address.tls
         self._now = system_clock().now
         self._members = Members(address)
-        self._resolver = Resolver()
         self._connections: dict[str, MultiplexedConnection] = {}
         self._connecting: dict[str, Opening] = {}
         self._keep_alive = KeepAlive()
@@ -91,9 +89,7 @@ class Wire:
         opening = self._connecting.get(endpoint)
         if opening is None:
             opening = asyncio.get_running_loop().create_task(
-                open_connection(
-                    endpoint, self._tls, self._resolver, self._now() + CONNECT_LIMIT, self._now
-                ),
+                open_connection(endpoint, self._tls, self._now() + CONNECT_LIMIT, self._now),
                 name="holdfast-connect",
             )
             self._connecting[endpoint] = opening
@@ -125,7 +121,6 @@ class Wire:
         self._inherited += [self._connections, self._connecting]
         self._connections = {}
         self._connecting = {}
-        self._resolver = Resolver()
 
     def watch(
         self,
@@ -141,9 +136,7 @@ class Wire:
         if self.closed:
             raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
         block = request_block(WATCH, endpoint, self._tls is not None, self._token)
-        opening = open_connection(
-            endpoint, self._tls, self._resolver, self._now() + CONNECT_LIMIT, self._now
-        )
+        opening = open_connection(endpoint, self._tls, self._now() + CONNECT_LIMIT, self._now)
         return Stream(endpoint, block, opening, requests, self._keep_alive, heard, ended)
 
     async def close(self) -> None:

@@ -21,7 +21,6 @@ from .http2.blocking import BlockingConnection, Late, open_socket
 from .http2.connection import Stream as Http2Stream
 from .http2.frames import Broken
 from .http2.headers import request_block
-from .http2.resolver import Resolver
 from .members import KeepAlive, Members
 from .messages import AUTHENTICATE, LEASE_KEEP_ALIVE, WATCH
 
@@ -60,7 +59,6 @@ class Wire:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._resolver = Resolver()
         self._idle: dict[str, list[BlockingConnection]] = {
             endpoint: [] for endpoint in self._address.endpoints
         }
@@ -158,7 +156,7 @@ class Wire:
         if self.closed:
             raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
         try:
-            sock = open_socket(endpoint, self._tls, self._resolver, deadline, self._now)
+            sock = open_socket(endpoint, self._tls, deadline, self._now)
         except (OSError, Late) as error:
             late = isinstance(error, Late)
             raise unreachable(TimeoutError() if late else error, endpoint) from None
@@ -178,10 +176,10 @@ class Wire:
         if self.closed:
             raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
         block = request_block(WATCH, endpoint, self._tls is not None, self._token)
-        tls, resolver, limit = self._tls, self._resolver, self._now() + CONNECT_LIMIT
+        tls, limit = self._tls, self._now() + CONNECT_LIMIT
 
         def open_connection(now: Callable[[], float]) -> BlockingConnection:
-            return BlockingConnection(open_socket(endpoint, tls, resolver, limit, now), now)
+            return BlockingConnection(open_socket(endpoint, tls, limit, now), now)
 
         return Stream(
             endpoint, block, open_connection, requests, self._now, self._keep_alive, heard, ended

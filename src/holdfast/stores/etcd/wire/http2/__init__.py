@@ -12,7 +12,6 @@ of a call, a third of the processor's.
     headers     header blocks: those that we send are made once, those that we receive are remembered
     grpc        messages within a stream, and the status at its end
     connection  the state of one connection and its streams, without any input or output
-    resolver    the addresses of a member, within a deadline
     blocking    a socket for one thread at a time: waits with poll, and looks at the clock
     multiplexed a protocol for asyncio: the calls of all tasks on one connection
 

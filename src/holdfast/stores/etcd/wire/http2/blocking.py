@@ -9,7 +9,6 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from _thread import allocate_lock
 from collections.abc import Callable, Sequence
 from errno import EINPROGRESS
 from math import ceil
@@ -17,9 +16,10 @@ from os import strerror
 from typing import TYPE_CHECKING
 
 from ....redis.wire.sockets import prepare
+from ....resolving import Place, resolve
+from ...address import host_and_port
 from .connection import Connection, Stream
 from .frames import Broken
-from .resolver import Lookup, Place, Resolver, answer_of, split
 
 if TYPE_CHECKING:
     Socket = socket.socket | ssl.SSLSocket
@@ -35,14 +35,9 @@ class Late(Exception):
     """Raised when the deadline has come first."""
 
 
-def open_socket(
-    endpoint: str, tls: ssl.SSLContext | None, resolver: Resolver, deadline: float, now: Now
-) -> Socket:
+def open_socket(endpoint: str, tls: ssl.SSLContext | None, deadline: float, now: Now) -> Socket:
     """Returns a socket that is connected to a member, TLS included; raises `OSError` or `Late`."""
-    found = resolver.begin(endpoint)
-    if isinstance(found, Lookup):
-        _await_lookup(found, deadline, now)
-        found = answer_of(found)
+    found = resolve(*host_and_port(endpoint), deadline, now)
     reason: Exception = OSError("its name stands for no address")
     for left, place in zip(range(len(found), 0, -1), found, strict=True):
         moment = now()
@@ -52,14 +47,6 @@ def open_socket(
         except (OSError, Late) as error:
             reason = error
     raise reason
-
-
-def _await_lookup(lookup: Lookup, deadline: float, now: Now) -> None:
-    gate = allocate_lock()
-    gate.acquire()
-    lookup.notify(gate.release)
-    while lookup.found is None and (left := deadline - now()) > 0:
-        gate.acquire(True, min(left, LONGEST_POLL))
 
 
 def _connected(
@@ -78,7 +65,7 @@ def _connected(
         prepare(sock)
         if tls is not None:
             sock = tls.wrap_socket(
-                sock, server_hostname=split(endpoint)[0], do_handshake_on_connect=False
+                sock, server_hostname=host_and_port(endpoint)[0], do_handshake_on_connect=False
             )
             _shake_hands(sock, deadline, now)
         return sock

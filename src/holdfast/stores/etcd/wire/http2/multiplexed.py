@@ -14,10 +14,11 @@ from math import inf
 from typing import Any, cast
 
 from ....redis.wire.sockets import prepare
+from ....resolving import Place, resolve_in_loop
+from ...address import host_and_port
 from .connection import Connection, Stream
 from .frames import Broken
 from .grpc import End
-from .resolver import Lookup, Place, Resolver, answer_of, split
 
 SILENCE = 0.5
 """Seconds without a byte from the server after which a call that is late ends its connection."""
@@ -204,14 +205,12 @@ class Call:
 
 
 async def open_connection(
-    endpoint: str, tls: ssl.SSLContext | None, resolver: Resolver, deadline: float, now: Now
+    endpoint: str, tls: ssl.SSLContext | None, deadline: float, now: Now
 ) -> MultiplexedConnection:
     """Returns a connection to a member, TLS included; raises `OSError`, which a `TimeoutError` is."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(max(0.0, deadline - now())):
-        found = resolver.begin(endpoint)
-        if isinstance(found, Lookup):
-            found = await _await_lookup(found, loop)
+        found = await resolve_in_loop(loop, *host_and_port(endpoint))
         reason = OSError("its name stands for no address")
         for left, place in zip(range(len(found), 0, -1), found, strict=True):
             try:
@@ -220,18 +219,6 @@ async def open_connection(
             except OSError as error:
                 reason = error
         raise reason
-
-
-async def _await_lookup(lookup: Lookup, loop: asyncio.AbstractEventLoop) -> list[Place]:
-    done = asyncio.Event()
-
-    def tell() -> None:
-        with suppress(RuntimeError):  # the loop is closed, and no task waits on it any more
-            loop.call_soon_threadsafe(done.set)
-
-    lookup.notify(tell)
-    await done.wait()
-    return answer_of(lookup)
 
 
 async def _connected(
@@ -248,7 +235,7 @@ async def _connected(
         int(where[1]),
         family=family,
         ssl=tls,
-        server_hostname=split(endpoint)[0] if tls is not None else None,
+        server_hostname=host_and_port(endpoint)[0] if tls is not None else None,
     )
     transport, connection = made
     security = transport.get_extra_info("ssl_object")
