@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from holdfast import aio as holdfast
-from worlds.aio import Job, pause
+from worlds.aio import Job, eventually, pause
 
 
 class Guard:
@@ -155,3 +155,16 @@ async def test_a_context_manager_made_of_a_generator(fair_url: str) -> None:
             other = await second.enter_async_context(body(lock))
             await first.aclose()
             assert (one.held, other.held) == (False, True)
+
+
+async def test_what_has_been_left_is_not_left_again(url: str) -> None:
+    """An exit that was called is forgotten, and the bodies around it go on."""
+    async with holdfast.connect(url) as locks:
+        lock = locks.rlock("x", ttl=2.0)
+        async with lock as lease:
+            async with lock:
+                pass
+            end = lease._hold._deadline
+            await eventually(lambda: lease._hold._deadline > end + 0.5)
+            assert lease.held
+        assert not lease.held

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 import holdfast
-from worlds.threads import Job, pause
+from worlds.threads import Job, eventually, pause
 
 
 class Guard:
@@ -157,3 +157,16 @@ def test_a_context_manager_made_of_a_generator(fair_url: str) -> None:
             other = second.enter_context(body(lock))
             first.close()
             assert (one.held, other.held) == (False, True)
+
+
+def test_what_has_been_left_is_not_left_again(url: str) -> None:
+    """An exit that was called is forgotten, and the bodies around it go on."""
+    with holdfast.connect(url) as locks:
+        lock = locks.rlock("x", ttl=2.0)
+        with lock as lease:
+            with lock:
+                pass
+            end = lease._hold._deadline
+            eventually(lambda: lease._hold._deadline > end + 0.5)
+            assert lease.held
+        assert not lease.held

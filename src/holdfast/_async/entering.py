@@ -61,6 +61,7 @@ class Exit:
         try:
             if self._watch is not None:
                 hold._unwatch(self._watch)
+                self._watch = None  # and nobody refers to it any more
             await lease._leave(error)
         except LockError:
             raise
@@ -74,7 +75,8 @@ class Exit:
 def _on_drop(watch: Watch) -> None:
     """Gives up the lease of a body that is over, and whose exit was never called."""
     hold = watch.hold
-    hold._abandon(hold._depth)
+    if hold._is_watched_by(watch):
+        hold._abandon(hold._depth)
 
 
 class _ExitOfEach:

@@ -317,6 +317,10 @@ class Hold:
     def _unwatch(self, watch: Watch) -> None:
         self._watches = tuple(one for one in self._watches if one is not watch)
 
+    def _is_watched_by(self, watch: Watch) -> bool:
+        """Tells whether `watch` has not been given up."""
+        return any(one is watch for one in self._watches)
+
     def _abandon(self, depth: int) -> None:
         """Gives up one acquisition whose body is over: `_depth` was `depth` when that was left.
 

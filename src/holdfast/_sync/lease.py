@@ -36,7 +36,9 @@ def _on_drop(watch: Watch) -> None:
     """Warns that nobody can release a lease any more, which goes on being renewed."""
     hold = watch.hold
     session = hold._session
-    if session.closed or session.generation != forks.current() or sys.is_finalizing():
+    if not hold._is_watched_by(watch) or session.closed:
+        return
+    if session.generation != forks.current() or sys.is_finalizing():
         return
     if not hold._given:
         hold._dropped = True
