@@ -157,7 +157,8 @@ class Tree:
         path = self._folder / mutant.file
         whole = path.read_text()
         path.write_text(whole.replace(mutant.old, mutant.new))
-        regenerate = "/_async/" in mutant.file and any("/_sync/" in test for test in mutant.tests)
+        asyncio_only = all("/_async/" in test for test in mutant.tests)
+        regenerate = "/_async/" in mutant.file and not asyncio_only
         try:
             if regenerate:
                 self._regenerate()

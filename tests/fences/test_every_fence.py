@@ -374,6 +374,26 @@ def test_a_late_writer_does_not_write_under_a_reader(site: Site) -> None:
             again.close()
 
 
+def test_an_earlier_reader_does_not_take_the_place_of_a_later_one(site: Site) -> None:
+    """Readers show their leases in any order; the highest of them is what counts for writers."""
+    if not site.readers:
+        return
+    with holdfast.connect("memory://") as locks:
+        book = locks.rwlock("book")
+        with book.write() as writer:
+            site.write("x", "a", writer)
+        first, second = book.read().acquire(), book.read().acquire()
+        site.show("x", second)
+        again = site.again() if site.restarts else site
+        for one in (site, again):  # another process notes, too, that the mark is in use
+            one.show("x", first)
+            with refused("stale", second.token):
+                one.write("x", "late", first.token)
+        assert site.read("x") == "a"
+        if again is not site:
+            again.close()
+
+
 def test_a_reader_at_a_resource_that_nobody_has_written_to(site: Site) -> None:
     if not (site.readers and site.prunes):
         return  # an object has to be there to remember anything
