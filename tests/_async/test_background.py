@@ -124,6 +124,7 @@ async def test_a_close_that_was_cancelled_with_all_else_frees_everything(url: st
         assert not any(lease.held for lease in leases)
 
 
+@pytest.mark.filterwarnings("ignore:the manager of locks at:ResourceWarning")
 def test_a_loop_that_ends_leaves_no_word(capfd: pytest.CaptureFixture[str]) -> None:
     import asyncio
     import gc

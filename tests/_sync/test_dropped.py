@@ -70,6 +70,20 @@ def test_a_manager_that_is_dropped_is_warned_of_and_lets_go(url: str) -> None:
     eventually(lambda: session.finished)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_manager_that_is_dropped_lets_go_where_warnings_are_errors(url: str) -> None:
+    locks = holdfast.connect(url)
+    locks.inspect("x")
+    session = locks._live
+    assert session is not None
+    things: list[object] = [locks]
+    del locks
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drop(things)
+    eventually(lambda: session.finished)
+
+
 def test_a_manager_whose_lease_is_in_use_is_in_use(url: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
