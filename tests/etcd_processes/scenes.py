@@ -168,7 +168,8 @@ def interrupted(url: str) -> None:
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.0002 + delay)
             while True:
-                locks.lock("shared").acquire(timeout=20.0).release()
+                with locks.lock("shared", timeout=20.0):
+                    pass
         except Interrupt:
             interrupts += 1
         finally:

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import holdfast
 from holdfast.sim.checker import Checker, Grant
+from holdfast.sim.kinds import Wish
 from servers.proxy import Proxy
 from servers.redlock import url_of
 from servers.stepped import SteppedServer
@@ -154,12 +156,14 @@ class Field:
         everybody: list[Watcher] = [*self.actors, *others]
         events = [(event["at"], one.name, event) for one in everybody for event in one.events]
         grants: dict[tuple[str, str, int], Grant] = {}
+        unused: Any = None
         for at, name, event in sorted(events, key=lambda one: one[0]):
             key = (name, event.get("lock", ""), event.get("token", 0))
             match event["what"]:
                 case "granted":
-                    lock, token = event["lock"], event["token"]
-                    grants[key] = self.checker.add_grant(lock, name, token, event["asked"], at)
+                    wish = Wish("lock", event["lock"], unused)
+                    lease: Any = SimpleNamespace(token=event["token"], slot=None)
+                    grants[key] = self.checker.add_grant(wish, name, lease, event["asked"], at)
                 case "seen":
                     self.checker.note_held(grants[key], at)
                 case "write":

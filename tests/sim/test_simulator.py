@@ -52,7 +52,7 @@ def test_redlock_holds_and_every_known_mistake_is_caught() -> None:
     assert done.returncode == 0, done.stdout[-20000:] + done.stderr
     assert "400 runs" in done.stdout
     assert "0 runs failed" in done.stdout
-    assert done.stdout.count("known to be bad, caught by seed") == 11
+    assert done.stdout.count("known to be bad, caught by seed") == 12
 
 
 def test_a_redlock_trace_is_the_same_each_time() -> None:

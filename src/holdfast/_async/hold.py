@@ -324,14 +324,16 @@ class Hold:
     def _abandon(self, depth: int) -> None:
         """Gives up one acquisition whose body is over: `_depth` was `depth` when that was left.
 
-        Without a call, and from any place where an object may be finalized: the keeper does the rest.
+        Called where an object is finalized, so this waits for nothing: the keeper frees the lease.
         """
-        if self._depth < depth:
-            return  # it has been released
+        session = self._session
+        if self._depth < depth or session.closed or session.generation != forks.current():
+            return  # it has been released, or is not ours to release
         if depth > 1:
             self._depth -= 1
-        else:
+        elif self._state in HOLDING:
             self._dropped = True
+            session.keeper.keep(self, session.now())
 
     def _wants_to_know(self) -> bool:
         """Tells whether a body runs under the lease, or somebody asked to be told of its loss."""

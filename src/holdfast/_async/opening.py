@@ -121,14 +121,20 @@ class Opening:
         session = getattr(self, "live", None)
         if session is None or session.closed or session.generation != forks.current():
             return
-        if not sys.is_finalizing():
-            session.drop()  # before the warning, which may be an error
-            warnings.warn(
-                f"the manager of locks at {self.url} was dropped and never closed; call close(), or "
-                "use `with`",
-                ResourceWarning,
-                stacklevel=2,
-            )
+        if sys.is_finalizing():
+            return
+        # unasync: aio-only
+        if session.home.is_closed():
+            session.strand()  # too late to be closed, or to be warned of
+            return
+        # unasync: end
+        session.drop()  # before the warning, which may be an error
+        warnings.warn(
+            f"the manager of locks at {self.url} was dropped and never closed; call close(), or use "
+            "`with`",
+            ResourceWarning,
+            stacklevel=2,
+        )
 
     def _check_open(self) -> None:
         if self._closed:

@@ -41,7 +41,7 @@ def _on_drop(watch: Watch) -> None:
     if session.generation != forks.current() or sys.is_finalizing():
         return
     if not hold._given:
-        hold._dropped = True
+        hold._abandon(hold._depth)
     elif hold._state in HOLDING and hold._wants_renewal() and hold._kept and not hold._dropped:
         warnings.warn(
             f"the lease on {hold.name!r} (token {hold.token}) was dropped and never released: it is "
