@@ -73,9 +73,9 @@ check:
 sim:
 	@tools/setup dev
 	@$(BIN)/python -m holdfast.sim --backend redlock --first new --seeds 2000 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend redis --first new --seeds 3000 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend redis --first new --seeds 2000 --jobs 2 $(ARGS)
 	@$(BIN)/python -m holdfast.sim --backend etcd --first new --seeds 400 --jobs 2 $(ARGS)
-	@$(BIN)/python -m holdfast.sim --backend zookeeper --first new --seeds 1500 --jobs 2 $(ARGS)
+	@$(BIN)/python -m holdfast.sim --backend zookeeper --first new --seeds 400 --jobs 2 $(ARGS)
 	@$(BIN)/python -m holdfast.sim --backend redlock --calm --first new --seeds 120 --jobs 2 $(ARGS)
 	@$(BIN)/python -m holdfast.sim --backend redis --calm --first new --seeds 120 --jobs 2 $(ARGS)
 	@$(BIN)/python -m holdfast.sim --backend etcd --calm --first new --seeds 40 --jobs 2 $(ARGS)

@@ -145,9 +145,11 @@ def test_a_keep_alive_by_a_leader_that_was_deposed_does_not_count(
     cluster = plan.cluster
     client = world.clients[0]
     ended: dict[str, float] = {}
+    managers: list[aio.Locks] = []
 
     async def hold() -> None:
         locks = aio.connect(plan.url)
+        managers.append(locks)
         lease = await locks.lock("x", ttl=9.0).acquire()
         cluster.leader.get_stuck(3.5)
         await sleep(4.5)
@@ -174,6 +176,7 @@ def test_a_keep_alive_by_a_leader_that_was_deposed_does_not_count(
         monkeypatch.setattr(Leases, "_led_by", believed)
     with plan.altered():
         world.loop.run(world.director.spawn(both()), world.director, 100_000, 60.0)
+    world.loop.close()
     assert (ended["ours"] < ended["theirs"]) == rule, ended
 
 
