@@ -12,17 +12,23 @@ again only when the lease that it entered before has been left.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Coroutine
 from threading import local
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, overload
 from weakref import ref
 
 from ..errors import LockError
 
 if TYPE_CHECKING:
-    from .hold import Watch
+    from .hold import Body, Watch
     from .lease import Lease
+
+
+STATEMENT = 24 if sys.version_info >= (3, 14) else 0
+"""Bytes from the instruction of a `with` statement that looks `__exit__` up to that which calls
+`__enter__`: one and the same, until Python 3.14. Code that calls it by hand is further away."""
 
 
 class _LookedUp(local):
@@ -38,13 +44,23 @@ _looked_up = _LookedUp()
 class Exit:
     """The `__exit__` of one `with` statement."""
 
-    __slots__ = ("__weakref__", "_lease", "_thing", "_watch")
+    __slots__ = ("__weakref__", "_body", "_frame", "_instruction", "_lease", "_thing", "_watch")
 
-    def __init__(self, thing: Enterable) -> None:
+    def __init__(self, thing: Enterable, frame: FrameType | None) -> None:
         self._thing = thing
+        self._frame = frame
+        """The frame that has looked it up, until `__enter__` is called; and its instruction."""
+        self._instruction = frame.f_lasti if frame is not None else -1
         self._lease: Lease | None = None
         """The lease that was entered."""
+        self._body: Body | None = None
         self._watch: Watch | None = None
+
+    def is_of(self, thing: Enterable, frame: FrameType) -> bool:
+        """Tells whether the statement that calls `__enter__` of `thing` in `frame` looked this up."""
+        if self._thing is not thing or self._frame is not frame:
+            return False
+        return 0 <= frame.f_lasti - self._instruction <= STATEMENT
 
     def __call__(
         self,
@@ -55,14 +71,17 @@ class Exit:
         return self._leave(error)
 
     async def _leave(self, error: BaseException | None) -> None:
-        lease = self._lease or self._thing._take_by_hand()
+        if self._lease is not None and self._body is not None:
+            lease, body = self._lease, self._body
+        else:
+            lease, body = self._thing._take_by_hand()
         hold = lease._hold
         depth = hold._depth
         try:
             if self._watch is not None:
                 hold._unwatch(self._watch)
                 self._watch = None  # and nobody refers to it any more
-            await lease._leave(error)
+            await lease._leave(error, body)
         except LockError:
             raise
         except BaseException:
@@ -76,6 +95,7 @@ def _on_drop(watch: Watch) -> None:
     """Gives up the lease of a body that is over, and whose exit was never called."""
     hold = watch.hold
     if hold._is_watched_by(watch):
+        hold._end_body(watch.body)
         hold._abandon(hold._depth)
 
 
@@ -89,7 +109,7 @@ class _ExitOfEach:
     def __get__(self, thing: Enterable | None, kind: type[Enterable]) -> Any:
         if thing is None:
             return _leave_by_hand
-        one = Exit(thing)
+        one = Exit(thing, sys._getframe(1))
         exits = _looked_up.exits
         while exits and exits[-1]() is None:
             exits.pop()  # looked up, and not for a `with` statement
@@ -103,7 +123,7 @@ def _leave_by_hand(
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> Coroutine[Any, Any, None]:
-    return Exit(thing)._leave(error)
+    return Exit(thing, None)._leave(error)
 
 
 class Enterable:
@@ -113,9 +133,11 @@ class Enterable:
 
     def __aenter__(self) -> Coroutine[Any, Any, Lease]:
         exits = _looked_up.exits
+        frame = sys._getframe(1)
         while exits:
             one = exits.pop()()
-            if one is not None and one._thing is self and one._lease is None:
+            if one is not None and one.is_of(self, frame):
+                one._frame = None
                 return self._enter(one)
         return self._enter(None)
 
@@ -135,14 +157,18 @@ class Enterable:
         if one is None:
             self._check_by_hand()
         lease = await self._to_enter()
+        body: Body | None = None
         try:
+            body = lease._begin()
             if one is None:
-                self._note_by_hand(lease)
-            lease._begin()
-            if one is not None:
+                self._note_by_hand(lease, body)
+            else:
                 one._lease = lease
+                one._body = body
                 one._watch = lease._hold._watch(one, _on_drop)
+                one._watch.body = body
         except BaseException:  # refused, or interrupted on the threshold
+            lease._hold._end_body(body)
             if lease is not self:
                 await lease._hold._release_quietly()
             raise
@@ -156,9 +182,9 @@ class Enterable:
     def _check_by_hand(self) -> None:
         """Refuses to be entered by hand, where it is clear already that its exit could be mistaken."""
 
-    def _note_by_hand(self, lease: Lease) -> None:
+    def _note_by_hand(self, lease: Lease, body: Body) -> None:
         """Remembers a lease that was entered by hand; refuses it if its exit could be mistaken."""
 
-    def _take_by_hand(self) -> Lease:
-        """Returns the lease that was entered by hand, and is being left."""
+    def _take_by_hand(self) -> tuple[Lease, Body]:
+        """Returns the lease that was entered by hand, and is being left; and its body."""
         raise NotImplementedError

@@ -53,8 +53,21 @@ class Watch(ref[Any]):
     run at the end of each one: what a signal's handler raises just then would be lost.
     """
 
-    __slots__ = ("hold",)
+    __slots__ = ("body", "hold")
     hold: Hold
+    body: Body | None
+
+
+class Body:
+    """A body of `with` that runs under a lease."""
+
+    __slots__ = ("interrupt", "runner")
+
+    def __init__(self, runner: object, interrupt: Interrupt | None) -> None:
+        self.runner = runner
+        """The task or thread that has entered it."""
+        self.interrupt = interrupt
+        """The interruption of its task; the inner one of two bodies in one task has none."""
 
 
 class Hold:
@@ -83,9 +96,8 @@ class Hold:
     """The end of `max_hold`."""
     _at_store_until = 0.0
     """The deadline without `max_hold`, where there is one."""
-    _body: object = None
-    """The task or thread that runs the body of `with`."""
-    _interrupt: Interrupt | None = None
+    _bodies: tuple[Body, ...] = ()
+    """The bodies of `with` that run under it."""
     _lost: tuple[float, str] | None = None
     _lost_told = False
     """The listeners were told of its loss."""
@@ -293,24 +305,29 @@ class Hold:
             session.tell("lost", self.name, self.owner, self.token, held, self._lost[1])
         for signal in list(self._watchers or ()):
             signal.set()
-        if self._interrupt is not None:
-            self._interrupt.fire()
+        for body in self._bodies:
+            if body.interrupt is not None:
+                body.interrupt.fire()
         while self._callbacks:
             callback, lease = self._callbacks.pop(0)
             self._call(callback, lease)
         if self._freeing and not session.closed:  # else `close` frees it
             now = session.clock.now()
-            if self._body is not None:  # its end frees it, unless the store is about to
+            if self._bodies:  # their end frees it, unless the store is about to
                 now = max(now, self._deadline if self._end_at is None else self._at_store_until)
             session.keeper.keep(self, now)
         if self._alarmed:
             session.alarm.cancel(self._ring)
         self._untold = False
 
+    def _end_body(self, body: Body | None) -> None:
+        self._bodies = tuple(one for one in self._bodies if one is not body)
+
     def _watch(self, thing: object, on_drop: Callable[[Watch], None]) -> Watch:
         """Calls `on_drop` when `thing` is finalized, while this is held."""
         watch = Watch(thing, on_drop)
         watch.hold = self
+        watch.body = None
         self._watches = (*self._watches, watch)
         return watch
 
@@ -331,13 +348,13 @@ class Hold:
             return  # it has been released, or is not ours to release
         if depth > 1:
             self._depth -= 1
-        elif self._state in HOLDING:
+        elif self._state in HOLDING and not self._bodies:
             self._dropped = True
             session.keeper.keep(self, session.now())
 
     def _wants_to_know(self) -> bool:
         """Tells whether a body runs under the lease, or somebody asked to be told of its loss."""
-        return self._body is not None or bool(self._callbacks) or bool(self._watchers)
+        return bool(self._bodies) or bool(self._callbacks) or bool(self._watchers)
 
     def _recall(self, reason: str) -> None:
         """Ends the lease though the store would keep it: it is freed when its body has ended."""
@@ -403,7 +420,7 @@ class Hold:
 
     def _call(self, callback: Callable[[Any], object], lease: Lease) -> None:
         try:
-            refuse_coroutine(callback(lease))
+            self._session.call(lambda lease: refuse_coroutine(callback(lease)), lease)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also one that exits: it must not take the keeper along

@@ -43,6 +43,8 @@ SHORT_CALL = 0.5
 SPAN = 2 * LONGEST_CALL
 """Seconds in which everybody is seen who could be kept waiting by a call: each is renewed as often as
 it can spare."""
+JOIN_LIMIT = 1.0
+"""Seconds that `close` waits for the routine, which ends by itself."""
 NAP, LINGER = 0.05, 1.0
 """Seconds between two looks while leases come and go, and after the last of them."""
 
@@ -113,9 +115,10 @@ class Keeper:
             routine = self._routine
         self._signal.set()
         if routine is not None:
-            await routine.join()
+            # A signal's handler may close while its own thread has the mutex that the routine needs.
+            await routine.join(JOIN_LIMIT)
         for one in freeing:
-            if one._body is None:
+            if not one._bodies:
                 await one._free()
 
     async def _run(self) -> None:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Self
 from .. import checks, forks
 from .._runtime.aio import Interrupt, Signal, current
 from ..entries import Claim
-from ..errors import BackendUnavailable, GuaranteeError, LeaseLost
+from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockNotOwned
 from ..events import Ignored
 from ..lifecycle import LOST
 from ..model import Renewed, Unknown, slot_of
 from .entering import Enterable
-from .hold import HOLDING, Hold, Watch
+from .hold import HOLDING, Body, Hold, Watch
 
 if TYPE_CHECKING:
     from ..fences import BoundFence
@@ -273,41 +273,54 @@ class Lease(Enterable):
     async def _to_enter(self) -> Lease:
         return self
 
-    def _take_by_hand(self) -> Lease:
-        return self
+    def _take_by_hand(self) -> tuple[Lease, Body]:
+        if not self._hold._bodies:
+            raise LockNotOwned(
+                f"the lease on {self.name!r} was not entered, so it cannot be left", name=self.name
+            )
+        return self, self._hold._bodies[-1]
 
     if TYPE_CHECKING:
 
         async def __aenter__(self) -> Self: ...
 
-    def _begin(self) -> None:
-        """Begins the body of `with`, which is stopped, where that can be done, if the lease is lost."""
+    def _begin(self) -> Body:
+        """Begins a body of `with`, which is stopped, where that can be done, if the lease is lost."""
         self.ensure()
         hold = self._hold
-        hold._body = current()
-        hold._interrupt = Interrupt()
+        runner = current()
+        inner = any(body.runner is runner for body in hold._bodies)
+        body = Body(runner, None if inner else Interrupt())
+        hold._bodies = (*hold._bodies, body)
         if Interrupt.works:
             hold._set_alarm()
+        return body
 
-    async def _leave(self, error: BaseException | None) -> None:
-        """Ends the body of `with`: releases the lease, and raises if it had been lost meanwhile."""
+    async def _leave(self, error: BaseException | None, body: Body) -> None:
+        """Ends a body of `with`: releases the lease, and raises if it had been lost meanwhile.
+
+        Where several bodies run under one lease, the last one to end releases it.
+        """
         hold = self._hold
         session = hold._session
+        depth = hold._depth
         try:
-            hold._body = None
-            interrupt, hold._interrupt = hold._interrupt, None
-            stopped_by_us = interrupt is not None and interrupt.settle(error)
+            hold._end_body(body)
+            stopped_by_us = body.interrupt is not None and body.interrupt.settle(error)
             if error is None:
                 hold._refuse_fork()
             elif session.generation != forks.current():
                 return
+            last = depth > 1 or not hold._bodies
             if self.state in HOLDING:
-                await hold._release_quietly()
-            elif hold._freeing:
+                if last:
+                    await hold._release_quietly()
+            elif hold._freeing and not hold._bodies:
                 await hold._free()
         except BaseException:
             # Interrupted, before the release or behind it: nobody else has the lease any more.
-            if hold._state in HOLDING and session.generation == forks.current():
+            ours = session.generation == forks.current() and hold._depth == depth
+            if hold._state in HOLDING and ours and (depth > 1 or not hold._bodies):
                 hold._release_doubtful = True
                 await hold._release_quietly()
             raise

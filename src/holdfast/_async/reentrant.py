@@ -32,17 +32,13 @@ class ReentrantHold(Hold):
                 self._lease = ref(lease)
                 self._session.reentrant[taker] = self
 
-    def _taken_again(self, opening: Opening) -> Lease | None:
-        """Counts one more acquisition by its holder; None if the lease has ended."""
-        if self._expire_if_due(self._session.now()):
+    def _lease_again(self, opening: Opening) -> Lease | None:
+        """Returns the lease, for its holder to take it again; None if it has ended."""
+        if self._expire_if_due(self._session.now()) or self._dropped:
             return None
         lease = self._lease() if self._lease is not None else None
         if lease is None:
-            lease = ReentrantLease(self, opening)
-        with self._session.mutex:
-            if self._state not in HOLDING or self._dropped:
-                return None
-            self._depth += 1
+            lease = Lease(self, opening)
             self._lease = ref(lease)
         return lease
 
@@ -75,37 +71,6 @@ class ReentrantHold(Hold):
         return await super()._give_all_back()
 
 
-class ReentrantLease(Lease):
-    """The lease of a re-entrant lock: the same one at each acquisition, until the lock is free."""
-
-    __slots__ = ("_fresh",)
-
-    def __init__(self, hold: Hold, opening: Opening) -> None:
-        super().__init__(hold, opening)
-        self._fresh: list[bool] = []
-        """For each `with` that was entered: whether it is the one that a loss interrupts."""
-
-    def _begin(self) -> None:
-        fresh = self._hold._interrupt is None
-        if fresh:
-            super()._begin()
-        else:
-            self.ensure()
-        self._fresh.append(fresh)
-
-    async def _leave(self, error: BaseException | None) -> None:
-        if self._fresh.pop():
-            await super()._leave(error)
-            return
-        # The outer one settles what its interrupt did.
-        hold = self._hold
-        body, interrupt, hold._interrupt = hold._body, hold._interrupt, None
-        try:
-            await super()._leave(error)
-        finally:
-            hold._body, hold._interrupt = body, interrupt
-
-
 class ReentrantLock(Lock):
     """Made by `locks.rlock(name)`."""
 
@@ -116,26 +81,31 @@ class ReentrantLock(Lock):
     ) -> Lease:
         again = self._again()
         if again is not None:
+            again._hold._depth += 1  # the last step: what interrupts us comes before, or not here
             return again
-        return self._first(await super().acquire(timeout, owner=owner))
+        lease = await self._obtain(timeout, owner)
+        self._remember(lease)
+        lease._hold._given = True
+        return lease
 
     async def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
         again = self._again()
         if again is not None:
+            again._hold._depth += 1
             return again
-        lease = await super().try_acquire(timeout, owner=owner)
-        return None if lease is None else self._first(lease)
+        lease = await self._try(timeout, owner)
+        if lease is not None:
+            self._remember(lease)
+            lease._hold._given = True
+        return lease
 
     def _again(self) -> Lease | None:
         session = self._opening.live
         if session is None or session.closed or session.generation != forks.current():
             return None
         hold = session.reentrant.get((self.name, current()))
-        if not isinstance(hold, ReentrantHold):
-            return None
-        return hold._taken_again(self._opening)
+        return hold._lease_again(self._opening) if isinstance(hold, ReentrantHold) else None
 
-    def _first(self, lease: Lease) -> Lease:
+    def _remember(self, lease: Lease) -> None:
         assert isinstance(lease._hold, ReentrantHold)
         lease._hold._remember((self.name, current()), lease)
-        return lease

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import checks, forks
 from ..errors import ConfigError, LockNotOwned, LockTimeout
 from .entering import Enterable
 from .lease import Lease
 from .waiting import obtain
 
 if TYPE_CHECKING:
+    from .hold import Body
     from .opening import Opening
     from .request import Request
 
@@ -38,7 +39,7 @@ class Lock(Enterable):
         self.name = request.name
         self._opening = opening
         self._request = request
-        self._by_hand: list[Lease] = []
+        self._by_hand: list[tuple[Lease, Body]] = []
         """The lease that was entered by hand, as often as it was."""
 
     def __repr__(self) -> str:
@@ -50,6 +51,19 @@ class Lock(Enterable):
         None waits for ever, 0 tries once; without one the lock's own `timeout` counts. `owner` is
         for those who pass on somebody else's request: an id that was never used before.
         """
+        lease = self._obtain(timeout, owner)
+        lease._hold._given = True
+        return lease
+
+    def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
+        """Returns a lease; or None if the lock is not to be had at once, or within `timeout`."""
+        lease = self._try(timeout, owner)
+        if lease is not None:
+            lease._hold._given = True
+        return lease
+
+    def _obtain(self, timeout: float | Unset | None, owner: str | None) -> Lease:
+        """Does as `acquire`; the caller has got the lease only when that is noted."""
         limit = self._request.options.timeout if timeout is UNSET else checks.timeout(timeout)
         lease = obtain(self._opening, self._request, limit, owner)
         if lease is None:
@@ -58,15 +72,10 @@ class Lock(Enterable):
                 "were first; wait longer, or see who with inspect()",
                 name=self.name,
             )
-        lease._hold._given = True
         return lease
 
-    def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
-        """Returns a lease; or None if the lock is not to be had at once, or within `timeout`."""
-        lease = obtain(self._opening, self._request, checks.timeout(timeout), owner)
-        if lease is not None:
-            lease._hold._given = True
-        return lease
+    def _try(self, timeout: float, owner: str | None) -> Lease | None:
+        return obtain(self._opening, self._request, checks.timeout(timeout), owner)
 
     # For `with`.
 
@@ -74,13 +83,16 @@ class Lock(Enterable):
         return self.acquire()
 
     def _check_by_hand(self) -> None:
+        generation = forks.current()
+        if any(one._hold._session.generation != generation for one, _ in self._by_hand):
+            self._by_hand.clear()  # by the parent of this process
         if self._by_hand and self._request.weight < self._request.capacity:
             raise self._mistakable()
 
-    def _note_by_hand(self, lease: Lease) -> None:
-        self._by_hand.append(lease)
-        if self._by_hand[0] is not lease:
-            self._by_hand.remove(lease)
+    def _note_by_hand(self, lease: Lease, body: Body) -> None:
+        self._by_hand.append((lease, body))
+        if self._by_hand[0][0] is not lease:
+            self._by_hand.remove((lease, body))
             raise self._mistakable()
 
     def _mistakable(self) -> ConfigError:
@@ -91,7 +103,7 @@ class Lock(Enterable):
             name=self.name,
         )
 
-    def _take_by_hand(self) -> Lease:
+    def _take_by_hand(self) -> tuple[Lease, Body]:
         if not self._by_hand:
             raise LockNotOwned(
                 f"{self.name!r} was not entered, so it cannot be left", name=self.name

@@ -22,7 +22,7 @@ from ..options import (
 from .election import Election, Term
 from .lock import Lock, ReadWriteLock
 from .opening import Opening
-from .reentrant import ReentrantHold, ReentrantLease, ReentrantLock
+from .reentrant import ReentrantHold, ReentrantLock
 from .request import Request
 from .session import Session
 
@@ -66,7 +66,7 @@ class Locks:
         It is the same lease each time, with the same token, and is released as often. `lock(name)`
         is not part of that: it waits until all are released. Options as for `lock`.
         """
-        request = self._request(name, options, hold_type=ReentrantHold, lease_type=ReentrantLease)
+        request = self._request(name, options, hold_type=ReentrantHold)
         return ReentrantLock(self._opening, request)
 
     def election(

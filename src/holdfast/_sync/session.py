@@ -9,12 +9,12 @@ is never used by a forked child: the manager makes a new one there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import forks
-from .._runtime.threads import Alarm, Signal, finish, here, in_background
+from .._runtime.threads import Alarm, Signal, current, finish, here, in_background
 from ..errors import LockError
 from ..events import Event, Listeners
 from ..lifecycle import drift_margin, handed_for
@@ -53,6 +53,7 @@ class Session:
 
     __slots__ = (
         "_burned",
+        "_callers",
         "_close_by",
         "_closers",
         "_closing",
@@ -118,6 +119,8 @@ class Session:
         self._closing = False
         self._close_by: float | None = None
         """When `close` has to have made its last call to a store that does not answer."""
+        self._callers: set[object] = set()
+        """The tasks or threads that are inside a user's callback or listener."""
         self._closers: set[object] = set()
         """The tasks or threads that are inside `close`."""
         self.patience = IO_LIMIT
@@ -256,8 +259,19 @@ class Session:
     ) -> None:
         """Tells the listeners what happened."""
         if self.listeners:
-            wall = self.clock.wall()
-            self.listeners.tell(Event(kind, name, owner, token, duration, wall, detail))
+            event = Event(kind, name, owner, token, duration, self.clock.wall(), detail)
+            self.call(self.listeners.tell, event)
+
+    def call(self, function: Callable[[Any], object], argument: object) -> None:
+        """Calls what belongs to users. A `close` inside does not wait for one that waits for us."""
+        caller = current()
+        outer = caller in self._callers
+        self._callers.add(caller)
+        try:
+            function(argument)
+        finally:
+            if not outer:
+                self._callers.discard(caller)
 
     # Its end.
 
@@ -268,7 +282,7 @@ class Session:
 
     def _runs(self, lease: Hold) -> bool:
         """Tells whether a body runs under the lease, in a task or thread that is not closing."""
-        return lease._body is not None and lease._body not in self._closers
+        return any(body.runner not in self._closers for body in lease._bodies)
 
     def _wait_for_bodies(self) -> None:
         """Waits until the bodies of recalled leases have ended, and frees those leases."""
@@ -316,12 +330,12 @@ class Session:
             if first:
                 self._close()
             self._drained.set()  # its own body is not to be waited for
-            while self._closing and not first:
+            while self._closing and not first and caller not in self._callers:
                 Signal(self.clock).wait(self.clock.now() + CLOSING_LOOK)
         finally:
-            self._closers.discard(caller)
             if first:
-                self._closing = False
+                self._closing = False  # before the next call, which may be interrupted
+            self._closers.discard(caller)
 
     def drop(self) -> None:
         """Closes the session in the background, because its manager is gone; unless it holds a lease.

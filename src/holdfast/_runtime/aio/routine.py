@@ -145,6 +145,8 @@ class Routine:
 
     def _start(self) -> None:
         self._again = None
+        if getattr(self._loop, "_asyncgens_shutdown_called", False):
+            return  # the loop is ending, and waits for other things
         self._task = self._loop.create_task(self._work(), name=self._name)
         _running.add(self._task)
         self._task.add_done_callback(self._ended)

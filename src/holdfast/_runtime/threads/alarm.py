@@ -34,8 +34,9 @@ class Alarm:
                 return
             slot = self._wheel.add(callback, due, self._clock.now())
             if self._thread is None:
-                self._thread = Thread(target=self._run, name="holdfast-alarm", daemon=True)
-                self._thread.start()
+                thread = Thread(target=self._run, name="holdfast-alarm", daemon=True)
+                thread.start()
+                self._thread = thread  # if that was interrupted, a second one does no harm
             elif slot < self._due:
                 self._signal.set()
 

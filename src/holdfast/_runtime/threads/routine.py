@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from _thread import get_ident, start_new_thread
 from collections.abc import Callable
-from threading import Event, Lock, Thread, local
+from threading import Lock, Thread, local
+from time import sleep
 from typing import TypeVar
 
 from ...errors import LockError
@@ -56,8 +57,9 @@ class Worker:
         pass
 
 
-FAILED_PAUSE = 1.0
-"""Seconds after which a routine that failed begins anew."""
+FAILED_PAUSE, LOOKS = 1.0, 20
+"""Seconds after which a routine that failed begins anew; it looks as often whether that is needed. (An
+`Event` would do, but what a signal's handler raises inside one may leave it locked.)"""
 
 
 class Routine:
@@ -68,7 +70,7 @@ class Routine:
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
         self._work = work
-        self._joined = Event()
+        self._joined = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -78,14 +80,21 @@ class Routine:
                 return self._work()
             except BaseException as error:  # also one that exits: others depend on the work
                 report(f"the routine {self._thread.name!r} failed", error)
-            if self._joined.wait(FAILED_PAUSE):
-                return
+            for _ in range(LOOKS):
+                if self._joined:
+                    return
+                sleep(FAILED_PAUSE / LOOKS)
 
-    def join(self) -> None:
-        """Waits for the end of the work, unless the caller is the work itself."""
-        if self._thread.ident != get_ident():
-            self._joined.set()
-            self._thread.join()
+    def join(self, within: float | None = None) -> bool:
+        """Waits for the end of the work, `within` seconds at the most; returns whether it has ended.
+
+        Not if the caller is the work itself.
+        """
+        if self._thread.ident == get_ident():
+            return False
+        self._joined = True
+        self._thread.join(within)
+        return not self._thread.is_alive()
 
 
 def finish(cleanup: Callable[[], None], grace: float) -> None:

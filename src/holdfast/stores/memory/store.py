@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import chain
-from threading import Lock
+from threading import Lock, get_ident
 from typing import TypeVar
 
 from ... import forks
 from ...clock import BootClock, Clock
 from ...entries import AcquireRequest, Claim, Entry
-from ...errors import ConfigError
+from ...errors import BackendUnavailable, ConfigError
 from ...ledger import Ledger
 from ...model import Busy, Granted, LockState, Outcome, Queued, in_free_slot
 
@@ -41,6 +41,8 @@ class MemoryStore:
         self.users = 0
         self.audit: list[tuple[float, str, str]] = []
         self._mutex = Lock()
+        self._stepping = 0
+        """The thread that is inside a step."""
         self._locks: dict[str, _Queue] = {}
         self._notifiers: dict[str, Notify] = {}
         self._token = 0
@@ -85,10 +87,19 @@ class MemoryStore:
 
     def _step(self, step: Callable[[Ledger], Result]) -> Result:
         """Runs `step` under the mutex, and wakes waiters after it."""
+        me = get_ident()
+        if self._stepping == me:
+            raise BackendUnavailable(
+                "a signal's handler cannot use the store in the middle of a step of its own thread"
+            )
         with self._mutex:
-            ledger = Ledger(self)
-            result = step(ledger)
-            woken = [(self._notifiers.get(wakeup.owner), wakeup) for wakeup in ledger.wakeups]
+            try:
+                self._stepping = me
+                ledger = Ledger(self)
+                result = step(ledger)
+                woken = [(self._notifiers.get(wakeup.owner), wakeup) for wakeup in ledger.wakeups]
+            finally:
+                self._stepping = 0
         for notify, wakeup in woken:
             if notify is not None:
                 notify(Granted(wakeup.token, 0.0, handed=True) if wakeup.token else None)
