@@ -45,6 +45,7 @@ NAMES = {
     "anext": "next",
     "asynccontextmanager": "contextmanager",
     "enter_async_context": "enter_context",
+    "push_async_exit": "push",
     "AbstractAsyncContextManager": "AbstractContextManager",
     "AsyncContextManager": "ContextManager",
     "AsyncExitStack": "ExitStack",

@@ -168,3 +168,38 @@ async def test_what_has_been_left_is_not_left_again(url: str) -> None:
             await eventually(lambda: lease._hold._deadline > end + 0.5)
             assert lease.held
         assert not lease.held
+
+
+async def test_an_exit_that_is_looked_up_after_the_entry(fair_url: str) -> None:
+    """By hand, for an ExitStack: it belongs to no statement."""
+    async with holdfast.connect(fair_url) as locks, AsyncExitStack() as stack:
+        lock = locks.semaphore("x", permits=3)
+        first = await lock.__aenter__()
+        stack.push_async_exit(lock.__aexit__)
+        with pytest.raises(holdfast.ConfigError, match="by hand"):
+            await lock.__aenter__()
+        assert first.held
+        await stack.aclose()
+        assert not first.held
+
+
+async def test_a_lease_that_is_entered_twice_ends_with_the_last_body(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        async with locks.lock("x") as lease:
+            async with lease:
+                pass
+            assert lease.held
+        assert not lease.held
+
+
+async def test_an_entry_by_hand_that_fails_is_forgotten(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        lock = locks.lock("x", ttl=30.0)
+        async with AsyncExitStack() as stack:
+            lease = await lock.acquire()
+            await lease.release()
+            with pytest.raises(holdfast.LeaseLost):
+                await stack.enter_async_context(lease)
+            await stack.enter_async_context(lock)
+        async with AsyncExitStack() as stack:
+            assert (await stack.enter_async_context(lock)).held

@@ -110,6 +110,39 @@ async def test_a_re_entrant_lock_is_told_of_once(url: str) -> None:
         assert await others.lock("x").try_acquire() is not None
 
 
+async def test_an_inner_body_that_ends_frees_nothing(url: str) -> None:
+    """Of a re-entrant lock: the outer body still runs."""
+    async with holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+        lock = locks.rlock("x", ttl=30.0)
+        order: list[str] = []
+
+        async def body() -> None:
+            async with lock as lease:
+                try:
+                    async with lock:
+                        order.append("in")
+                        await lease.wait_lost(20.0)
+                finally:
+                    try:
+                        await pause(0.3)  # in asyncio it is cancelled here, or before
+                    finally:
+                        await pause(0.3)
+                        order.append("out")
+
+        async def rival() -> None:
+            await others.lock("x").acquire()
+            order.append("rival")
+
+        job = Job(body)
+        await eventually(lambda: order)
+        waiting = Job(rival)
+        await locks.close()
+        assert isinstance(await job.error(), holdfast.LeaseLost)
+        await waiting.result()
+        assert order == ["in", "out", "rival"]
+
+
 # unasync: aio-only
 async def test_a_close_that_was_cancelled_is_finished_by_the_next(url: str) -> None:
     import asyncio

@@ -170,3 +170,38 @@ def test_what_has_been_left_is_not_left_again(url: str) -> None:
             eventually(lambda: lease._hold._deadline > end + 0.5)
             assert lease.held
         assert not lease.held
+
+
+def test_an_exit_that_is_looked_up_after_the_entry(fair_url: str) -> None:
+    """By hand, for an ExitStack: it belongs to no statement."""
+    with holdfast.connect(fair_url) as locks, ExitStack() as stack:
+        lock = locks.semaphore("x", permits=3)
+        first = lock.__enter__()
+        stack.push(lock.__exit__)
+        with pytest.raises(holdfast.ConfigError, match="by hand"):
+            lock.__enter__()
+        assert first.held
+        stack.close()
+        assert not first.held
+
+
+def test_a_lease_that_is_entered_twice_ends_with_the_last_body(url: str) -> None:
+    with holdfast.connect(url) as locks:
+        with locks.lock("x") as lease:
+            with lease:
+                pass
+            assert lease.held
+        assert not lease.held
+
+
+def test_an_entry_by_hand_that_fails_is_forgotten(url: str) -> None:
+    with holdfast.connect(url) as locks:
+        lock = locks.lock("x", ttl=30.0)
+        with ExitStack() as stack:
+            lease = lock.acquire()
+            lease.release()
+            with pytest.raises(holdfast.LeaseLost):
+                stack.enter_context(lease)
+            stack.enter_context(lock)
+        with ExitStack() as stack:
+            assert stack.enter_context(lock).held

@@ -110,3 +110,36 @@ def test_a_re_entrant_lock_is_told_of_once(url: str) -> None:
         locks.close()
         assert isinstance(job.error(), holdfast.LeaseLost)
         assert others.lock("x").try_acquire() is not None
+
+
+def test_an_inner_body_that_ends_frees_nothing(url: str) -> None:
+    """Of a re-entrant lock: the outer body still runs."""
+    with holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+        lock = locks.rlock("x", ttl=30.0)
+        order: list[str] = []
+
+        def body() -> None:
+            with lock as lease:
+                try:
+                    with lock:
+                        order.append("in")
+                        lease.wait_lost(20.0)
+                finally:
+                    try:
+                        pause(0.3)  # in asyncio it is cancelled here, or before
+                    finally:
+                        pause(0.3)
+                        order.append("out")
+
+        def rival() -> None:
+            others.lock("x").acquire()
+            order.append("rival")
+
+        job = Job(body)
+        eventually(lambda: order)
+        waiting = Job(rival)
+        locks.close()
+        assert isinstance(job.error(), holdfast.LeaseLost)
+        waiting.result()
+        assert order == ["in", "out", "rival"]

@@ -151,3 +151,23 @@ def test_a_lease_whose_end_was_interrupted_half_way_does_not_keep_close(url: str
     thread.start()
     thread.join(20)
     assert not thread.is_alive()
+
+
+def test_close_in_a_callback_while_another_thread_closes(url: str) -> None:
+    """The one that closes waits for the keeper, which is inside the callback."""
+    locks = holdfast.connect(url)
+    lease = locks.lock("x", ttl=30.0, max_hold=0.2).acquire()
+    inside, closing = threading.Event(), threading.Event()
+
+    def close(_: object) -> None:
+        inside.set()
+        closing.wait(5.0)
+        locks.close()
+
+    lease.on_lost(close)
+    assert inside.wait(20.0)
+    thread = threading.Thread(target=locks.close, daemon=True)
+    thread.start()
+    closing.set()
+    thread.join(20.0)
+    assert not thread.is_alive()

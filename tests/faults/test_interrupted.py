@@ -17,6 +17,7 @@ from holdfast._sync import waiting
 from holdfast._sync.entering import Exit
 from holdfast._sync.hold import Hold
 from holdfast._sync.keeper import Keeper
+from holdfast._sync.reentrant import ReentrantHold
 from holdfast._sync.session import Session
 from holdfast.clock import BootClock
 from worlds.threads import eventually
@@ -191,3 +192,19 @@ def test_callbacks_that_an_exception_kept_from_being_called_are_called_later(
             lease._hold._end("it is a test")
         assert not told
         eventually(lambda: told == [lease])
+
+
+@pytest.mark.parametrize("step", ["_end_body", "release"])
+def test_while_an_inner_body_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The acquisition of each body of a re-entrant lock is given up, once."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    with holdfast.connect(url) as others, holdfast.connect(url) as locks:
+        lock = locks.rlock("x", ttl=30.0)
+        with lock as lease:
+            with pytest.raises(KeyboardInterrupt), lock:
+                interrupt_once(monkeypatch, Hold if step == "_end_body" else ReentrantHold, step)
+            assert lease._hold._depth == 1
+            assert lease.held
+        assert others.lock("x").try_acquire(timeout=20.0) is not None

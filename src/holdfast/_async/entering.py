@@ -79,12 +79,13 @@ class Exit:
         depth = hold._depth
         try:
             if self._watch is not None:
-                hold._unwatch(self._watch)
+                hold._unwatch(self)
                 self._watch = None  # and nobody refers to it any more
             await lease._leave(error, body)
         except LockError:
             raise
         except BaseException:
+            hold._end_body(body)
             hold._abandon(depth)
             raise
         finally:
@@ -169,6 +170,7 @@ class Enterable:
                 one._watch.body = body
         except BaseException:  # refused, or interrupted on the threshold
             lease._hold._end_body(body)
+            lease._hold._unwatch(one)
             if lease is not self:
                 await lease._hold._release_quietly()
             raise

@@ -333,8 +333,9 @@ class Hold:
         self._watches = (*self._watches, watch)
         return watch
 
-    def _unwatch(self, watch: Watch) -> None:
-        self._watches = tuple(one for one in self._watches if one is not watch)
+    def _unwatch(self, thing: object) -> None:
+        """Gives up the watch over `thing`."""
+        self._watches = tuple(watch for watch in self._watches if watch() is not thing)
 
     def _is_watched_by(self, watch: Watch) -> bool:
         """Tells whether `watch` has not been given up."""

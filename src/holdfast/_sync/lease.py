@@ -321,6 +321,7 @@ class Lease(Enterable):
                 hold._free()
         except BaseException:
             # Interrupted, before the release or behind it: nobody else has the lease any more.
+            hold._end_body(body)
             ours = session.generation == forks.current() and hold._depth == depth
             if hold._state in HOLDING and ours and (depth > 1 or not hold._bodies):
                 hold._release_doubtful = True
