@@ -20,13 +20,13 @@ COLUMNS = (
 _OF = f"SELECT {COLUMNS} FROM entry WHERE name = ? ORDER BY waiting, seq"
 # The holder of a mutex has a key of its own; all others are found by their owner.
 _FIND = (
-    f"SELECT {COLUMNS} FROM entry WHERE name = ?1 AND waiting = 0 AND seq = 0 AND owner = ?2 "
+    f"SELECT {COLUMNS} FROM entry WHERE name = ? AND waiting = 0 AND seq = 0 AND owner = ? "
     f"UNION ALL SELECT {COLUMNS} FROM entry INDEXED BY entry_by_owner "
-    "WHERE owner = ?2 AND name = ?1 AND (waiting = 1 OR capacity > 1)"
+    "WHERE name = ? AND owner = ? AND (waiting = 1 OR capacity > 1)"
 )
 _KEEP_WAITING = (
-    "UPDATE entry INDEXED BY entry_by_owner SET expires = ?1 + patience "
-    "WHERE owner = ?2 AND name = ?3 AND waiting = 1 AND barge = 0 AND expires > ?1"
+    "UPDATE entry INDEXED BY entry_by_owner SET expires = ? + patience "
+    "WHERE owner = ? AND name = ? AND waiting = 1 AND barge = 0 AND expires > ?"
 )
 _ARRIVAL = "SELECT coalesce(max(seq), 0) + 1 FROM entry WHERE name = ? AND waiting = 1"
 _DROP_HELD = "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ?"
@@ -40,11 +40,11 @@ _SAVE = (
 )
 _DROP = "DELETE FROM entry WHERE name = ? AND waiting = ? AND seq = ? AND owner = ?"
 _HELD = (
-    "SELECT token, seq FROM entry WHERE name = ?1 AND waiting = 0 AND seq = 0 AND owner = ?2 "
-    "AND confirmed = 1 AND expires > ?3 "
+    "SELECT token, seq FROM entry WHERE name = ? AND waiting = 0 AND seq = 0 AND owner = ? "
+    "AND confirmed = 1 AND expires > ? "
     "UNION ALL SELECT token, seq FROM entry INDEXED BY entry_by_owner "
-    "WHERE owner = ?2 AND name = ?1 AND waiting = 0 AND capacity > 1 "
-    "AND confirmed = 1 AND expires > ?3"
+    "WHERE name = ? AND owner = ? AND waiting = 0 AND capacity > 1 "
+    "AND confirmed = 1 AND expires > ?"
 )
 _RENEW_HELD = (
     "UPDATE entry SET expires = max(expires, ?) WHERE name = ? AND waiting = 0 AND seq = ?"
@@ -99,12 +99,12 @@ class SqliteRows:
             cursor.close()
 
     def find(self, name: str, owner: str) -> Entry | None:
-        row = self._execute(_FIND, (name, owner)).fetchone()
+        row = self._execute(_FIND, (name, owner, name, owner)).fetchone()
         return None if row is None else _entry(row)
 
     def renew_held(self, claim: Claim) -> int | None:
         name, owner, ttl = claim
-        row = self._execute(_HELD, (name, owner, self._now)).fetchone()
+        row = self._execute(_HELD, (name, owner, self._now) * 2).fetchone()
         if row is None:
             return None
         token: int
@@ -114,7 +114,7 @@ class SqliteRows:
 
     def keep_waiting(self, name: str, owners: Sequence[str]) -> bool:
         now = self._now
-        done = self._execute_many(_KEEP_WAITING, [(now, owner, name) for owner in owners])
+        done = self._execute_many(_KEEP_WAITING, [(now, owner, name, now) for owner in owners])
         return done.rowcount == len(owners)
 
     def alive(self, entry: Entry) -> bool:
