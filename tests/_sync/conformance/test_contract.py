@@ -173,6 +173,8 @@ def test_release_hands_on_for_the_claim_window_and_wakes_that_waiter(fair_url: s
         store.ask(second)
         store.release(holder)
         told = store.backend.wait(first, store.deadline())
+        if told is None:  # it was told to look first
+            told = store.backend.wait(first, store.deadline())
         assert told is not None
         assert told.handed
         assert told.token > token
