@@ -109,9 +109,15 @@ def etcd(folder: Path) -> Iterator[str]:
     yield cluster.url
 
 
+@contextmanager
+def postgres(folder: Path | None = None) -> Iterator[str]:
+    yield postgres_server().new_database()
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "etcd": etcd,
     "memory": memory,
+    "postgres": postgres,
     "redis": redis,
     "redis+cluster": redis_cluster,
     "redis+sentinel": redis_sentinel,

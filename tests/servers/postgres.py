@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import glob
 import socket
 from contextlib import suppress
@@ -18,6 +19,7 @@ class PostgresServer:
         self._daemon = Daemon("postgres", "postgres")
         self.port = free_port()
         self._settings = settings
+        self._databases = 0
         self._data = str(self._daemon.folder / "data")
         initdb = find("initdb", "postgresql", *folders)
         command = [initdb, "-D", self._data, "-A", "trust", "-N", "-U", "postgres", "-E", "UTF8"]
@@ -50,6 +52,18 @@ class PostgresServer:
         import psycopg
 
         return psycopg.connect(self.url, **options)
+
+    def new_database(self) -> str:
+        """Makes an empty database, and returns its URL."""
+        self._databases += 1
+        name = f"test{self._databases}"
+        with self.connect(autocommit=True) as connection:
+            if (
+                self._databases == 1
+            ):  # a URL that is shown has no user: the system's user is taken then
+                connection.execute(f'CREATE ROLE "{getpass.getuser()}" SUPERUSER LOGIN')
+            connection.execute(f"CREATE DATABASE {name}")
+        return f"postgresql://127.0.0.1:{self.port}/{name}"
 
     def kill(self) -> None:
         self._daemon.kill()

@@ -26,6 +26,7 @@ class StoreOptions(TypedDict, total=False):
     appendfsync: Literal["", "always"]
     claim_window: float
     clock: Clock | None
+    connections: int
     db: int
     fresh: Literal["start", "wait"]
     heartbeat: float

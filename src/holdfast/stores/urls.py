@@ -23,6 +23,8 @@ SCHEMES: dict[str, Scheme] = {
     "memory": Scheme("memory"),
     "sqlite": Scheme("sqlite"),
     "etcd": Scheme("etcd", "etcd"),
+    "postgresql": Scheme("postgres", "postgres"),
+    "postgres": Scheme("postgres", "postgres"),
     "redis": Scheme("redis", "redis"),
     "rediss": Scheme("redis", "redis"),
     "redis+unix": Scheme("redis", "redis"),
@@ -36,7 +38,6 @@ CLIENT = Scheme("redis", "redis", "client")
 """In place of a URL: a client of redis-py that the user already has."""
 
 COMING: tuple[str, ...] = (
-    "postgresql",
     "mysql",
     "mariadb",
     "http",

@@ -42,15 +42,18 @@ class Worker:
     """The runner of blocking calls: a thread of its own, which makes them in the order of `call`.
 
     A call whose task is cancelled is made all the same, so the next call finds it done. Renewals do
-    not stand in line behind thousands of new attempts: they are made by `call_ahead`.
+    not stand in line behind thousands of new attempts: they are made by `call_ahead`. With more than
+    one thread, calls are made side by side, and nothing is said of their order.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, threads: int = 1) -> None:
         self._name = name
+        self._most = threads
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._ahead: deque[Callable[[], None]] = deque()
-        self._thread: Thread | None = None
+        self._threads: list[Thread] = []
+        self._under_way = 0
         self._closed = False
 
     async def call(self, function: Callable[..., Result], *args: object) -> Result:
@@ -71,18 +74,20 @@ class Worker:
     ) -> tuple[asyncio.Future[Result], Callable[[], None]]:
         if self._closed:
             raise BackendUnavailable("this connection to the store is closed")
-        if self._thread is None:
-            self._thread = Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+        if self._under_way >= len(self._threads) < self._most:
+            thread = Thread(target=self._run, name=self._name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._under_way += 1
         future: asyncio.Future[Result] = self._loop.create_future()
 
         def job() -> None:
             try:
                 result = function(*args)
             except BaseException as error:
-                self._report(_fail, future, error)
+                self._report(self._fail, future, error)
             else:
-                self._report(_succeed, future, result)
+                self._report(self._succeed, future, result)
 
         return future, job
 
@@ -95,30 +100,32 @@ class Worker:
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             while self._ahead:
-                self._ahead.popleft()()
+                with suppress(IndexError):  # another thread was faster
+                    self._ahead.popleft()()
             job()
 
     def close(self, last: Callable[[], object] | None = None) -> None:
         """Takes no more calls; the thread makes those that were asked for, and `last`, and ends."""
-        if not self._closed and self._thread is not None:
+        if not self._closed and self._threads:
             if last is not None:
                 self._jobs.put(last)
-            self._jobs.put(None)
+            for _ in self._threads:
+                self._jobs.put(None)
         self._closed = True
+
+    def _succeed(self, future: asyncio.Future[Any], result: object) -> None:
+        self._under_way -= 1
+        if not future.done():
+            future.set_result(result)
+
+    def _fail(self, future: asyncio.Future[Any], error: BaseException) -> None:
+        self._under_way -= 1
+        if not future.done():
+            future.set_exception(error)
 
 
 def _look() -> None:
     """Does nothing: the worker has looked at the calls that go ahead."""
-
-
-def _succeed(future: asyncio.Future[Any], result: object) -> None:
-    if not future.done():
-        future.set_result(result)
-
-
-def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
-    if not future.done():
-        future.set_exception(error)
 
 
 RESTART_PAUSE = 0.1

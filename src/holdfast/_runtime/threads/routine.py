@@ -45,7 +45,7 @@ def here() -> object:
 class Worker:
     """The runner of blocking calls: here the caller's own thread, which may block."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, threads: int = 1) -> None:
         pass
 
     def call(self, function: Callable[..., Result], *args: object) -> Result:

@@ -1,0 +1,1 @@
+"""`postgresql://…`: locks in the tables of a PostgreSQL database."""

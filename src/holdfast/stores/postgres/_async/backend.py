@@ -1,0 +1,46 @@
+"""`postgresql://…`: the adapter to a PostgreSQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ....errors import ConfigError
+from ....guarantees import Guarantees
+from ..._async.contract import Backend
+from ...sql._async.backend import SqlBackend
+from ...sql.options import SQL_OPTIONS, connections_of
+from ...timing import timing_of
+from ...urls import Target, merge_options
+from .. import guarantees
+
+if TYPE_CHECKING:
+    from ..database import PostgresDatabase
+
+
+def prepare(
+    target: Target, namespace: str, options: dict[str, Any]
+) -> tuple[Guarantees, Callable[[], Backend]]:
+    """Checks all that can be checked without opening; returns the guarantees and the opener."""
+    database, ours = _database(target)
+    settings = merge_options(ours, options, dict(SQL_OPTIONS))
+    timing = timing_of(settings)
+    connections = connections_of(settings)
+
+    def opener() -> Backend:
+        return SqlBackend(database, database, guarantees.POSTGRES, namespace, timing, connections)
+
+    return guarantees.POSTGRES, opener
+
+
+def _database(target: Target) -> tuple[PostgresDatabase, Target]:
+    try:
+        from ..address import Address, split_query
+        from ..database import PostgresDatabase
+    except ImportError as error:
+        raise ConfigError(
+            f"{target.scheme}:// needs psycopg, which is not here or cannot be used; install it by "
+            f"`pip install 'holdfast[postgres]'` ({error})"
+        ) from error
+    ours, theirs = split_query(target)
+    return PostgresDatabase(Address(target.rest, theirs)), ours

@@ -1,0 +1,86 @@
+"""Addresses of PostgreSQL databases: a URL as libpq reads it, and options of our own beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from ...errors import ConfigError
+from ..resolving import resolve
+from ..urls import Target
+
+KEYWORDS = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults())
+"""What libpq takes in a URL."""
+REFUSED = frozenset({"replication", "client_encoding"})
+"""Those with which it would not be a connection for us."""
+
+
+def split_query(target: Target) -> tuple[Target, dict[str, str]]:
+    """Returns the target with our own options alone, and those that are for libpq."""
+    ours = {name: value for name, value in target.query.items() if name not in KEYWORDS}
+    theirs = {name: value for name, value in target.query.items() if name in KEYWORDS}
+    for name in sorted(REFUSED & set(theirs)):
+        raise ConfigError(f"option {name!r} cannot be given: holdfast chooses it itself")
+    return target._replace(query=ours), theirs
+
+
+class Address:
+    """The address of one database: its settings for libpq. Its text has no credentials in it."""
+
+    def __init__(self, rest: str, query: dict[str, str]) -> None:
+        """Takes the part of a URL behind `postgresql://`, and the options that are for libpq."""
+        text = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+        try:
+            parsed = pq.Conninfo.parse(f"postgresql://{rest}{'?' if text else ''}{text}".encode())
+        except Exception:
+            # What libpq says may have the password in it.
+            raise ConfigError(
+                "this postgresql:// URL cannot be read; write "
+                "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with / : @ ? # and % in a password as "
+                "%2F %3A %40 %3F %23 and %25"
+            ) from None
+        self._settings: dict[str, Any] = {
+            option.keyword.decode(): option.val.decode()
+            for option in parsed
+            if option.val is not None
+        }
+        for port in self._settings.get("port", "").split(","):
+            if port and not (port.isdecimal() and 0 < int(port) < 65536):
+                raise ConfigError(f"the port must be a number from 1 to 65535, not {port!r:.40}")
+        self._settings.setdefault("fallback_application_name", "holdfast")
+        self._settings["client_encoding"] = "UTF8"
+        self._hosts = self._settings.get("host", "").split(",")
+        self._ports = self._settings.get("port", "").split(",")
+        if len(self._hosts) > 1:
+            # Locks are on the primary, wherever it is now.
+            self._settings.setdefault("target_session_attrs", "primary")
+        shown = rest.rpartition("@")[2] or "the default of libpq"
+        self._text = f"postgresql://{shown}"
+
+    def __str__(self) -> str:
+        return self._text
+
+    def attempts(self, deadline: float, now: Callable[[], float]) -> Iterator[bytes]:
+        """Yields what to connect to, one after the other: each address of each host.
+
+        Names are resolved here, because libpq would wait for a slow name server as long as it takes.
+        """
+        if "hostaddr" in self._settings:
+            yield self._conninfo({})
+            return
+        for number, host in enumerate(self._hosts):
+            port = self._ports[number if len(self._ports) > 1 else 0]
+            single = {"host": host, "port": port}
+            if not host or host.startswith(("/", "@")):
+                yield self._conninfo(single)
+                continue
+            for place in resolve(host, int(port or 5432), deadline, now):
+                yield self._conninfo({**single, "hostaddr": str(place.where[0])})
+
+    def _conninfo(self, others: dict[str, str]) -> bytes:
+        settings = {**self._settings, **others}
+        return make_conninfo(**{name: value for name, value in settings.items() if value}).encode()

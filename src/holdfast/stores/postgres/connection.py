@@ -1,0 +1,226 @@
+"""One connection to a PostgreSQL, over libpq: every wait on it has a deadline."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import OperationalError, pq
+
+from ...clock import Clock
+from ...errors import ConfigError
+from ..sql.connections import Row, Value
+from ..sql.failures import Lost, Unready
+from .address import Address
+from .failures import ISOLATION, READ_ONLY, refusal, unreachable
+
+INTEGERS, BOOLEAN = frozenset({20, 21, 23}), 16
+"""The numbers of PostgreSQL's types."""
+ENCODINGS = ("UTF8", "SQL_ASCII")
+CONNECT_SHARE = 2.0
+"""Seconds that one of several hosts has to answer, at most: the next one may be the primary."""
+
+
+class PostgresConnection:
+    """A connection, and the calls of routines on it. One caller at a time.
+
+    A call is a statement that commits by itself. Where another isolation level than READ COMMITTED is
+    the default, or transactions are read-only by default, it has a transaction around it, and all of
+    that is sent at once.
+    """
+
+    def __init__(self, address: Address, clock: Clock) -> None:
+        self._address = address
+        self._clock = clock
+        self._connection: pq.abc.PGconn | None = None
+        self._explicit = False
+        """True if a call needs a transaction that says how it is to be."""
+
+    def open(self, deadline: float) -> None:
+        """Connects, to the first host that answers and is as it has to be."""
+        reason: Exception = Lost("it has no address")
+        try:
+            attempts = list(self._address.attempts(deadline, self._clock.now))
+        except OSError as error:
+            raise Lost(f"the name of the host cannot be resolved: {error}") from error
+        for number, conninfo in enumerate(attempts, start=1):
+            until = deadline
+            if number < len(attempts):
+                until = min(deadline, self._clock.now() + CONNECT_SHARE)
+            try:
+                self._connect(conninfo, until)
+                return
+            except (Lost, Unready) as error:
+                self.close()
+                reason = error
+        raise reason
+
+    def _connect(self, conninfo: bytes, deadline: float) -> None:
+        connection = self._connection = pq.PGconn.connect_start(conninfo)
+        if connection.status == pq.ConnStatus.BAD:
+            raise unreachable(connection.get_error_message())
+        polling: int = pq.PollingStatus.WRITING
+        while polling != pq.PollingStatus.OK:
+            if polling == pq.PollingStatus.FAILED:
+                raise unreachable(connection.get_error_message())
+            writing = polling == pq.PollingStatus.WRITING
+            self._until_ready(connection, select.POLLOUT if writing else select.POLLIN, deadline)
+            polling = connection.connect_poll()
+        connection.nonblocking = 1
+        encoding = (connection.parameter_status(b"server_encoding") or b"UTF8").decode()
+        if encoding not in ENCODINGS:
+            raise ConfigError(
+                f"the database at {self._address} has the encoding {encoding}, which cannot hold every "
+                "name; create one with ENCODING 'UTF8'"
+            )
+
+    def fileno(self) -> int:
+        return self._usable().socket
+
+    def call(self, routine: str, values: Sequence[Value], deadline: float) -> list[Row]:
+        """Calls a routine in a transaction of its own; returns its rows."""
+        marks = ", ".join(f"${number}" for number in range(1, len(values) + 1))
+        statement = f"SELECT * FROM holdfast_{routine}({marks})".encode()
+        return self.run(statement, [_text(value) for value in values], deadline)
+
+    def run(self, statement: bytes, values: Sequence[bytes], deadline: float) -> list[Row]:
+        """Runs one statement; returns its rows."""
+        result = self._send(statement, values, deadline)
+        code = _code(result)
+        if code in (ISOLATION, READ_ONLY) and not self._explicit:
+            self._explicit = True
+            result = self._send(statement, values, deadline)
+            code = _code(result)
+        if code:
+            raise refusal(code, _message(result), self._address)
+        return _rows(result)
+
+    def script(self, text: str, deadline: float) -> None:
+        """Runs several statements in one transaction."""
+        connection = self._usable()
+        connection.send_query(text.encode())
+        for result in self._results(connection, deadline):
+            code = _code(result)
+            if code:
+                raise refusal(code, _message(result), self._address)
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Returns the channels and texts of the messages that have come; raises `Lost`."""
+        connection = self._usable()
+        try:
+            connection.consume_input()
+        except OperationalError as error:
+            raise Lost("the connection that listens broke") from error
+        notes = []
+        while (note := connection.notifies()) is not None:
+            notes.append((note.relname.decode(), note.extra.decode()))
+        return notes
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.finish()
+
+    def _usable(self) -> pq.abc.PGconn:
+        if self._connection is None:
+            raise Lost("the connection is closed")
+        return self._connection
+
+    def _send(self, statement: bytes, values: Sequence[bytes], deadline: float) -> pq.abc.PGresult:
+        """Sends a statement and waits for its result, or for the refusal of it or of its commit."""
+        connection = self._usable()
+        if not self._explicit:
+            connection.send_query_params(statement, values)
+            return self._results(connection, deadline)[-1]
+        # In one round trip: nothing is locked while this client stands still.
+        connection.enter_pipeline_mode()
+        connection.send_query_params(b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", [])
+        connection.send_query_params(statement, values)
+        connection.send_query_params(b"COMMIT", [])
+        connection.pipeline_sync()
+        results = self._results(connection, deadline, until_sync=True)
+        connection.exit_pipeline_mode()
+        for result in results:
+            if _code(result):
+                return result
+        return results[1]
+
+    def _results(
+        self, connection: pq.abc.PGconn, deadline: float, until_sync: bool = False
+    ) -> list[pq.abc.PGresult]:
+        """Writes what is to be sent, and reads all results of it."""
+        results: list[pq.abc.PGresult] = []
+        try:
+            while connection.flush():
+                self._until_ready(connection, select.POLLOUT | select.POLLIN, deadline)
+                connection.consume_input()
+            while True:
+                while connection.is_busy():
+                    self._until_ready(connection, select.POLLIN, deadline)
+                    connection.consume_input()
+                result = connection.get_result()
+                if result is not None:
+                    if result.status == pq.ExecStatus.PIPELINE_SYNC:
+                        return results
+                    results.append(result)
+                elif not until_sync:
+                    break
+        except OperationalError as error:
+            raise Lost("the connection broke") from error
+        if not results:
+            raise Lost("the connection broke")
+        return results
+
+    def _until_ready(self, connection: pq.abc.PGconn, events: int, deadline: float) -> None:
+        """Waits until the socket is ready; raises `Lost` at the deadline."""
+        left = deadline - self._clock.now()
+        poll = select.poll()
+        poll.register(connection.socket, events)
+        if left <= 0 or not poll.poll(left * 1000 + 1):
+            raise Lost("it did not answer in time")
+
+
+def _code(result: pq.abc.PGresult) -> str:
+    """Returns the SQLSTATE of a refusal; empty if it is none."""
+    if result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+        return ""
+    return (result.error_field(pq.DiagnosticField.SQLSTATE) or b"08006").decode()
+
+
+def _message(result: pq.abc.PGresult) -> str:
+    text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"the connection broke"
+    return text.decode(errors="replace")
+
+
+def _rows(result: pq.abc.PGresult) -> list[Row]:
+    kinds = [result.ftype(column) for column in range(result.nfields)]
+    return [
+        tuple(_value(result.get_value(row, column), kind) for column, kind in enumerate(kinds))
+        for row in range(result.ntuples)
+    ]
+
+
+def _value(text: bytes | None, kind: int) -> Any:
+    if text is None:
+        return None
+    if kind in INTEGERS:
+        return int(text)
+    if kind == BOOLEAN:
+        return text == b"t"
+    return text.decode()
+
+
+def _text(value: Value) -> bytes:
+    """Returns a value as PostgreSQL reads it: a parameter, which is never part of the statement."""
+    if isinstance(value, bool):
+        return b"t" if value else b"f"
+    if isinstance(value, str | int):
+        return str(value).encode()
+    return ("{" + ",".join(map(_element, value)) + "}").encode()
+
+
+def _element(value: str | int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,70 @@
+"""Refusals of a PostgreSQL: which ones end by themselves, and what to say of the others."""
+
+from __future__ import annotations
+
+from ...errors import BackendUnavailable, ConfigError
+from ..sql.failures import Again, Lost, Unready
+from .address import Address
+
+ISOLATION, READ_ONLY = "HF001", "25006"
+"""A step was called in a transaction that had another isolation level; or could not write."""
+
+GIVEN_UP = frozenset({"40001", "40P01", "55P03", "57014", "23505", "HF001"})
+"""Nothing happened: a serialization failure, a deadlock, a row that was locked for too long, a time-out
+of the server's own, an owner that arrived twice at once."""
+UNREADY = ("08", "57P", "53300", "25P03", "25P04")
+"""The beginnings of those after which the connection is of no use, and another may be."""
+MISSING = ("42P01", "42883", "3F000", "42703")
+CREDENTIALS = ("28", "3D000")
+
+_STARTING = ("starting up", "shutting down", "recovery mode", "too many clients", "reserved for")
+_CREDENTIALS = (
+    "authentication",
+    "pg_hba",
+    "no password supplied",
+    "does not exist",
+    "not permitted to log in",
+)
+
+
+def refusal(code: str, message: str, address: Address) -> Exception:
+    """Returns the exception to raise for a refusal, by its SQLSTATE."""
+    if code == READ_ONLY:
+        return Unready("it is a read-only standby, or cannot write; locks need the primary")
+    if code in GIVEN_UP:
+        return Again(f"the database gave up: {message}")
+    if code.startswith(UNREADY):
+        return Unready(message)
+    if code == "42501":
+        return ConfigError(
+            f"{address} refuses holdfast a permission that it needs: {message}; `holdfast schema` "
+            "prints what it needs"
+        )
+    if code in MISSING:
+        return BackendUnavailable(
+            f"{address} lacks tables or routines of holdfast: {message}; were they dropped? A new "
+            "manager creates them, and `holdfast schema` prints how"
+        )
+    if code.startswith(CREDENTIALS):
+        return ConfigError(f"{address} refuses these credentials, or has no such database")
+    return BackendUnavailable(f"{address} refused a step: {message} (SQLSTATE {code})")
+
+
+def unreachable(message: str) -> Exception:
+    """Returns the exception to raise when no connection could be made, by what libpq says.
+
+    Its words are not passed on where they name the user.
+    """
+    if any(word in message for word in _STARTING):
+        return Unready(_last_line(message))
+    if (
+        any(word in message for word in _CREDENTIALS) and "FATAL" in message
+    ) or "password" in message:
+        return ConfigError(
+            "the database refuses these credentials, or has no such database or user; see its log"
+        )
+    return Lost(_last_line(message))
+
+
+def _last_line(message: str) -> str:
+    return message.strip().splitlines()[-1].strip() if message.strip() else "it cannot be reached"

@@ -1,0 +1,51 @@
+"""The tables and routines on a PostgreSQL: created on first use, by many at once, or by a script."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from ...errors import BackendUnavailable, ConfigError
+from .connection import PostgresConnection
+
+FORMAT = 1
+"""The number of the tables' layout. A database with a higher one is refused."""
+INSTALLING = 0x486F6C64
+"""The number of the advisory lock that is held, in a transaction, while the tables are created."""
+
+
+def script() -> str:
+    """Returns all that a database needs, as SQL: to be run as one transaction, again without harm."""
+    folder = files(__package__) / "scripts"
+    return "\n".join(
+        [
+            f"SELECT pg_advisory_xact_lock({INSTALLING});\n",
+            (folder / "tables.sql").read_text(),
+            (folder / "routines.sql").read_text(),
+            "-- Last: it says that all of the above is there.",
+            f"INSERT INTO holdfast_store VALUES (0, {FORMAT}, 0, '') ON CONFLICT DO NOTHING;\n",
+        ]
+    )
+
+
+def install(connection: PostgresConnection, deadline: float) -> None:
+    """Creates what is missing, and refuses a layout that is newer than ours."""
+    found = _format(connection, deadline)
+    if found is None:
+        connection.script(script(), deadline)
+        found = _format(connection, deadline)
+    if found is None:
+        raise BackendUnavailable("the tables of holdfast were created, and are not there")
+    if found != FORMAT:
+        raise ConfigError(
+            f"the tables of holdfast in this database have format {found}, and this release knows "
+            f"{FORMAT}; update holdfast everywhere, or use another database or schema"
+        )
+
+
+def _format(connection: PostgresConnection, deadline: float) -> int | None:
+    """Returns the format of the tables that are there; None if there are none."""
+    there = connection.run(b"SELECT to_regclass('holdfast_store') IS NOT NULL", [], deadline)
+    if not there[0][0]:
+        return None
+    rows = connection.run(b"SELECT format FROM holdfast_store", [], deadline)
+    return int(rows[0][0]) if rows else None

@@ -1,0 +1,153 @@
+"""The adapter to a database. Its calls block, so asyncio makes them on worker threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...._runtime.aio import Poller, Worker, finish
+from ....clock import system_clock
+from ....entries import MISSED_HEARTBEATS, AcquireRequest, Claim
+from ....errors import BackendUnavailable
+from ....guarantees import Guarantees
+from ....model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
+from ..._async.contract import OPEN_LIMIT, Ticket
+from ...timing import Timing
+from ..store import Database, SqlStore
+from .wakeups import Listener, Wakeups
+
+
+class SqlBackend:
+    """The adapter to one database, for one namespace."""
+
+    def __init__(
+        self,
+        database: Database,
+        listener: Listener | None,
+        guarantees: Guarantees,
+        namespace: str,
+        timing: Timing,
+        connections: int,
+    ) -> None:
+        self.guarantees = guarantees
+        self.clock = system_clock()
+        self.heartbeat, self.claim_window = timing
+        self._address = database.address
+        self._store = SqlStore(database, namespace, self.clock, connections)
+        self._worker = Worker("holdfast-sql", connections)
+        self._keeper = Worker("holdfast-sql-keeping")
+        """Renewals wait for nobody."""
+        self._poller = Poller("holdfast-wakeups")
+        self._wakeups = Wakeups(self._store, listener, self._worker, self._poller, self.clock)
+        self._closed = False
+
+    async def open(self, deadline: float) -> None:
+        async def undone() -> None:
+            await self.close()
+
+        try:
+            await self._worker.call(self._store.open, deadline)
+        except BaseException:
+            await finish(undone, grace=OPEN_LIMIT)
+            raise
+
+    async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
+        self._refuse_if_closed()
+        wakeups = self._wakeups
+        queue = ticket.queue and wakeups.ready
+        answer = await self._acquire(ticket, queue, deadline)
+        if isinstance(answer, Busy) and ticket.queue and not queue:
+            # The first waiter: from now on there is something to wake it.
+            await wakeups.prepare(deadline)
+            answer = await self._acquire(ticket, True, deadline)
+        return answer
+
+    async def _acquire(
+        self, ticket: Ticket, queue: bool, deadline: float
+    ) -> Granted | Queued | Busy:
+        wakeups = self._wakeups
+        if queue:
+            wakeups.add(ticket)
+        self._store.doubt(ticket.owner)
+        request = AcquireRequest(
+            ticket.name,
+            ticket.owner,
+            ticket.ttl,
+            ticket.weight,
+            ticket.capacity,
+            ticket.kind,
+            queue,
+            ticket.barge,
+            self.claim_window,
+            self.heartbeat * MISSED_HEARTBEATS,
+            ticket.label,
+        )
+        answer = None
+        try:
+            answer = await self._worker.call(
+                self._store.acquire, request, wakeups.channel, deadline
+            )
+        finally:
+            if not isinstance(answer, Queued):
+                wakeups.drop(ticket.owner)
+        return answer
+
+    async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
+        self._refuse_if_closed()
+        waiting = self._wakeups.tickets
+        channel = self._wakeups.channel
+        outcomes = await self._keeper.call(
+            self._store.renew, claims, frozenset(waiting), channel, deadline
+        )
+        if waiting:
+            for claim, outcome in zip(claims, outcomes, strict=True):
+                if isinstance(outcome, Renewed | Gone):
+                    self._wakeups.drop(claim.owner)
+            await self._wakeups.check(channel, [claim.owner for claim in claims], deadline)
+        return outcomes
+
+    async def release(self, name: str, owner: str, deadline: float) -> bool:
+        self._refuse_if_closed()
+        self._wakeups.drop(owner)
+        return await self._worker.call_ahead(self._store.release, name, owner, deadline)
+
+    async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
+        return await ticket.wait(self.clock, until, self._poller)
+
+    async def inspect(self, name: str, deadline: float) -> LockState:
+        self._refuse_if_closed()
+        return await self._worker.call(self._store.inspect, name, deadline)
+
+    async def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
+        self._refuse_if_closed()
+        return await self._worker.call(self._store.list_all, prefix, deadline)
+
+    async def force_release(self, name: str, actor: str, deadline: float) -> bool:
+        self._refuse_if_closed()
+        return await self._worker.call(self._store.force_release, name, actor, deadline)
+
+    async def tether(self, name: str, owner: str, deadline: float) -> int | None:
+        return None
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._wakeups.close()
+            self._poller.close()
+            self._store.close()
+            self._worker.close()
+            self._keeper.close()
+
+    # unasync: aio-only
+    def strand(self) -> None:
+        self._closed = True
+        self._wakeups.close()
+        self._poller.close()
+        self._store.close()
+        self._worker.close()
+        self._keeper.close()
+
+    # unasync: end
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise BackendUnavailable(f"this connection to {self._address} is closed")

@@ -1,0 +1,164 @@
+"""Connections to a database: a few, opened when they are needed, each lent for one call at a time."""
+
+from __future__ import annotations
+
+import time
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import RLock
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
+
+from ...clock import Clock
+from ...errors import BackendUnavailable
+from .failures import Again, Lost, Unready
+
+PAUSE, LONGEST_PAUSE = 0.01, 0.25
+"""Seconds before a step is sent again; each time twice as long."""
+RESTART_LIMIT = 2.0
+"""Seconds for which a step is sent again while connections break, or cannot be made."""
+LOOK_AGAIN = 0.1
+"""Seconds after which a caller that waits for a connection looks for itself."""
+
+Value = str | int | bool | Sequence[str] | Sequence[int]
+Row = tuple[Any, ...]
+Result = TypeVar("Result")
+
+
+class Connection(Protocol):
+    """A connection to one database. One caller at a time."""
+
+    def open(self, deadline: float) -> None:
+        """Connects, and logs in."""
+        ...
+
+    def call(self, routine: str, values: Sequence[Value], deadline: float) -> list[Row]:
+        """Calls a routine in a transaction of its own; returns its rows, with numbers as int.
+
+        Raises `Lost`, `Again`, or an error for the user.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class Connections:
+    """At most `most` connections, which `make` makes."""
+
+    def __init__(
+        self, make: Callable[[], Connection], most: int, clock: Clock, address: str
+    ) -> None:
+        self._make = make
+        self._most = most
+        self._clock = clock
+        self._address = address
+        self._mutex = RLock()
+        self._idle: deque[Connection] = deque()
+        self._all: WeakSet[Connection] = WeakSet()
+        """Those that are open, or being opened. One that an exception took from its caller is gone."""
+        self._waiting: deque[Any] = deque()
+        self._closed = False
+
+    def call(self, routine: str, values: Sequence[Value], deadline: float) -> list[Row]:
+        """Calls a routine that may be repeated without harm; returns its rows."""
+        return self.use(lambda connection: connection.call(routine, values, deadline), deadline)
+
+    def use(self, work: Callable[[Connection], Result], deadline: float) -> Result:
+        """Does `work`, which may be repeated without harm, with a connection; again if it failed.
+
+        A database that is restarting cannot be reached for a moment, which is waited for.
+        """
+        pause = PAUSE
+        lost_at: float | None = None
+        while True:
+            try:
+                return self._use_once(work, deadline)
+            except (Lost, Again) as failure:
+                now = self._clock.now()
+                until = deadline
+                if isinstance(failure, Lost):
+                    lost_at = lost_at or now
+                    until = min(deadline, lost_at + RESTART_LIMIT)
+                if until - now <= pause:
+                    raise BackendUnavailable(f"{self._address}: {failure}") from failure
+            time.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _use_once(self, work: Callable[[Connection], Result], deadline: float) -> Result:
+        connection = self._borrow(deadline)
+        try:
+            result = work(connection)
+        except BaseException as error:
+            if isinstance(error, Again) and not isinstance(error, Unready):
+                self._give_back(connection)
+            else:
+                self._drop(connection)
+            raise
+        self._give_back(connection)
+        return result
+
+    def _borrow(self, deadline: float) -> Connection:
+        while True:
+            with suppress(IndexError):
+                return self._idle.pop()
+            connection = self._new()
+            if connection is None:
+                self._wait(deadline)
+                continue
+            try:
+                connection.open(deadline)
+            except BaseException:
+                self._drop(connection)
+                raise
+            return connection
+
+    def _new(self) -> Connection | None:
+        """Returns a connection that is not open yet; None if there are as many as there may be."""
+        with self._mutex:
+            if self._closed:
+                raise BackendUnavailable(f"this connection to {self._address} is closed")
+            if len(self._all) >= self._most:
+                return None
+            connection = self._make()
+            self._all.add(connection)
+            return connection
+
+    def _wait(self, deadline: float) -> None:
+        """Waits until a connection may have been given back."""
+        left = deadline - self._clock.now()
+        if left <= 0:
+            raise Lost("all connections to the database were busy for too long")
+        turn = allocate_lock()
+        turn.acquire()
+        self._waiting.append(turn)
+        if not self._idle:
+            turn.acquire(True, min(left, LOOK_AGAIN))
+        with suppress(ValueError):
+            self._waiting.remove(turn)
+
+    def _give_back(self, connection: Connection) -> None:
+        if self._closed:
+            self._drop(connection)
+            return
+        self._idle.append(connection)
+        self._wake_one()
+
+    def _drop(self, connection: Connection) -> None:
+        with self._mutex:
+            self._all.discard(connection)
+        connection.close()
+        self._wake_one()
+
+    def _wake_one(self) -> None:
+        with suppress(IndexError, RuntimeError):
+            self._waiting.popleft().release()
+
+    def close(self) -> None:
+        """Closes those that nobody uses; the others when they are given back."""
+        with self._mutex:
+            self._closed = True
+        while self._idle:
+            with suppress(IndexError):
+                self._drop(self._idle.pop())

@@ -1,0 +1,245 @@
+"""The steps of a lock on a database: each is one call of a routine there. It knows no world.
+
+A step that got no answer is sent again, with the same owner, until its time is over: a grant whose
+answer was lost is found then. What may still arrive after its attempt was given up is refused by the
+database, because the release leaves a mark there for an owner in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from functools import partial
+from typing import Protocol
+
+from ...clock import Clock
+from ...entries import SEPARATOR, AcquireRequest, Claim
+from ...errors import BackendUnavailable
+from ...model import (
+    GONE,
+    UNKNOWN,
+    Busy,
+    Granted,
+    LockState,
+    Outcome,
+    Queued,
+    Renewed,
+    Waiting,
+)
+from ...refusals import given_up, in_use_as, owner_used_again
+from .connections import Connection, Connections, Row, Value
+from .states import SECOND, states_of
+
+BATCH = 500
+"""Leases that are renewed in one call."""
+LONGEST_WAIT = 5.0
+"""Seconds that a step waits for the steps of others on the same lock, at most."""
+REMEMBERED = 600.0
+"""Seconds for which the database refuses a request that was given up."""
+CLEAN_EVERY, CLEANED, UNUSED = 30.0, 200, 86400.0
+"""Seconds between two cleanings by one manager; the locks that one looks at; and the seconds after
+which a lock that nobody used is removed."""
+
+
+class Database(Protocol):
+    """A kind of database, at one address."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, for people, without credentials."""
+        ...
+
+    def connection(self) -> Connection:
+        """Returns a new connection, which is not open yet."""
+        ...
+
+    def install(self, connection: Connection, deadline: float) -> None:
+        """Creates the tables and routines, unless they are there; refuses those of another format."""
+        ...
+
+
+class SqlStore:
+    """The steps, for the locks of one namespace."""
+
+    def __init__(self, database: Database, namespace: str, clock: Clock, connections: int) -> None:
+        self.database = database
+        self._prefix = namespace + SEPARATOR
+        self._clock = clock
+        address = database.address
+        self._steps = Connections(database.connection, connections, clock, address)
+        self._keeping = Connections(database.connection, 1, clock, address)
+        """Renewals have a connection of their own, so they wait for no others."""
+        self._in_doubt: set[str] = set()
+        """Owners whose request may have arrived, or may still arrive."""
+        self._clean_at = clock.now() + CLEAN_EVERY
+
+    def open(self, deadline: float) -> None:
+        """Connects, and sees to it that the tables are there."""
+        self._steps.use(lambda connection: self.database.install(connection, deadline), deadline)
+
+    def doubt(self, owner: str) -> None:
+        """Notes that a request of `owner` is on its way from now on."""
+        self._in_doubt.add(owner)
+
+    def acquire(
+        self, request: AcquireRequest, channel: str, deadline: float
+    ) -> Granted | Queued | Busy:
+        """Grants the lock, or puts the owner into the queue, to be woken on `channel`."""
+        label = request.label
+        ((answer, number, kind, capacity),) = self._step(
+            "acquire",
+            deadline,
+            self._prefix + request.name,
+            request.owner,
+            _micros(request.ttl),
+            request.weight,
+            request.capacity,
+            request.kind,
+            request.queue,
+            request.barge,
+            _micros(request.claim),
+            _micros(request.patience),
+            channel,
+            label.host,
+            label.pid,
+            label.text,
+        )
+        if answer == "left":
+            raise given_up(request.name, request.owner)
+        self._in_doubt.discard(request.owner)
+        if answer == "granted":
+            return Granted(number, request.ttl)
+        if answer == "queued":
+            return Queued(number / SECOND)
+        if answer == "busy":
+            return Busy(number / SECOND)
+        if answer == "used":
+            raise owner_used_again(request.owner, request.name)
+        present, wanted = (kind, capacity), (request.kind, request.capacity)
+        raise in_use_as(request.name, request.owner, present, wanted)
+
+    def renew(
+        self, claims: Sequence[Claim], waiting: Container[str], channel: str, deadline: float
+    ) -> list[Outcome]:
+        """Renews leases, and places in queues, whose owners are woken on `channel`.
+
+        `waiting` has the owners that were last seen to wait.
+        """
+        outcomes: dict[str, Outcome] = {}
+        held = [claim for claim in claims if claim.owner not in waiting]
+        self._in_batches(held, outcomes, self._renew, deadline)
+        others = [claim for claim in claims if claim.owner not in outcomes]
+        self._in_batches(others, outcomes, partial(self._beat, channel), deadline)
+        self._clean(deadline)
+        return [outcomes.get(claim.owner, GONE) for claim in claims]
+
+    def release(self, name: str, owner: str, deadline: float) -> bool:
+        """Frees a lease, or leaves the queue, and hands on; returns whether a lease was freed."""
+        remember = _micros(REMEMBERED) if owner in self._in_doubt else 0
+        ((held,),) = self._step("release", deadline, self._prefix + name, owner, remember)
+        self._in_doubt.discard(owner)
+        return bool(held)
+
+    def inspect(self, name: str, deadline: float) -> LockState:
+        """Returns one lock as it stands."""
+        full = self._prefix + name
+        # No name goes on with a control character.
+        states = self._list(full, full + "\x01", deadline)
+        if states and states[0].holders:
+            return states[0]
+        ((token,),) = self._steps.call("token", [full], deadline)
+        return (states[0] if states else LockState(name, (), (), 0))._replace(token=token)
+
+    def list_all(self, prefix: str, deadline: float) -> list[LockState]:
+        """Returns the locks that are held or waited for."""
+        full = self._prefix + prefix
+        return self._list(full, full + "\U0010ffff" * 257, deadline)
+
+    def force_release(self, name: str, actor: str, deadline: float) -> bool:
+        """Ends every lease on a lock; returns whether there was one."""
+        ((held,),) = self._step("break", deadline, self._prefix + name, actor)
+        return bool(held)
+
+    def look(self, owners: Sequence[str], deadline: float) -> dict[str, int]:
+        """Returns the tokens of those of `owners` that hold their lock."""
+        return dict(self._keeping.call("look", [owners], deadline))
+
+    def call(self, routine: str, values: Sequence[Value], deadline: float) -> list[Row]:
+        """Calls a routine that only this kind of database has."""
+        return self._keeping.call(routine, values, deadline)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._steps.close()
+        self._keeping.close()
+
+    def _step(self, routine: str, deadline: float, *values: Value) -> list[Row]:
+        return self._steps.call(routine, [self._wait(deadline), *values], deadline)
+
+    def _wait(self, deadline: float) -> int:
+        """Returns the ms for which a step may wait for those of others."""
+        return max(1, int(min(deadline - self._clock.now(), LONGEST_WAIT) * 1000))
+
+    def _in_batches(
+        self,
+        claims: Sequence[Claim],
+        outcomes: dict[str, Outcome],
+        send: Callable[[Sequence[Claim], float], dict[str, Outcome]],
+        deadline: float,
+    ) -> None:
+        """Sends claims, some at a time; what is not answered is unknown if other claims were."""
+        for first in range(0, len(claims), BATCH):
+            batch = claims[first : first + BATCH]
+            try:
+                outcomes.update(send(batch, deadline))
+            except BackendUnavailable:
+                if not outcomes:
+                    raise
+                outcomes.update({claim.owner: UNKNOWN for claim in claims[first:]})
+                return
+
+    def _renew(self, claims: Sequence[Claim], deadline: float) -> dict[str, Outcome]:
+        names = [self._prefix + claim.name for claim in claims]
+        owners = [claim.owner for claim in claims]
+        ttls = [_micros(claim.ttl) for claim in claims]
+        values: list[Value] = [self._wait(deadline), names, owners, ttls]
+        renewed: dict[str, int] = dict(self._keeping.call("renew", values, deadline))
+        return {
+            claim.owner: Renewed(renewed[claim.owner], claim.ttl)
+            for claim in claims
+            if claim.owner in renewed
+        }
+
+    def _beat(self, channel: str, claims: Sequence[Claim], deadline: float) -> dict[str, Outcome]:
+        names = [self._prefix + claim.name for claim in claims]
+        owners = [claim.owner for claim in claims]
+        values: list[Value] = [self._wait(deadline), names, owners, channel]
+        heard = {row[0]: row for row in self._keeping.call("beat", values, deadline)}
+        outcomes: dict[str, Outcome] = {}
+        for claim in claims:
+            if claim.owner in heard:
+                _, token, left = heard[claim.owner]
+                outcomes[claim.owner] = (
+                    Renewed(token, claim.ttl) if token else Waiting(left / SECOND)
+                )
+        return outcomes
+
+    def _list(self, first: str, last: str, deadline: float) -> list[LockState]:
+        rows = self._steps.call("list", [first, last], deadline)
+        cut = len(self._prefix)
+        return [state._replace(name=state.name[cut:]) for state in states_of(rows)]
+
+    def _clean(self, deadline: float) -> None:
+        """Has stale rows removed, now and then: whoever renews anything sees to it."""
+        now = self._clock.now()
+        if now < self._clean_at:
+            return
+        self._clean_at = now + CLEAN_EVERY
+        try:
+            values: list[Value] = [self._wait(deadline), CLEANED, _micros(UNUSED)]
+            self._keeping.call("clean", values, min(deadline, now + 1.0))
+        except BackendUnavailable:
+            return  # the next one will
+
+
+def _micros(seconds: float) -> int:
+    return max(1, round(seconds * SECOND))
