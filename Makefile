@@ -5,6 +5,7 @@ PROGRAMS = cc:gcc strace:strace unshare:util-linux
 PROGRAMS_redis = openssl:openssl redis-server:redis-server
 PROGRAMS_redlock = $(PROGRAMS_redis)
 PROGRAMS_etcd = etcd:etcd-server etcdctl:etcd-client openssl:openssl
+PROGRAMS_postgres = openssl:openssl pgbouncer:pgbouncer pg_ctlcluster:postgresql
 PROGRAMS_zookeeper = ip:iproute2 java:default-jre-headless openssl:openssl /usr/share/zookeeper/bin/zkServer.sh:zookeeper
 PROGRAMS_fences = $(PROGRAMS_redis) mariadbd:mariadb-server pg_ctlcluster:postgresql
 # What is got from elsewhere, by a script in tools/.
@@ -12,7 +13,7 @@ TOOLS_redis = redis-servers
 TOOLS_fences = azurite
 
 # Each has a target test-…: the stores, and the fences.
-STORES = etcd fences memory redis redlock sqlite zookeeper
+STORES = etcd fences memory postgres redis redlock sqlite zookeeper
 
 BIN = .venv/bin
 PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile

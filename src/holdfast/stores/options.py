@@ -20,6 +20,20 @@ class RedisClient(Protocol):
     def execute_command(self, *args: Any, **options: Any) -> Any: ...
 
 
+class SqlAlchemyEngine(Protocol):
+    """An `Engine` or `AsyncEngine` of SQLAlchemy: locks are kept in its database, over connections of
+    our own."""
+
+    @property
+    def url(self) -> Any: ...
+
+
+class SqlAlchemyUrl(Protocol):
+    """A `URL` of SQLAlchemy."""
+
+    def render_as_string(self, hide_password: bool = True) -> str: ...
+
+
 class StoreOptions(TypedDict, total=False):
     """The options of `connect()`. Each store takes some of them, and refuses the others."""
 

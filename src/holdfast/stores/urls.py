@@ -18,6 +18,14 @@ class Scheme(NamedTuple):
         """Returns the full name of the store's adapter for `world`: `_async` or `_sync`."""
         return f"{__package__}.{self.folder}.{world}.{self.module}"
 
+    @property
+    def schema(self) -> str | None:
+        """The full name of the module that has the tables, if it is a database."""
+        return f"{__package__}.{self.folder}.schema" if self.folder in TABLES else None
+
+
+TABLES = ("postgres", "mysql")
+"""The folders of those that keep tables in a database."""
 
 SCHEMES: dict[str, Scheme] = {
     "memory": Scheme("memory"),
@@ -33,6 +41,9 @@ SCHEMES: dict[str, Scheme] = {
     "redlock": Scheme("redlock", "redis"),
     "zookeeper": Scheme("zookeeper", "zookeeper"),
 }
+
+DATABASES = ("postgresql", "mysql", "mariadb")
+"""The schemes that SQLAlchemy has too."""
 
 CLIENT = Scheme("redis", "redis", "client")
 """In place of a URL: a client of redis-py that the user already has."""
@@ -70,13 +81,29 @@ def is_client(thing: object) -> bool:
     return any(base.__module__.partition(".")[0] == "redis" for base in type(thing).__mro__)
 
 
+def _of_sqlalchemy(thing: object) -> str | None:
+    """Returns the URL, with its password, of an `Engine` or `URL` of SQLAlchemy; else None."""
+    if not any(base.__module__.partition(".")[0] == "sqlalchemy" for base in type(thing).__mro__):
+        return None
+    url: Any = getattr(thing, "url", thing)
+    if not hasattr(url, "render_as_string"):
+        return None
+    return str(url.render_as_string(hide_password=False))
+
+
 def parse(url: object) -> Target:
     if not isinstance(url, str):
-        raise ConfigError(
-            f"a store's URL must be a str, or a client of redis-py, not {type(url).__name__}"
-        )
+        text = _of_sqlalchemy(url)
+        if text is None:
+            raise ConfigError(
+                "a store's URL must be a str, a client of redis-py, or an engine or URL of SQLAlchemy, "
+                f"not {type(url).__name__}"
+            )
+        url = text
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower()
+    if scheme not in SCHEMES and scheme.partition("+")[0] in DATABASES:
+        scheme = scheme.partition("+")[0]  # as SQLAlchemy writes it, with the driver
     if not separator or not scheme:
         # The text is not shown: it may be a password that was pasted into the wrong place.
         raise ConfigError(
