@@ -274,11 +274,12 @@ class Lease(Enterable):
         return self
 
     def _take_by_hand(self) -> tuple[Lease, Body]:
-        if not self._hold._bodies:
+        bodies = list(self._hold._bodies)
+        if not bodies:
             raise LockNotOwned(
                 f"the lease on {self.name!r} was not entered, so it cannot be left", name=self.name
             )
-        return self, self._hold._bodies[-1]
+        return self, bodies[-1]
 
     if TYPE_CHECKING:
 
@@ -289,9 +290,9 @@ class Lease(Enterable):
         self.ensure()
         hold = self._hold
         runner = current()
-        inner = any(body.runner is runner for body in hold._bodies)
+        inner = any(body.runner is runner for body in list(hold._bodies))
         body = Body(runner, None if inner else Interrupt())
-        hold._bodies = (*hold._bodies, body)
+        hold._begin_body(body)
         if Interrupt.works:
             hold._set_alarm()
         return body
@@ -311,7 +312,7 @@ class Lease(Enterable):
                 hold._refuse_fork()
             elif session.generation != forks.current():
                 return
-            last = depth > 1 or not hold._bodies
+            last = hold._note_left(depth)
             if self.state in HOLDING:
                 if last:
                     await hold._release_quietly()
@@ -322,7 +323,6 @@ class Lease(Enterable):
             hold._end_body(body)
             ours = session.generation == forks.current() and hold._depth == depth
             if hold._state in HOLDING and ours and (depth > 1 or not hold._bodies):
-                hold._release_doubtful = True
                 await hold._release_quietly()
             raise
         finally:

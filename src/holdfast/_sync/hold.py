@@ -17,6 +17,7 @@ through the table in `lifecycle`, under the session's mutex; listeners and callb
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -87,19 +88,17 @@ class Hold:
     came in between. The keeper frees it."""
     _given = False
     """Whether the one who asked for it has got it. If not, an exception came in between."""
-    _watches: tuple[Watch, ...] = ()
-    """Over the lease, and over the exits of its bodies."""
     _depth = 1
     """The acquisitions that it stands for: more than one only where the lock is re-entrant."""
-    _release_doubtful = False
-    """A release was sent and not answered."""
+    _releases = 0
+    """The releases that were sent: one that is told "not yours" may come behind another of ours."""
+    _left = False
+    """Its last body was left: no other may begin."""
     _alarmed = False
     _end_at: float | None = None
     """The end of `max_hold`."""
     _at_store_until = 0.0
     """The deadline without `max_hold`, where there is one."""
-    _bodies: tuple[Body, ...] = ()
-    """The bodies of `with` that run under it."""
     _lost: tuple[float, str] | None = None
     _lost_told = False
     """The listeners were told of its loss."""
@@ -113,6 +112,12 @@ class Hold:
         self._request = request
         self._ticket = ticket
         self._state = HELD
+        # Threads share a lease, and finalizers may come in between, which take no mutex: so both are
+        # changed by one step of a list, and copied before they are gone through.
+        self._bodies: list[Body] = []
+        """The bodies of `with` that run under it."""
+        self._watches: list[Watch] = []
+        """The watches over the lease, and over the exits of its bodies."""
 
     def _grant(self, token: int, ttl: float, deadline: float, now: float) -> None:
         """Fills in what the store granted; before that, nobody sees the lease."""
@@ -226,10 +231,10 @@ class Hold:
         ticket = self._ticket
         try:
             session.keeper.forget(self)
+            self._releases += 1
             deadline = now + session.patience
             freed = session.backend.release(ticket.terms.name, ticket.owner, deadline)
         except BackendUnavailable as error:
-            self._release_doubtful = True
             raise self._unavailable(
                 "could not be given back, and ends by itself unless that is tried again", error
             ) from error
@@ -239,8 +244,8 @@ class Hold:
             self._freed(True)
             session.clean_up(self._ticket)
             raise
-        if not freed and self._release_doubtful and not self._expire_if_due(session.now()):
-            freed = True  # an earlier call, whose answer was lost, has done it
+        if not freed and self._releases > 1 and not self._expire_if_due(session.now()):
+            freed = True  # another call has done it, whose answer was lost, or is still to come
         return self._freed(freed)
 
     def _give_all_back(self) -> bool:
@@ -286,7 +291,7 @@ class Hold:
             if state == self._state:
                 return
             self._lost = (session.clock.wall(), reason)
-            self._watches = ()
+            self._watches.clear()
             self._untold = True
             self._state = state
             session.leases.pop(self.owner, None)
@@ -307,7 +312,7 @@ class Hold:
             session.tell("lost", self.name, self.owner, self.token, held, self._lost[1])
         for signal in list(self._watchers or ()):
             signal.set()
-        for body in self._bodies:
+        for body in list(self._bodies):
             if body.interrupt is not None:
                 body.interrupt.fire()
         while self._callbacks:
@@ -322,24 +327,47 @@ class Hold:
             session.alarm.cancel(self._ring)
         self._untold = False
 
+    def _begin_body(self, body: Body) -> None:
+        """Notes a body that begins; raises `LeaseLost` if the last one has just been left."""
+        with self._session.mutex:
+            if self._left or self._dropped:
+                raise self._loss()
+            self._bodies.append(body)
+
     def _end_body(self, body: Body | None) -> None:
-        self._bodies = tuple(one for one in self._bodies if one is not body)
+        """Forgets a body that has ended, unless that was done before."""
+        with suppress(ValueError):
+            self._bodies.remove(body)  # type: ignore[arg-type]
+
+    def _note_left(self, depth: int) -> bool:
+        """Notes that a body was left, of an acquisition at `depth`; returns whether it has to release.
+
+        No body begins under the lease after the last one.
+        """
+        if depth > 1:
+            return True
+        with self._session.mutex:
+            self._left = not self._bodies
+        return self._left
 
     def _watch(self, thing: object, on_drop: Callable[[Watch], None]) -> Watch:
         """Calls `on_drop` when `thing` is finalized, while this is held."""
         watch = Watch(thing, on_drop)
         watch.hold = self
         watch.body = None
-        self._watches = (*self._watches, watch)
+        self._watches.append(watch)
         return watch
 
     def _unwatch(self, thing: object) -> None:
         """Gives up the watch over `thing`."""
-        self._watches = tuple(watch for watch in self._watches if watch() is not thing)
+        for watch in list(self._watches):
+            if watch() is thing:
+                with suppress(ValueError):  # its lease has ended meanwhile
+                    self._watches.remove(watch)
 
     def _is_watched_by(self, watch: Watch) -> bool:
         """Tells whether `watch` has not been given up."""
-        return any(one is watch for one in self._watches)
+        return any(one is watch for one in list(self._watches))
 
     def _abandon(self, depth: int) -> None:
         """Gives up one acquisition whose body is over: `_depth` was `depth` when that was left.
@@ -354,6 +382,18 @@ class Hold:
         elif self._state in HOLDING and not self._bodies:
             self._dropped = True
             session.keeper.keep(self, session.now())
+
+    def _confirm_dropped(self) -> bool:
+        """Confirms that the lease was dropped, unless somebody has come to use it since."""
+        if not self._dropped:
+            return False
+        with self._session.mutex:
+            if self._depth > 1:
+                self._depth -= 1
+                self._dropped = False
+            elif self._bodies:
+                self._dropped = False
+            return self._dropped
 
     def _wants_to_know(self) -> bool:
         """Tells whether a body runs under the lease, or somebody asked to be told of its loss."""
@@ -391,7 +431,7 @@ class Hold:
             self._state = after(before, FREED)
             if self._state is before:
                 return False
-            self._watches = ()
+            self._watches.clear()
             session.leases.pop(self._ticket.owner, None)
         if self._alarmed or self._watchers or session.listeners:
             self._tell_freed()
@@ -435,6 +475,8 @@ class Hold:
         at, reason = self._lost if self._lost is not None else (None, None)
         if self._state == RELEASED:
             reason = "it was released"
+        elif reason is None:
+            reason = "it is being released"
         return lease_lost(self.name, self.owner, self.token, at, reason)
 
     def _unavailable(self, what: str, error: BackendUnavailable) -> BackendUnavailable:

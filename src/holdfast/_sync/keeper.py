@@ -173,7 +173,7 @@ class Keeper:
         due: list[Kept] = []
         shortest = LONGEST_CALL
         for one in some:
-            if isinstance(one, Hold) and (one._freeing or one._dropped):
+            if isinstance(one, Hold) and (one._freeing or one._confirm_dropped()):
                 one._free_later()  # the others are not to wait for that
             elif one._expire_if_due(sent):
                 continue
