@@ -35,12 +35,12 @@ def test_no_body_is_overlooked() -> None:
             for _ in range(ROUNDS):
                 with lease:
                     for _ in range(LOOKS):
-                        assert any(body.runner is me for body in list(lease._hold._bodies))
+                        assert any(body.runner is me for body in list(lease._hold._usage.bodies))
 
         for job in [Job(work) for _ in range(THREADS)]:
             job.result()
         assert lease.held
-        assert len(lease._hold._bodies) == 1
+        assert len(lease._hold._usage.bodies) == 1
     assert not lease.held
 
 

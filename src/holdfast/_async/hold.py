@@ -15,12 +15,10 @@ through the table in `lifecycle`, under the session's mutex; listeners and callb
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 from .. import forks
-from .._runtime.aio import Interrupt, Signal
+from .._runtime.aio import Signal
 from ..errors import BackendUnavailable, LeaseLost, LockError
 from ..events import refuse_coroutine, report
 from ..lifecycle import (
@@ -37,6 +35,7 @@ from ..lifecycle import (
 )
 from ..model import Gone, Outcome, Renewed, Waiting
 from ..refusals import lease_lost, of_the_parent
+from .usage import Usage
 
 if TYPE_CHECKING:
     from ..stores._async.contract import Ticket
@@ -45,30 +44,6 @@ if TYPE_CHECKING:
     from .session import Session
 
 HOLDING = (HELD, UNCERTAIN)
-
-
-class Watch(ref[Any]):
-    """A watch over an object that users have: a lease, or the exit of a body.
-
-    If that is finalized before the watch is given up, something is called. A method `__del__` would
-    run at the end of each one: what a signal's handler raises just then would be lost.
-    """
-
-    __slots__ = ("body", "hold")
-    hold: Hold
-    body: Body | None
-
-
-class Body:
-    """A body of `with` that runs under a lease."""
-
-    __slots__ = ("interrupt", "runner")
-
-    def __init__(self, runner: object, interrupt: Interrupt | None) -> None:
-        self.runner = runner
-        """The task or thread that has entered it."""
-        self.interrupt = interrupt
-        """The interruption of its task; the inner one of two bodies in one task has none."""
 
 
 class Hold:
@@ -81,17 +56,8 @@ class Hold:
     """False from a hand-over until the first renewal: the store gave it for a short time only."""
     _freeing = False
     """The lease ended for us, and has still to be freed at the store."""
-    _dropped = False
-    """The one who acquired it never got it, or has left its body without releasing it: an exception
-    came in between. The keeper frees it."""
-    _given = False
-    """Whether the one who asked for it has got it. If not, an exception came in between."""
-    _depth = 1
-    """The acquisitions that it stands for: more than one only where the lock is re-entrant."""
     _releases = 0
     """The releases that were sent: one that is told "not yours" may come behind another of ours."""
-    _left = False
-    """Its last body was left: no other may begin."""
     _alarmed = False
     _end_at: float | None = None
     """The end of `max_hold`."""
@@ -110,12 +76,7 @@ class Hold:
         self._request = request
         self._ticket = ticket
         self._state = HELD
-        # Threads share a lease, and finalizers may come in between, which take no mutex: so both are
-        # changed by one step of a list, and copied before they are gone through.
-        self._bodies: list[Body] = []
-        """The bodies of `with` that run under it."""
-        self._watches: list[Watch] = []
-        """The watches over the lease, and over the exits of its bodies."""
+        self._usage = Usage(session.mutex)
 
     def _grant(self, token: int, ttl: float, deadline: float, now: float) -> None:
         """Fills in what the store granted; before that, nobody sees the lease."""
@@ -141,12 +102,6 @@ class Hold:
         return self._ticket.owner
 
     # Renewals.
-
-    def _keep(self, sent: float) -> None:
-        """Has the keeper renew it, where it is to be renewed at all."""
-        due = self._due(sent)
-        if due is not None:
-            self._session.keeper.keep(self, due)
 
     def _wants_renewal(self) -> bool:
         return self._ticket.terms.renew or not self._confirmed
@@ -289,7 +244,7 @@ class Hold:
             if state == self._state:
                 return
             self._lost = (session.clock.wall(), reason)
-            self._watches.clear()
+            self._usage.watches.clear()
             self._untold = True
             self._state = state
             session.leases.pop(self.owner, None)
@@ -310,7 +265,7 @@ class Hold:
             session.tell("lost", self.name, self.owner, self.token, held, self._lost[1])
         for signal in list(self._watchers or ()):
             signal.set()
-        for body in list(self._bodies):
+        for body in list(self._usage.bodies):
             if body.interrupt is not None:
                 body.interrupt.fire()
         while self._callbacks:
@@ -318,84 +273,27 @@ class Hold:
             self._call(callback, lease)
         if self._freeing and not session.closed:  # else `close` frees it
             now = session.clock.now()
-            if self._bodies:  # their end frees it, unless the store is about to
+            if self._usage.bodies:  # their end frees it, unless the store is about to
                 now = max(now, self._deadline if self._end_at is None else self._at_store_until)
             session.keeper.keep(self, now)
         if self._alarmed:
             session.alarm.cancel(self._ring)
         self._untold = False
 
-    def _begin_body(self, body: Body) -> None:
-        """Notes a body that begins; raises `LeaseLost` if the last one has just been left."""
-        with self._session.mutex:
-            if self._left or self._dropped:
-                raise self._loss()
-            self._bodies.append(body)
-
-    def _end_body(self, body: Body | None) -> None:
-        """Forgets a body that has ended, unless that was done before."""
-        with suppress(ValueError):
-            self._bodies.remove(body)  # type: ignore[arg-type]
-
-    def _note_left(self, depth: int) -> bool:
-        """Notes that a body was left, of an acquisition at `depth`; returns whether it has to release.
-
-        No body begins under the lease after the last one.
-        """
-        if depth > 1:
-            return True
-        with self._session.mutex:
-            self._left = not self._bodies
-        return self._left
-
-    def _watch(self, thing: object, on_drop: Callable[[Watch], None]) -> Watch:
-        """Calls `on_drop` when `thing` is finalized, while this is held."""
-        watch = Watch(thing, on_drop)
-        watch.hold = self
-        watch.body = None
-        self._watches.append(watch)
-        return watch
-
-    def _unwatch(self, thing: object) -> None:
-        """Gives up the watch over `thing`."""
-        for watch in list(self._watches):
-            if watch() is thing:
-                with suppress(ValueError):  # its lease has ended meanwhile
-                    self._watches.remove(watch)
-
-    def _is_watched_by(self, watch: Watch) -> bool:
-        """Tells whether `watch` has not been given up."""
-        return any(one is watch for one in list(self._watches))
-
     def _abandon(self, depth: int) -> None:
-        """Gives up one acquisition whose body is over: `_depth` was `depth` when that was left.
+        """Gives up one acquisition whose body is over, as `Usage.abandon` does.
 
         Called where an object is finalized, so this waits for nothing: the keeper frees the lease.
         """
         session = self._session
-        if self._depth < depth or session.closed or session.generation != forks.current():
-            return  # it has been released, or is not ours to release
-        if depth > 1:
-            self._depth -= 1
-        elif self._state in HOLDING and not self._bodies:
-            self._dropped = True
+        if session.closed or session.generation != forks.current() or self._state not in HOLDING:
+            return  # it is over, or not ours to release
+        if self._usage.abandon(depth):
             session.keeper.keep(self, session.now())
-
-    def _confirm_dropped(self) -> bool:
-        """Confirms that the lease was dropped, unless somebody has come to use it since."""
-        if not self._dropped:
-            return False
-        with self._session.mutex:
-            if self._depth > 1:
-                self._depth -= 1
-                self._dropped = False
-            elif self._bodies:
-                self._dropped = False
-            return self._dropped
 
     def _wants_to_know(self) -> bool:
         """Tells whether a body runs under the lease, or somebody asked to be told of its loss."""
-        return bool(self._bodies) or bool(self._callbacks) or bool(self._watchers)
+        return bool(self._usage.bodies) or bool(self._callbacks) or bool(self._watchers)
 
     def _recall(self, reason: str) -> None:
         """Ends the lease though the store would keep it: it is freed when its body has ended."""
@@ -429,7 +327,7 @@ class Hold:
             self._state = after(before, FREED)
             if self._state is before:
                 return False
-            self._watches.clear()
+            self._usage.watches.clear()
             session.leases.pop(self._ticket.owner, None)
         if self._alarmed or self._watchers or session.listeners:
             self._tell_freed()

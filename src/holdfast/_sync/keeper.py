@@ -120,7 +120,7 @@ class Keeper:
             # A signal's handler may close while its own thread has the mutex that the routine needs.
             routine.join(JOIN_LIMIT)
         for one in freeing:
-            if not one._bodies:
+            if not one._usage.bodies:
                 one._free()
 
     def _run(self) -> None:
@@ -173,7 +173,7 @@ class Keeper:
         due: list[Kept] = []
         shortest = LONGEST_CALL
         for one in some:
-            if isinstance(one, Hold) and (one._freeing or one._confirm_dropped()):
+            if isinstance(one, Hold) and (one._freeing or one._usage.confirm_dropped()):
                 one._free_later()  # the others are not to wait for that
             elif one._expire_if_due(sent):
                 continue

@@ -49,12 +49,12 @@ class ReentrantHold(Hold):
         taken = False
         try:
             with self._session.mutex:
-                if self._taker is not None and not self._dropped:
-                    self._depth += 1
+                if self._taker is not None and not self._usage.dropped:
+                    self._usage.depth += 1
                     taken = True
         except BaseException:
             if taken:  # its taker is never told of it
-                self._depth -= 1
+                self._usage.depth -= 1
             raise
         return taken
 
@@ -62,8 +62,7 @@ class ReentrantHold(Hold):
         self._refuse_fork()
         self._expire_if_due(self._session.now())
         with self._session.mutex:
-            if self._depth > 1 and self._state in HOLDING:
-                self._depth -= 1
+            if self._state in HOLDING and self._usage.give_one_back():
                 return True
             self._forgotten()  # in the same step, and before it can be granted to another
         return super().release()
@@ -83,7 +82,7 @@ class ReentrantHold(Hold):
         super()._free_later()
 
     def _give_all_back(self) -> bool:
-        self._depth = 1
+        self._usage.depth = 1
         return super()._give_all_back()
 
 
@@ -98,7 +97,7 @@ class ReentrantLock(Lock):
             return again
         lease = self._obtain(timeout, owner)
         self._remember(lease)
-        lease._hold._given = True
+        lease._hold._usage.given = True
         return lease
 
     def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
@@ -108,7 +107,7 @@ class ReentrantLock(Lock):
         lease = self._try(timeout, owner)
         if lease is not None:
             self._remember(lease)
-            lease._hold._given = True
+            lease._hold._usage.given = True
         return lease
 
     def _again(self) -> Lease | None:
