@@ -15,6 +15,7 @@ again only when the lease that it entered before has been left.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from threading import local
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, overload
@@ -128,7 +129,7 @@ def _leave_by_hand(
     return Exit(thing, None)._leave(error)
 
 
-class Enterable:
+class Enterable(ABC):
     """A lock or a lease: `with` enters it."""
 
     __slots__ = ()
@@ -178,16 +179,18 @@ class Enterable:
         lease._hold._usage.given = True
         return lease
 
+    @abstractmethod
     def _to_enter(self) -> Lease:
         """Returns the lease to enter."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _check_by_hand(self) -> None:
         """Refuses to be entered by hand, where it is clear already that its exit could be mistaken."""
 
+    @abstractmethod
     def _note_by_hand(self, lease: Lease, body: Body) -> None:
         """Remembers a lease that was entered by hand; refuses it if its exit could be mistaken."""
 
+    @abstractmethod
     def _take_by_hand(self) -> tuple[Lease, Body]:
         """Returns the lease that was entered by hand, and is being left; and its body."""
-        raise NotImplementedError

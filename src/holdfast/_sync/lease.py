@@ -278,6 +278,12 @@ class Lease(Enterable):
     def _to_enter(self) -> Lease:
         return self
 
+    def _check_by_hand(self) -> None:
+        """Refuses nothing: all bodies of a lease are alike, and the last one to end releases it."""
+
+    def _note_by_hand(self, lease: Lease, body: Body) -> None:
+        """Does nothing: the body is noted already."""
+
     def _take_by_hand(self) -> tuple[Lease, Body]:
         bodies = list(self._hold._usage.bodies)
         if not bodies:
