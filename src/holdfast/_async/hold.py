@@ -51,25 +51,29 @@ class Hold:
 
     # Most leases are released before anything has happened to them: these are set when it does.
     _kept = False
-    """The keeper renews it; False again as soon as it is being released."""
+    """Whether the keeper renews the lease; False again as soon as it is being released."""
     _confirmed = True
-    """False from a hand-over until the first renewal: the store gave it for a short time only."""
+    """Whether the store gave it for its whole TTL; after a hand-over, by the first renewal."""
     _freeing = False
-    """The lease ended for us, and has still to be freed at the store."""
+    """Whether the lease ended for us, and has still to be freed at the store."""
     _releases = 0
     """The releases that were sent: one that is told "not yours" may come behind another of ours."""
     _alarmed = False
+    """Whether the alarm is set for its deadline."""
     _end_at: float | None = None
     """The end of `max_hold`."""
     _at_store_until = 0.0
     """The deadline without `max_hold`, where there is one."""
     _lost: tuple[float, str] | None = None
+    """The moment of its loss, in seconds since the epoch, and the reason."""
     _lost_told = False
-    """The listeners were told of its loss."""
+    """Whether the listeners were told of its loss."""
     _untold = False
-    """It is lost, and not everybody has been told."""
+    """Whether it is lost, and not everybody has been told."""
     _callbacks: list[tuple[Callable[[Any], object], Lease]] | None = None
+    """The callbacks of `on_lost`, each with the lease to call it with."""
     _watchers: list[Signal] | None = None
+    """The signals of those who wait for its loss."""
 
     def __init__(self, session: Session, request: Request, ticket: Ticket) -> None:
         self._session = session

@@ -58,14 +58,14 @@ class Keeper:
         self._mutex = RLock()
         self._wheel: TimerWheel[Kept] = TimerWheel()
         self._newcomers: dict[Kept, float] = {}
-        """With when they are due; sorted in by the routine. Most are forgotten before that."""
+        """Newcomers, and when each is due. The routine sorts them in; most are forgotten by then."""
         self._signal = Signal(session.clock)
         self._next = inf
-        """When the routine will look again by itself."""
+        """The time at which the routine will look again by itself."""
         self._spare = RecentMinimum(SPAN)
         """Seconds that the one in the greatest hurry can wait for another's call to end."""
         self._taken: list[Kept] = []
-        """Those that the routine has taken from the wheel, and not put back yet."""
+        """Leases and waiters that the routine has taken from the wheel, and not put back yet."""
         self._routine: Routine | None = None
         self._closed = False
 
@@ -224,7 +224,7 @@ class Keeper:
             return list(zip(some, outcomes, strict=True))
         others: list[tuple[Kept, Outcome]] = []
         plain: dict[float, list[Kept]] = {}
-        """By TTL: they were sent together, so they end and are due together."""
+        """The leases of each TTL: they were sent together, so they end and are due together."""
         ttl = deadline = 0.0
         same: list[Kept] = []
         with session.mutex, self._mutex:
