@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from .. import forks
 from .._runtime.aio import Signal
@@ -40,6 +41,7 @@ from .usage import Usage
 if TYPE_CHECKING:
     from ..stores._async.contract import Ticket
     from .lease import Lease
+    from .opening import Opening
     from .request import Request
     from .session import Session
 
@@ -70,8 +72,8 @@ class Hold:
     """Whether the listeners were told of its loss."""
     _untold = False
     """Whether it is lost, and not everybody has been told."""
-    _callbacks: list[tuple[Callable[[Any], object], Lease]] | None = None
-    """The callbacks of `on_lost`, each with the lease to call it with."""
+    _callbacks: list[tuple[Callable[[Any], object], ref[Lease], Opening]] | None = None
+    """The callbacks of `on_lost`, each with the lease to call it with: only users keep that."""
     _watchers: list[Signal] | None = None
     """The signals of those who wait for its loss."""
 
@@ -273,8 +275,8 @@ class Hold:
             if body.interrupt is not None:
                 body.interrupt.fire()
         while self._callbacks:
-            callback, lease = self._callbacks.pop(0)
-            self._call(callback, lease)
+            callback, lease, opening = self._callbacks.pop(0)
+            self._call(callback, lease() or self._request.lease_type(self, opening))
         if self._freeing and not session.closed:  # else `close` frees it
             now = session.clock.now()
             if self._usage.bodies:  # their end frees it, unless the store is about to

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
+from weakref import ref
 
 from .. import checks, forks
 from .._runtime.aio import Interrupt, Signal, current
@@ -186,7 +187,7 @@ class Lease(Enterable):
             if hold._state in HOLDING:
                 if hold._callbacks is None:
                     hold._callbacks = []
-                hold._callbacks.append((callback, self))
+                hold._callbacks.append((callback, ref(self), self._opening))
                 callback_now = False
             else:
                 callback_now = hold._state == LOST
