@@ -25,7 +25,7 @@ from ..entries import Claim
 from ..errors import LockError
 from ..events import report
 from ..lifecycle import HELD, drift_margin
-from ..model import UNKNOWN, Outcome, Renewed, quick_new
+from ..model import UNKNOWN, Outcome, Renewed, Waiting, quick_new
 from ..recent import RecentMinimum
 from ..timer_wheel import TimerWheel
 from .hold import Hold
@@ -217,16 +217,16 @@ class Keeper:
     def _plainly_renewed(
         self, some: Sequence[Kept], outcomes: Sequence[Outcome], sent: float
     ) -> list[tuple[Kept, Outcome]]:
-        """Notes the renewal of leases to which nothing else happened; returns all others.
+        """Notes the renewal of leases and waiters to which nothing else happened; returns all others.
 
-        Nearly all leases are such, and are noted together under one mutex.
+        Nearly all are such, and are noted together under one mutex.
         """
         session = self._session
         if session.listeners:
             return list(zip(some, outcomes, strict=True))
         others: list[tuple[Kept, Outcome]] = []
         plain: dict[float, list[Kept]] = {}
-        """The leases of each TTL: they were sent together, so they end and are due together."""
+        """The leases and waiters by the time at which they are due again."""
         ttl = deadline = 0.0
         same: list[Kept] = []
         with session.mutex, self._mutex:
@@ -244,20 +244,25 @@ class Keeper:
                         if given != ttl:
                             ttl = given
                             deadline = sent + ttl - drift_margin(ttl)
-                            same = plain.setdefault(ttl, [])
+                            same = plain.setdefault(sent + ttl / 3, [])
                         if one._deadline < deadline:
                             one._deadline = deadline
                         one._confirmed = True
                         same.append(one)
                         continue
+                elif type(outcome) is Waiting and isinstance(one, Waiter) and one._kept:
+                    began = outcome.since or sent
+                    one.waits(began, outcome.remaining)
+                    plain.setdefault(one._due(began), []).append(one)
+                    continue
                 others.append((one, outcome))
             if not self._closed:
                 now = self._clock.now()
                 newcomers, where = self._newcomers, self._wheel.where
-                for ttl, leases in plain.items():
+                for due, ones in plain.items():
                     # It may have been given another time meanwhile.
-                    mine = [one for one in leases if one not in newcomers and one not in where]
-                    self._wheel.add_all(mine, sent + ttl / 3, now)
+                    mine = [one for one in ones if one not in newcomers and one not in where]
+                    self._wheel.add_all(mine, due, now)
         return others
 
     def _again(self, one: Kept, due: float | None) -> None:
