@@ -161,7 +161,7 @@ def test_a_keep_alive_by_a_leader_that_was_deposed_does_not_count(
     async def watch() -> None:
         while "theirs" not in ended:
             await sleep(0.01)
-            if cluster.keys.revision > 1 and not plan.leftovers([]):
+            if cluster.keys.revision > 1 and not plan.residue([]):
                 ended["theirs"] = world.loop.now
 
     async def both() -> None:
