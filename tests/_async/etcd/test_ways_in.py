@@ -216,12 +216,8 @@ async def test_bad_urls(url: str, message: str) -> None:
         holdfast.connect(url)
 
 
-async def test_bad_options(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("no certificate")
+async def test_bad_options() -> None:
     for options, message in (
-        ({"tls_cert": "x"}, "go together"),
-        ({"tls_ca": str(tmp_path / "none")}, "cannot be read"),
-        ({"tls_ca": str(tmp_path / "text")}, "not a PEM file"),
         ({"token_base": "7"}, "token_base"),
         ({"token_base": True}, "token_base"),
         ({"token_base": 1.5}, "token_base"),

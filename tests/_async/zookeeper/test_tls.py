@@ -82,12 +82,3 @@ async def test_a_port_without_tls_is_told(secured: Secured) -> None:
     with pytest.raises(holdfast.BackendUnavailable, match="did not answer in time"):
         await locks.lock("x").acquire(timeout=2.0)
     await locks.close()
-
-
-async def test_files_that_cannot_be_used_are_refused(secured: Secured) -> None:
-    with pytest.raises(holdfast.ConfigError, match="tls_ca cannot be read"):
-        holdfast.connect(secured.url, tls_ca="/nowhere.pem")
-    with pytest.raises(holdfast.ConfigError, match="go together"):
-        holdfast.connect(secured.url, tls_cert=secured.cert)
-    with pytest.raises(holdfast.ConfigError, match="cannot be used"):
-        holdfast.connect(secured.url, tls_cert=secured.key, tls_key=secured.key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...errors import ConfigError
+from ..tls import TLS_FILES, context_with, is_wanted
 from ..urls import Target
 
 if TYPE_CHECKING:
@@ -51,12 +52,7 @@ class Address(NamedTuple):
         return f"<Address {self}>"
 
 
-TLS_OPTIONS: dict[str, Any] = {
-    "tls_ca": None,
-    "tls_cert": None,
-    "tls_key": None,
-    "tls_context": None,
-}
+TLS_OPTIONS: dict[str, Any] = {**TLS_FILES, "tls_context": None}
 
 
 def address_of(target: Target, settings: dict[str, Any]) -> Address:
@@ -159,28 +155,28 @@ def database(value: object) -> int:
     return int(text)
 
 
-def tls_of(wanted: bool, settings: dict[str, Any]) -> ssl.SSLContext | None:
-    given = {name: settings[name] for name in TLS_OPTIONS if settings[name] is not None}
+def wants_tls(settings: dict[str, Any]) -> bool:
+    """Returns True for `tls=True` or any TLS file: for schemes that have no twin for TLS."""
+    return is_wanted(settings["tls"], "tls") or any(settings[name] for name in TLS_OPTIONS)
+
+
+def tls_of(wanted: bool, settings: dict[str, Any], prefix: str = "") -> ssl.SSLContext | None:
+    """Returns the TLS context that the options ask for. `prefix` is what stands before their names."""
+    given = [name for name in TLS_OPTIONS if settings[name]]
     if not wanted:
         if given:
             raise ConfigError(f"{min(given)} is an option of rediss://, which uses TLS")
         return None
+    context = settings["tls_context"]
+    if not context:
+        return context_with(settings, prefix)
     import ssl  # slow to import, and not needed by most
 
-    context = given.pop("tls_context", None)
-    if context is not None:
-        if given or not isinstance(context, ssl.SSLContext):
-            raise ConfigError(
-                "tls_context must be an ssl.SSLContext, and excludes tls_ca and others"
-            )
-        return context
-    try:
-        made = ssl.create_default_context(cafile=given.get("tls_ca"))
-        if "tls_cert" in given:
-            made.load_cert_chain(given["tls_cert"], given.get("tls_key"))
-    except (OSError, TypeError) as error:
-        raise ConfigError(f"the TLS files given cannot be used: {error}") from None
-    return made
+    if len(given) > 1 or not isinstance(context, ssl.SSLContext):
+        raise ConfigError(
+            f"{prefix}tls_context must be an ssl.SSLContext, and excludes {prefix}tls_ca and others"
+        )
+    return context
 
 
 def unquote(text: str) -> str:

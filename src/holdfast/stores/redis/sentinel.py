@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ConfigError
+from ..tls import is_wanted
 from ..urls import Target
-from .address import TLS_OPTIONS, Address, database_of, hosts_of, tls_of, unquote
+from .address import TLS_OPTIONS, Address, database_of, hosts_of, tls_of, unquote, wants_tls
 from .wire.refusals import refusal
 
 if TYPE_CHECKING:
@@ -71,22 +72,15 @@ def _tls_to_sentinels(
 ) -> ssl.SSLContext | None:
     """Returns the TLS context for the sentinels: the servers', unless an option says otherwise."""
     wanted = settings["sentinel_tls"]
-    if wanted not in (None, 0, 1):
-        raise ConfigError("sentinel_tls must be True or False")
+    if wanted is not None:
+        wanted = is_wanted(wanted, "sentinel_tls")
     own = {name: settings[f"sentinel_{name}"] for name in TLS_OPTIONS}
-    given = [f"sentinel_{name}" for name, value in own.items() if value is not None]
-    if given and wanted is not None and not wanted:
+    given = [f"sentinel_{name}" for name, value in own.items() if value]
+    if given and wanted is False:
         raise ConfigError(f"{min(given)} is given, but sentinel_tls is off")
     if not given and (wanted is None or (wanted and to_servers is not None)):
         return to_servers
-    return tls_of(bool(given or wanted), own)
-
-
-def wants_tls(settings: dict[str, Any]) -> bool:
-    """Returns True for `tls=True` or any TLS file: for schemes that have no twin for TLS."""
-    if settings["tls"] not in (0, 1):
-        raise ConfigError("tls must be True or False")
-    return bool(settings["tls"]) or any(settings[name] is not None for name in TLS_OPTIONS)
+    return tls_of(bool(given or wanted), own, "sentinel_")
 
 
 def read_primary(replies: Sequence[Any], sentinel: Address) -> tuple[int, str, int] | None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ... import checks
 from ...entries import HEARTBEAT
 from ...errors import ConfigError
-from ..redis.address import TLS_OPTIONS, Address, address_of
+from ..redis.address import TLS_OPTIONS, Address, address_of, wants_tls
 from ..urls import Target, merge_options
 
 FEWEST = 3
@@ -57,8 +57,7 @@ def parse_settings(target: Target, options: dict[str, Any]) -> Settings:
         **TLS_OPTIONS,
     }
     given = merge_options(target, options, known)
-    tls = bool(given["tls"]) or any(given[name] is not None for name in TLS_OPTIONS)
-    addresses = _addresses(target, given, tls)
+    addresses = _addresses(target, given, wants_tls(given))
     if given["fresh"] not in ("start", "wait"):
         raise ConfigError(
             "fresh must be 'start' or 'wait': what nodes do that have never been used"
