@@ -66,8 +66,9 @@ def address_of(target: Target, settings: dict[str, Any]) -> Address:
     if target.scheme == "redis+unix":
         if host_and_port or not path:
             raise ConfigError("write redis+unix:///path/to/redis.sock, with three slashes")
-        path = _sendable("the path", slash + unquote(path), target.scheme)
-        return Address("", 0, path, database(settings["db"]), user, password, None)
+        path = sendable(f"the path in the {target.scheme}:// URL", slash + unquote(path))
+        db = database(settings["db"])
+        return Address("", 0, path, db, user, password, tls_of(False, settings))
     host, port = _host(host_and_port, target.scheme)
     db = database_of(path, settings)
     return Address(host, port, "", db, user, password, tls_of(target.scheme == "rediss", settings))
@@ -91,14 +92,14 @@ def _login(credentials: str, scheme: str) -> tuple[str, str]:
     user, colon, password = credentials.partition(":")
     if not colon:
         user, password = "", user  # redis://secret@host: a password alone
-    what = "the user or the password"
-    return _sendable(what, unquote(user), scheme), _sendable(what, unquote(password), scheme)
+    what = f"the user or the password in the {scheme}:// URL"
+    return sendable(what, unquote(user)), sendable(what, unquote(password))
 
 
-def _sendable(what: str, text: str, scheme: str) -> str:
+def sendable(what: str, text: str) -> str:
     """Returns `text`, if it can be sent to a server. Its error does not show it: it may be a secret."""
     if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
-        raise ConfigError(f"{what} in the {scheme}:// URL has a zero byte or a lone surrogate")
+        raise ConfigError(f"{what} has a zero byte or a lone surrogate")
     return text
 
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...errors import ConfigError
 from ..tls import is_wanted
 from ..urls import Target
-from .address import TLS_OPTIONS, Address, database_of, hosts_of, tls_of, unquote, wants_tls
+from .address import (
+    TLS_OPTIONS,
+    Address,
+    database_of,
+    hosts_of,
+    sendable,
+    tls_of,
+    unquote,
+    wants_tls,
+)
 from .wire.refusals import refusal
 
 if TYPE_CHECKING:
@@ -18,9 +27,9 @@ DEFAULT_PORT = 26379
 SENTINEL_OPTIONS: dict[str, Any] = {
     "db": 0,
     "tls": 0,
-    "sentinel_user": None,
-    "sentinel_password": None,
-    "sentinel_tls": None,
+    "sentinel_user": "",
+    "sentinel_password": "",
+    "sentinel_tls": int,
     **{f"sentinel_{name}": value for name, value in TLS_OPTIONS.items()},
 }
 
@@ -52,11 +61,8 @@ def sentinel_address_of(target: Target, settings: dict[str, Any]) -> SentinelAdd
     tls = tls_of(wants_tls(settings), settings)
     sentinel_tls = _tls_to_sentinels(settings, tls)
     user_there, password_there = (
-        settings["sentinel_user"] or "",
-        settings["sentinel_password"] or "",
+        _text(name, settings[name]) for name in ("sentinel_user", "sentinel_password")
     )
-    if not isinstance(user_there, str) or not isinstance(password_there, str):
-        raise ConfigError("sentinel_user and sentinel_password must be text")
     return SentinelAddress(
         tuple(
             Address(host, port, "", 0, user_there, password_there, sentinel_tls, "sentinel")
@@ -65,6 +71,15 @@ def sentinel_address_of(target: Target, settings: dict[str, Any]) -> SentinelAdd
         service,
         Address("", 0, "", database_of(db, settings), user, password, tls, "primary"),
     )
+
+
+def _text(option: str, value: object) -> str:
+    """Returns the value of an option for the login, which is not shown: it may be a secret."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ConfigError(f"{option} must be text")
+    return sendable(option, value)
 
 
 def _tls_to_sentinels(
