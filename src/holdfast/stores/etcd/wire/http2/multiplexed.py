@@ -16,9 +16,10 @@ from typing import Any, cast
 from ....redis.wire.sockets import prepare
 from ....resolving import Place, resolve_in_loop
 from ...address import host_and_port
-from .connection import Connection, Stream
+from .connection import Connection
 from .frames import Broken
 from .grpc import End
+from .sending import Stream
 
 SILENCE = 0.5
 """Seconds without a byte from the server after which a call that is late ends its connection."""
