@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.stores.etcd.wire.messages import AUTHENTICATE
 from servers.etcd import EtcdCluster, grpc_proxy
@@ -22,10 +23,7 @@ async def used(url: str, **options: Any) -> None:
         lease = await locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await locks.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(locks)
         await lease.renew()
         await lease.release()
         second = await waiter.result()
@@ -75,10 +73,7 @@ async def test_a_token_that_is_not_known_any_more_is_got_anew(guarded: EtcdClust
         lease = await locks.lock("x").acquire()
         waiter = Job(others.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await locks.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(locks)
         member.kill()  # with it go the tokens that it gave
         member.start()
         guarded.wait_ready()

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
-from servers.redis import Tls, certificate
+from servers.redis import NEEDED, Tls, certificate
 from servers.sentinel import Watch
 from worlds.aio import Job, eventually
-
-from .test_servers import NEEDED
 
 LOOKING = ("+hello", "+sentinel|get-master-addr-by-name", "+sentinel|master")
 WORKING = ("~holdfast:*", "&holdfast:*", *NEEDED)

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from servers.ports import free_port
 from servers.redis import certificate
 from servers.zookeeper import TLS, ZooKeeperEnsemble
-from worlds.aio import Job, eventually
+from worlds.aio import Job
 
 
 class Secured(NamedTuple):
@@ -47,10 +48,7 @@ async def test_locks_by_tls(secured: Secured) -> None:
         lease = await locks.lock("x").acquire()
         waiter = Job(others.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await plain.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(plain)
         await lease.release()
         assert (await waiter.result()).token > lease.token
         # Many replies in one record of TLS, and records that hold nothing for us.

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from servers.redis import Tls, certificate
+from servers.redis import NEEDED, Tls, certificate
 from servers.sentinel import Watch
 from worlds.threads import Job, eventually
-
-from .test_servers import NEEDED
 
 LOOKING = ("+hello", "+sentinel|get-master-addr-by-name", "+sentinel|master")
 WORKING = ("~holdfast:*", "&holdfast:*", *NEEDED)

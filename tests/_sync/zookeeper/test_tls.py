@@ -12,10 +12,11 @@ from typing import NamedTuple
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from servers.ports import free_port
 from servers.redis import certificate
 from servers.zookeeper import TLS, ZooKeeperEnsemble
-from worlds.threads import Job, eventually
+from worlds.threads import Job
 
 
 class Secured(NamedTuple):
@@ -49,10 +50,7 @@ def test_locks_by_tls(secured: Secured) -> None:
         lease = locks.lock("x").acquire()
         waiter = Job(others.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(plain.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(plain)
         lease.release()
         assert waiter.result().token > lease.token
         # Many replies in one record of TLS, and records that hold nothing for us.
