@@ -1,4 +1,4 @@
-"""What `connect()` takes, for type checkers: a client in place of a URL, the options of all stores."""
+"""The types of what `connect()` takes: a client in place of a URL, and the options of all stores."""
 
 from __future__ import annotations
 

@@ -140,27 +140,35 @@ def _query(scheme: str, text: str) -> dict[str, str]:
 def merge_options(target: Target, options: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     """Returns the options of `connect()` and of the URL, checked against those the store knows.
 
-    `known` maps each option to its default. Those in the URL are text, and become numbers here unless
-    the default is a text, too.
+    `known` maps each option to its default; or to a type, if it has none. Those that are a number or a
+    text may stand in the URL.
     """
-    merged = dict(known)
-    for name, value in target.query.items():
+    merged = {name: None if isinstance(value, type) else value for name, value in known.items()}
+    for name, text in target.query.items():
         _refuse_unknown(target, name, known)
         if name in options:
             raise ConfigError(f"option {name!r} is given both in the URL and to connect()")
-        if isinstance(known[name], str):
-            merged[name] = value
-            continue
-        if not isinstance(known[name], int | float):
-            raise ConfigError(f"option {name!r} cannot be given in the URL; give it to connect()")
-        try:
-            merged[name] = float(value)
-        except ValueError:
-            raise ConfigError(f"option {name!r} must be a number, not {value!r:.40}") from None
+        merged[name] = _read(name, text, known[name])
     for name, value in options.items():
         _refuse_unknown(target, name, known)
         merged[name] = value
     return merged
+
+
+def _read(name: str, text: str, default: object) -> str | float:
+    """Returns the value of an option that stands in a URL."""
+    kind = default if isinstance(default, type) else type(default)
+    if kind is str:
+        return text
+    if kind not in (int, float):
+        raise ConfigError(f"option {name!r} cannot be given in the URL; give it to connect()")
+    try:
+        try:
+            return int(text)  # which has no limit, beyond which it would be rounded
+        except ValueError:
+            return float(text)
+    except ValueError:
+        raise ConfigError(f"option {name!r} must be a number, not {text!r:.40}") from None
 
 
 def _refuse_unknown(target: Target, name: str, known: dict[str, Any]) -> None:

@@ -12,16 +12,10 @@ from holdfast import aio as holdfast
 from holdfast.stores.zookeeper import session
 from holdfast.stores.zookeeper._async import inspection
 from servers.zookeeper import TICK, ZooKeeperEnsemble, raw_client
-from stores import zookeeper, zookeeper_ensemble
+from stores import zookeeper_ensemble
 from worlds.aio import eventually, pause
 
 ANN = make_digest_acl("ann", "s3cret", all=True)
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with zookeeper() as made:
-        yield made
 
 
 @pytest.fixture

@@ -14,16 +14,10 @@ import holdfast
 from holdfast.stores.zookeeper import session
 from holdfast.stores.zookeeper._sync import inspection
 from servers.zookeeper import TICK, ZooKeeperEnsemble, raw_client
-from stores import zookeeper, zookeeper_ensemble
+from stores import zookeeper_ensemble
 from worlds.threads import eventually, pause
 
 ANN = make_digest_acl("ann", "s3cret", all=True)
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with zookeeper() as made:
-        yield made
 
 
 @pytest.fixture
