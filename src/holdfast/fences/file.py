@@ -319,6 +319,11 @@ class HeldFile:
             raise
         self._memory = memory
 
+    @property
+    def changed(self) -> bool:
+        """True if this hold has changed the mark; a token that is in it already changes nothing."""
+        return self._memory is not None and self._memory.saved
+
     def retract(self) -> None:
         """Takes back, inside the body, that the token counts as seen: its holder wrote nothing."""
         assert self._memory is not None

@@ -42,7 +42,7 @@ class RequestMemory(Protocol):
         """The kind and the identity of this memory: equal wherever the same one is used."""
 
     def hold(self, resource: str, credential: RequestToken) -> Hold:
-        """Returns the turn at a resource, which is begun by `with` or `async with`."""
+        """Returns the turn at a resource, a reader's too, which is begun by `with` or `async with`."""
 
 
 def memory_of(
@@ -118,7 +118,7 @@ class ProcessMemory(_Bounded):
     def hold(self, resource: str, credential: RequestToken) -> Hold:
         if resource not in self._fence._marks:
             self._make_room()
-        return self._fence.hold(resource, credential)
+        return HeldResource(self._fence, resource, rules.credential(credential))
 
     def _count(self) -> int:
         return len(self._fence._marks)
@@ -144,7 +144,7 @@ class FolderMemory(_Bounded):
         path = os.path.join(self._folder, hashlib.sha256(resource.encode()).hexdigest())
         if not os.path.exists(memory_path(path)):
             self._make_room()
-        return self._fence.hold(path, credential)
+        return HeldFile(self._fence, path, rules.credential(credential))
 
     def _count(self) -> int:
         with os.scandir(self._folder) as entries:
