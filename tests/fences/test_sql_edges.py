@@ -15,7 +15,7 @@ import pytest
 import holdfast
 from fences.sql_sites import MariaSite, PostgresSite, SqlSite
 from holdfast.fences import SqlFence
-from holdfast.fences.sql import KNOWN_LIMIT
+from holdfast.fences.sql_guard import KNOWN_LIMIT, SqlGuard
 from servers.proxy import Proxy
 from stores import mariadb_server, postgres_server
 
@@ -152,11 +152,11 @@ def test_what_the_fence_sets_itself_is_not_to_be_set(site: SqlSite, row: str) ->
 
 def test_its_memory_of_resources_is_bounded(site: SqlSite) -> None:
     connection, fence = site.connection(), site.fence
-    fence._known.update({(f"r{n}", False): (0, "", 0.0) for n in range(KNOWN_LIMIT)})
+    fence._guard._known.update({(f"r{n}", False): (0, "", 0.0) for n in range(KNOWN_LIMIT)})
     for name in ("x", "y"):
         fence.guard(connection, name, 34)
     connection.commit()
-    assert len(fence._known) <= 3
+    assert len(fence._guard._known) <= 3
 
 
 def test_an_installation_that_was_killed_half_way_is_finished(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ class Counted:
         self.token = token
 
 
-class Halfway(SqlFence):
+class Halfway(SqlGuard):
     """Something happens when it knows what was pruned, and has not made its row yet."""
 
     happens: Any = None
@@ -331,16 +331,17 @@ def test_nothing_is_pruned_while_somebody_begins(site: SqlSite) -> None:
     )
     site.execute(other, patience)
     other.commit()
-    fence = Halfway(table=site.fences)
+    fence = SqlFence(table=site.fences)
+    fence._guard = halfway = Halfway(single_use=False)
 
     def prune() -> None:
         with pytest.raises(Exception, match=r"(?i)lock.* timeout"):
             SqlFence(table=site.fences).prune(other, 1e-6)
         other.rollback()
 
-    fence.happens = prune
+    halfway.happens = prune
     fence.guard(connection, "x", 10)
-    assert fence.happens is None
+    assert halfway.happens is None
     connection.commit()
     assert SqlFence(table=site.fences).prune(other, 1e-6) == 1  # and now it is
     other.commit()

@@ -10,6 +10,7 @@ import hashlib
 import os
 import time
 import uuid
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 from ..errors import ConfigError, LockError
@@ -70,7 +71,7 @@ def memory_of(
     return FolderMemory(os.path.realpath(folder), single_use, most)
 
 
-class _Bounded:
+class _Bounded(ABC):
     """The part of a memory that keeps it from growing for ever."""
 
     def __init__(self, most: int) -> None:
@@ -79,11 +80,13 @@ class _Bounded:
         """How many new resources may come before they are counted again."""
         self._next_prune = 0.0
 
+    @abstractmethod
     def _count(self) -> int:
-        raise NotImplementedError
+        """Returns how many resources are remembered."""
 
+    @abstractmethod
     def _prune(self) -> None:
-        raise NotImplementedError
+        """Forgets resources that saw no new token for a day."""
 
     def _make_room(self) -> None:
         """Raises `Full` if there is no room for another resource."""
