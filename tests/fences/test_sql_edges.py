@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from fences.scenes import StoreLease
 from fences.sql_sites import MariaSite, PostgresSite, SqlSite
 from holdfast.fences import SqlFence
 from holdfast.fences.sql_guard import KNOWN_LIMIT, SqlGuard
@@ -224,12 +225,12 @@ def test_a_refusal_that_is_not_rolled_back_leaves_no_row_behind(site: SqlSite) -
         old.release()
         newer = locks.lock("a").acquire()
         site.write("x", "a", newer)
-        site.write("y", "a", Counted(10))
+        site.write("y", "a", StoreLease("etcd", 10))
         time.sleep(0.005)
         assert site.prune() == 2
         connection = site.connection()
         with pytest.raises(holdfast.StaleToken):
-            site.fence.guard(connection, "x", Counted(9))
+            site.fence.guard(connection, "x", StoreLease("etcd", 9))
         connection.commit()  # of what else was done
         with pytest.raises(holdfast.StaleToken):
             site.write("x", "late", old)
@@ -286,19 +287,6 @@ def test_a_holder_frozen_between_guard_and_commit_is_ended_by_the_database(site:
         frozen.commit()
     frozen.close()
     assert (site.highest("x"), site.read("x")) == (34, "by the next")
-
-
-class Counted:
-    """A lease of a store that counts from one."""
-
-    name = "a"
-    owner = "o"
-    kind = "lock"
-    shared = False
-    lock_id = "etcd:holdfast/a"
-
-    def __init__(self, token: int) -> None:
-        self.token = token
 
 
 class Halfway(SqlGuard):
