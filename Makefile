@@ -15,7 +15,8 @@ TOOLS_fences = azurite
 STORES = etcd fences memory redis redlock sqlite zookeeper
 
 BIN = .venv/bin
-PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+# More processes than cores: most tests wait. The order is that of tests/selection.py.
+PYTEST = $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 TEST_TARGETS = $(addprefix test-,$(STORES))
 ALL_PROGRAMS = $(sort $(PROGRAMS) $(foreach store,$(STORES),$(PROGRAMS_$(store))))
 
