@@ -310,8 +310,10 @@ BEGIN
         SELECT * INTO lock FROM holdfast_lock WHERE name = lock_name FOR UPDATE;
         CONTINUE WHEN NOT FOUND;
         now := holdfast_now();
+        -- Not with every heartbeat: there may be thousands of waiters.
         UPDATE holdfast_entry SET expires = now + patience, channel = wake_on
-            WHERE owner = ANY (asking) AND name = lock_name AND place > 0 AND expires > now;
+            WHERE owner = ANY (asking) AND name = lock_name AND place > 0 AND expires > now
+                AND (expires < now + patience * 7 / 10 OR channel <> wake_on);
         SELECT * INTO settled FROM holdfast_settle(lock, asking);
         lock := settled.lock;
         lasting := lasting OR settled.granted;
