@@ -36,7 +36,7 @@ def _on_drop(watch: Watch) -> None:
     """Warns that nobody can release a lease any more, which goes on being renewed."""
     hold = watch.hold
     session = hold._session
-    if not hold._usage.is_watched_by(watch) or session.closed:
+    if not hold._usage.take_drop(watch) or session.closed:
         return
     if session.generation != forks.current() or sys.is_finalizing():
         return
@@ -305,10 +305,14 @@ class Lease(Enterable):
         runner = current()
         inner = any(body.runner is runner for body in list(hold._usage.bodies))
         body = Body(runner, None if inner else Interrupt())
-        if not hold._usage.begin(body):
-            raise hold._loss()
-        if Interrupt.works:
-            hold._set_alarm()
+        try:
+            if not hold._usage.begin(body):
+                raise hold._loss()
+            if Interrupt.works:
+                hold._set_alarm()
+        except BaseException:
+            hold._usage.end(body)
+            raise
         return body
 
     async def _leave(self, error: BaseException | None, body: Body) -> None:
