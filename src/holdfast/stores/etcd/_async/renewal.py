@@ -9,7 +9,6 @@ from ....entries import Claim
 from ....model import GONE, UNKNOWN, Outcome, Waiting
 from ..keys import StoredEntry
 from ..wire import messages
-from ..wire.messages import Transaction
 from .acquire import heartbeat_within
 from .attempt import Attempt
 from .grant import Granter, position
@@ -72,18 +71,27 @@ class Renewer:
         return outcomes, [attempt for attempt in ended if not attempt.released]
 
     async def _renew_held(self, members: Members, outcomes: list[Outcome], deadline: float) -> None:
-        """Reads the keys, too: the leases alone do not tell of a forced release."""
-        request = messages.then(*(messages.read(attempt.key) for _, attempt, _ in members))
-        reply = await self._retrier.txn(request, deadline)
-        for (number, attempt, claim), keys in zip(members, reply.results, strict=True):
-            assert not isinstance(keys, Transaction)
+        """Looks at the keys, too: the leases alone do not tell of a forced release."""
+        attempts = [attempt for _, attempt, _ in members]
+        as_they_were = [messages.created_at(one.key, one.created) for one in attempts]
+        # With a read in it, since a transaction of conditions alone asks no majority.
+        any_read = messages.otherwise(messages.read(attempts[0].key))
+        reply = await self._retrier.txn(b"".join(as_they_were) + any_read, deadline)
+        gone = set() if reply.succeeded else await self._without_keys(attempts, deadline)
+        for number, attempt, claim in members:
             lease = attempt.lease
-            alive = lease is not None and not lease.dead
-            if alive and any(kv.created == attempt.created for kv in keys):
+            if lease is None or lease.dead or attempt in gone:
+                outcomes[number] = GONE
+            else:
                 self._attempts.holder_watch.watch(attempt.queue, reply.revision + 1)
                 outcomes[number] = await self._granter.confirm(attempt, claim.ttl, deadline)
-            else:
-                outcomes[number] = GONE
+
+    async def _without_keys(self, attempts: list[Attempt], deadline: float) -> set[Attempt]:
+        """Returns those of `attempts` whose keys are not there any more."""
+        request = messages.then(*[messages.read(one.key) for one in attempts])
+        reply = await self._retrier.txn(request, deadline)
+        there = {(kv.key, kv.created) for kv in messages.held_keys(reply.results)}
+        return {one for one in attempts if (one.key, one.created) not in there}
 
     async def _renew_waiting(self, attempt: Attempt, reads: Reads, deadline: float) -> Outcome:
         """Returns how things stand with a waiter whose lease was just kept alive."""
