@@ -25,7 +25,7 @@ from .fence import Fence, not_installed, prove, refuse_high_floors
 from .file_memory import FLOORS, FileMemory, Path, mark_of, memory_path, read_floors
 from .file_pruning import prune
 from .floors import Floor
-from .record import FIRST_LOOK, HOLDERS, LAST_LOOK, Record, sync_folder
+from .record import FIRST_LOOK, LAST_LOOK, Record, sync_folder
 from .rules import Credential, FencedLease, Mark, Token
 
 
@@ -166,7 +166,7 @@ class FileFence(Fence):
         With `heal` it is for a reset, which needs no floors, and a damaged memory counts as none.
         """
         real = os.path.realpath(path)
-        holder = HOLDERS.get(memory_path(real))
+        holder = Record.holder_of(memory_path(real))
         if holder is not None:
             (holder.refuse_to_block if wait else holder.refuse_to_await)(str(path))
         record = Record.locked(memory_path(real), wait=wait)
