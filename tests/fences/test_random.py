@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from fences.every import SITES
+from fences.every import RANDOM_SITES
 from fences.object_sites import ObjectSite
 from fences.random_client import LOCKS, READ, RESOURCES, GrantedLease
 from fences.redis_sites import RedisSite
@@ -31,12 +31,12 @@ from stores import mariadb_server, postgres_server, redis_server
 SECONDS = float(os.environ.get("HOLDFAST_RANDOM_SECONDS", "6"))
 SEED = int(os.environ.get("HOLDFAST_RANDOM_SEED", "1"))
 PROCESSES = 4
-KINDS = ["azure", "file", "gcs", "mariadb", "postgres", "redis", "s3-stamped", "sqlite"]
+KINDS = ["azure", "file", "gcs", "mariadb", "postgres", "redis", "s3-stamped", "sqlite", "workers"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_holders(kind: str, tmp_path: Path) -> None:
-    site = SITES[kind](tmp_path)
+    site = RANDOM_SITES[kind](tmp_path)
     for resource, lock in every_resource():
         if lock in READ:
             site.write(resource, "1 0 0", GrantedLease(lock, 1, reader=False))
