@@ -24,7 +24,7 @@ from faults.actors import Stage, reached, until
 from faults.program import drive, inside, settle
 from holdfast.stores.sqlite import store
 
-CHILD_LIMIT = 10
+CHILD_LIMIT = 40
 """Seconds after which a child counts as hung."""
 
 
