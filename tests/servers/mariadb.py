@@ -1,7 +1,9 @@
-"""A throw-away MariaDB."""
+"""A throw-away MariaDB, or the MySQL that $HOLDFAST_TEST_MYSQL_SERVER names."""
 
 from __future__ import annotations
 
+import getpass
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -11,17 +13,28 @@ from .ports import free_port
 
 class MariaServer:
     def __init__(self, *settings: str) -> None:
-        self._program = find("mariadbd", "mariadb-server")
+        other = os.environ.get("HOLDFAST_TEST_MYSQL_SERVER", "")
+        self._program = other or find("mariadbd", "mariadb-server")
         self._daemon = Daemon("mariadb", "mysql")
         self.port = free_port()
         self._settings = settings
+        self._databases = 0
         self._data = str(self._daemon.folder / "data")
-        install = find("mariadb-install-db", "mariadb-server")
-        command = [install, "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
-        self._daemon.prepare([*command, "--auth-root-authentication-method=normal"])
+        if other:
+            self._settings = ("--mysqlx=OFF", "--secure-file-priv=", *settings)
+            command = [other, "--no-defaults", f"--datadir={self._data}"]
+            self._daemon.prepare([*command, "--secure-file-priv=", "--initialize-insecure"])
+        else:
+            install = find("mariadb-install-db", "mariadb-server")
+            command = [install, "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
+            self._daemon.prepare([*command, "--auth-root-authentication-method=normal"])
         self.start()
         with self.connect(database=None) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE DATABASE IF NOT EXISTS app")
+            # A URL that is shown has no user: the system's user is taken then.
+            user = f"'{getpass.getuser()}'@'%'"
+            cursor.execute(f"CREATE USER IF NOT EXISTS {user}")
+            cursor.execute(f"GRANT ALL ON *.* TO {user} WITH GRANT OPTION")
 
     @property
     def url(self) -> str:
@@ -47,6 +60,14 @@ class MariaServer:
 
         settings = {"host": "127.0.0.1", "port": self.port, "user": "root", "database": "app"}
         return pymysql.connect(**{**settings, **options})
+
+    def new_database(self) -> str:
+        """Makes an empty database, and returns its URL."""
+        self._databases += 1
+        name = f"test{self._databases}"
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name}")
+        return f"mariadb://127.0.0.1:{self.port}/{name}"
 
     def kill(self) -> None:
         self._daemon.kill()
