@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import subprocess
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +13,8 @@ from .ports import free_port
 
 
 class MariaServer:
-    def __init__(self, *settings: str) -> None:
+    def __init__(self, *settings: str, environment: dict[str, str] | None = None) -> None:
+        self._environment = environment
         other = os.environ.get("HOLDFAST_TEST_MYSQL_SERVER", "")
         self._program = other or find("mariadbd", "mariadb-server")
         self._daemon = Daemon("mariadb", "mysql")
@@ -44,7 +46,7 @@ class MariaServer:
         command = [self._program, "--no-defaults", f"--datadir={self._data}"]
         command += [f"--port={self.port}", f"--socket={self._daemon.folder}/s.sock"]
         command += ["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=16M"]
-        self._daemon.run([*command, *self._settings], self._answers)
+        self._daemon.run([*command, *self._settings], self._answers, self._environment)
 
     def _answers(self) -> bool:
         import pymysql
@@ -68,6 +70,12 @@ class MariaServer:
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {name}")
         return f"mariadb://127.0.0.1:{self.port}/{name}"
+
+    def client(self, script: str, database: str) -> None:
+        """Has the command-line client run a script."""
+        command = [find("mariadb", "mariadb-client"), "--no-defaults", "--host=127.0.0.1"]
+        command += [f"--port={self.port}", "--user=root", database]
+        subprocess.run(command, input=script.encode(), check=True, timeout=60)
 
     def kill(self) -> None:
         self._daemon.kill()
