@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from selection import FAMILIES, is_quick, is_short, store_of
+from selection import FAMILIES, is_quick, is_short, longest_first, store_of
 from stores import STORES, UNFAIR
 
 LIMIT = 180.0
@@ -54,7 +54,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects, so that they are counted, the tests that the options and `WITHOUT` leave out."""
+    """Deselects, so that they are counted, the tests that the options and `WITHOUT` leave out.
+
+    Where several processes share the tests, the files that take longest come first.
+    """
     stores = config.getoption("--store")
     quick = config.getoption("--quick")
     short = config.getoption("--short")
@@ -70,8 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         (kept if wanted else left_out).append(item)
     if left_out:
-        items[:] = kept
         config.hook.pytest_deselected(items=left_out)
+    items[:] = longest_first(kept) if hasattr(config, "workerinput") else kept
 
 
 @pytest.hookimpl(tryfirst=True)

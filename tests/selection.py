@@ -1,4 +1,4 @@
-"""The choice of tests by `--store` and `--quick`.
+"""The choice of tests by `--store` and `--quick`, and their order.
 
 A test that is parametrized with a member of `STORES` belongs to that store. Any other belongs to the
 store that a word of its path names: `tests/_async/redis/`, `tests/redis_processes/`,
@@ -8,6 +8,7 @@ store that a word of its path names: `tests/_async/redis/`, `tests/redis_process
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,30 @@ SHORT_STORES = frozenset({"memory", "sqlite"})
 SHORT_FILES = frozenset({"test_contract.py"})
 """Files of the conformance suite that `make test-pythons` runs on every store; it runs all of it on
 `SHORT_STORES`."""
+
+LONG_FILES = (
+    "sim/test_simulator.py",
+    "surroundings/test_greenlets.py",
+    "model/test_redlock_model.py",
+    "faults/test_containers.py",
+    "fences/test_random.py",
+    "cli/test_run_descendants.py",
+    "types/test_checkers.py",
+    "fences/test_every_fence.py",
+    "sim/test_etcd_simulated.py",
+    "redis_processes/test_signals.py",
+    "cli/test_run.py",
+    "zookeeper/test_servers.py",
+    "_async/test_unreachable.py",
+    "_sync/test_unreachable.py",
+    "cli/test_run_lost.py",
+    "_async/etcd/test_ways_in.py",
+    "etcd_processes/test_processes.py",
+    "faults/test_paused.py",
+    "redlock/test_real_faults.py",
+    "zookeeper/test_processes.py",
+)
+"""Files that take longest, of those that compute and those that wait in turn."""
 
 
 def family(store: str) -> str:
@@ -84,3 +109,15 @@ def is_short(item: pytest.Item) -> bool:
     if found is not None:
         return found in SHORT_STORES or item.path.name in SHORT_FILES
     return item.path.parent.name in {"conformance", "unit"}
+
+
+def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Returns `items` in an order in which no long file is left for the end, by itself.
+
+    The files that are known to be long come first, then those with the most tests.
+    """
+    sizes = Counter(item.path for item in items)
+    places = {TESTS / name: place for place, name in enumerate(LONG_FILES)}
+    return sorted(
+        items, key=lambda item: (places.get(item.path, len(places)), -sizes[item.path], item.path)
+    )

@@ -1,4 +1,4 @@
-"""What a process has made of its threads, sockets and event loops, as far as locks depend on it.
+"""Checks of the surroundings: the threads, sockets and event loops on which locks depend.
 
 gevent and eventlet replace the standard library's blocking calls by their own ("monkey patching").
 That is good if all of them are replaced, before we import them. Otherwise one waiter would stop every
@@ -13,7 +13,7 @@ import sys
 from .errors import ConfigError
 
 _allocate_lock = _thread.allocate_lock
-"""As it was when Holdfast was imported."""
+"""The maker of locks as it was when Holdfast was imported."""
 _PATCHED = ("threading", "socket", "select")
 
 

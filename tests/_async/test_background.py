@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from _async.renewals import heard, renewed
 from holdfast import aio as holdfast
 from worlds.aio import eventually
 
@@ -14,16 +15,11 @@ async def session_of(locks: holdfast.Locks) -> Any:
     return await locks._session()
 
 
-def end_of(lease: holdfast.Lease) -> float:
-    """Returns the lease's deadline, which only a renewal moves."""
-    return lease._hold._deadline
-
-
 async def test_a_keeper_that_failed_begins_anew(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with holdfast.connect(url) as locks:
         session = await session_of(locks)
         keeper = session.keeper
-        lease = await locks.lock("x", ttl=3.0).acquire()
+        lease = await locks.lock("x").acquire()
         renew = keeper._renew
         failed: list[object] = []
 
@@ -34,9 +30,8 @@ async def test_a_keeper_that_failed_begins_anew(url: str, caplog: pytest.LogCapt
             await renew(some)
 
         keeper._renew = fail
-        end = end_of(lease)
-        await eventually(lambda: failed)
-        await eventually(lambda: end_of(lease) > end + 1.5)
+        await renewed(session, lease.owner)
+        assert failed
         assert lease.held
         assert "on purpose" in caplog.text
 
@@ -52,15 +47,17 @@ def cancel_all_others() -> None:
 
 async def test_leases_are_renewed_after_all_tasks_were_cancelled(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        first = await locks.lock("x", ttl=3.0).acquire()
+        session = await session_of(locks)
+        first = await locks.lock("x", ttl=4.0).acquire()
         await eventually(lambda: first._hold._kept)
-        for _ in range(3):
+        kinds = heard(session, first.owner)
+        cancel_all_others()
+        await eventually(lambda: "renewed" in kinds)  # when that is due
+        for _ in range(2):
             cancel_all_others()
-            end = end_of(first)
-            await eventually(lambda end=end: end_of(first) > end + 0.5)  # type: ignore[misc]
-        second = await locks.lock("y", ttl=3.0).acquire()
-        end = end_of(second)
-        await eventually(lambda: end_of(second) > end + 0.5)
+            await renewed(session, first.owner)
+        second = await locks.lock("y").acquire()
+        await renewed(session, second.owner)
         assert first.held
 
 
@@ -79,11 +76,12 @@ async def test_a_renewal_that_was_cancelled_is_sent_again(url: str) -> None:
             return await renew(claims, deadline)
 
         session.backend.renew = cancelled
-        lease = await locks.lock("x", ttl=3.0).acquire()
-        end = end_of(lease)
+        lease = await locks.lock("x").acquire()
+        kinds = heard(session, lease.owner)
+        session.look_at([lease.owner])
         await eventually(lambda: asked)
         cancel_all_others()
-        await eventually(lambda: end_of(lease) > end + 0.5)
+        await eventually(lambda: "renewed" in kinds)
         assert lease.held
 
 

@@ -56,10 +56,11 @@ class Scene:
         self.clock = clock
 
     async def renewed_after(self, seconds: float) -> None:
-        """Moves the clock, and waits until something has been renewed."""
+        """Moves the clock, and waits until something has been renewed, and is due again later."""
+        keeper = (await self.locks._session()).keeper
         seen = self.line.seen
         self.clock.advance(seconds)
-        await eventually(lambda: self.line.seen > seen)
+        await eventually(lambda: self.line.seen > seen and not keeper._taken)
 
     async def waiters(self, number: int) -> None:
         async def there() -> bool:

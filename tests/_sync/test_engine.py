@@ -58,10 +58,11 @@ class Scene:
         self.clock = clock
 
     def renewed_after(self, seconds: float) -> None:
-        """Moves the clock, and waits until something has been renewed."""
+        """Moves the clock, and waits until something has been renewed, and is due again later."""
+        keeper = self.locks._session().keeper
         seen = self.line.seen
         self.clock.advance(seconds)
-        eventually(lambda: self.line.seen > seen)
+        eventually(lambda: self.line.seen > seen and not keeper._taken)
 
     def waiters(self, number: int) -> None:
         def there() -> bool:

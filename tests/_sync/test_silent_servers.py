@@ -104,7 +104,9 @@ def test_every_call_ends_by_its_deadline(servers: Servers, monkeypatch: pytest.M
     assert is_unavailable(took["queued"][1], "held")
     for what in ("first", "try", "inspect"):
         assert is_unavailable(took[what][1], "x"), took[what]
-    assert seconds["close"] < 5.0 + SLACK, seconds
+    # Last of all a manager revokes its etcd leases, and has two seconds for that.
+    revoking = 2.0 if servers.url.startswith("etcd") else 0.0
+    assert seconds["close"] < 5.0 + revoking + SLACK, seconds
     assert seconds["first"] < 5.0 + SLACK, seconds
     assert seconds["inspect"] < 5.0 + SLACK, seconds
     assert seconds["try"] < 2.0 + SLACK, seconds

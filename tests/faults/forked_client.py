@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 import holdfast
-from faults.forking import connect, ended_well, fork, holds_nothing, play, untold_fork
+from faults.children import connect, ended_well, fork, holds_nothing, play, untold_fork
 from faults.program import settle
 
 

@@ -8,7 +8,7 @@ import threading
 import warnings
 
 import holdfast
-from faults.forking import CHILD_LIMIT, ended_well
+from faults.children import CHILD_LIMIT, ended_well
 
 CHILDREN = 60
 

@@ -111,9 +111,9 @@ def test_a_handler_may_close_while_the_store_is_being_opened() -> None:
             closed.append(time.monotonic() - began)
 
         with pytest.raises(holdfast.LockError), alarm(handler, 0.2):
-            locks.lock("x").acquire(timeout=1.0)
+            locks.lock("x").acquire(timeout=3.0)
         assert closed
-        assert closed[0] < 1.0
+        assert closed[0] < 2.5  # it waits for nobody who is opening
 
 
 def test_two_threads_that_close_from_their_own_bodies(url: str) -> None:

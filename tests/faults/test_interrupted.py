@@ -19,6 +19,7 @@ from holdfast._sync.hold import Hold
 from holdfast._sync.keeper import Keeper
 from holdfast._sync.reentrant import ReentrantHold
 from holdfast._sync.session import Session
+from holdfast._sync.usage import Usage
 from holdfast.clock import BootClock
 from worlds.threads import eventually
 
@@ -194,9 +195,9 @@ def test_callbacks_that_an_exception_kept_from_being_called_are_called_later(
         eventually(lambda: told == [lease])
 
 
-@pytest.mark.parametrize("step", ["_end_body", "release"])
+@pytest.mark.parametrize(("part", "step"), [(Usage, "end"), (ReentrantHold, "release")])
 def test_while_an_inner_body_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Any, step: str
 ) -> None:
     """The acquisition of each body of a re-entrant lock is given up, once."""
     url = f"sqlite://{tmp_path}/locks.db"
@@ -204,7 +205,7 @@ def test_while_an_inner_body_is_left(
         lock = locks.rlock("x", ttl=30.0)
         with lock as lease:
             with pytest.raises(KeyboardInterrupt), lock:
-                interrupt_once(monkeypatch, Hold if step == "_end_body" else ReentrantHold, step)
-            assert lease._hold._depth == 1
+                interrupt_once(monkeypatch, part, step)
+            assert lease._hold._usage.depth == 1
             assert lease.held
         assert others.lock("x").try_acquire(timeout=20.0) is not None

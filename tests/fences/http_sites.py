@@ -22,7 +22,6 @@ class WsgiSite(Site):
 
     restarts = False
     transactions = False
-    readers = False
 
     def __init__(self, folder: Path, single_use: bool = False) -> None:
         super().__init__(folder, single_use)
@@ -33,14 +32,20 @@ class WsgiSite(Site):
         self.url = self._stack.enter_context(self.serve())
 
     def serve(self) -> Any:
-        return web.wsgi(FencingMiddleware(self.app, self.fence, resource=request_path))
+        made = FencingMiddleware(self.app, self.fence, resource=request_path, readers=True)
+        return web.wsgi(made)
 
     def app(self, environ: Any, start_response: Any) -> list[bytes]:
+        path = environ["PATH_INFO"].encode("latin-1").decode()
+        if environ["REQUEST_METHOD"] == "GET":
+            found = path in self.values
+            start_response("200 OK" if found else "404 Not Found", [])
+            return [self.values.get(path, "").encode()]
         size = int(environ.get("CONTENT_LENGTH") or 0)
         body = environ["wsgi.input"].read(size)
         if body == b"crash":
             raise ZeroDivisionError
-        self.values[environ["PATH_INFO"].encode("latin-1").decode()] = body.decode()
+        self.values[path] = body.decode()
         start_response("204 No Content", [])
         return [b""]
 
@@ -71,7 +76,11 @@ class WsgiSite(Site):
         return self.fence.reset(f"/{resource}", by="a test", to=to)
 
     def show(self, resource: str, token: Token) -> None:
-        raise NotImplementedError
+        with fenced(self.client(), token) as client:
+            response = client.get(f"{self.url}/{quote(resource)}")
+        found = self.read(resource)
+        assert response.status_code == (404 if found is None else 200), response.text
+        assert response.text == (found or "")
 
     def prune(self, older_than: float = 0.0) -> int:
         return self.fence.prune(older_than or 1e-9)
@@ -105,7 +114,11 @@ class AsgiSite(WsgiSite):
     def serve(self) -> Any:
         folder = self.folder / "tokens"
         made = FencingMiddleware(
-            self.asgi, folder=folder, resource=request_path, single_use=self.single_use
+            self.asgi,
+            folder=folder,
+            resource=request_path,
+            readers=True,
+            single_use=self.single_use,
         )
         return web.asgi(made)
 
@@ -117,12 +130,16 @@ class AsgiSite(WsgiSite):
             body += message.get("body", b"")
             more = message.get("more_body", False)
         assert scope["holdfast.fencing"].token > 0
-        if body == b"crash":
-            await send({"type": "http.response.start", "status": 500, "headers": []})
+        status, answer = 204, ""
+        if scope["method"] == "GET":
+            status = 200 if scope["path"] in self.values else 404
+            answer = self.values.get(scope["path"], "")
+        elif body == b"crash":
+            status = 500
         else:
             self.values[scope["path"]] = body.decode()
-            await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": answer.encode()})
 
     def client(self) -> Any:
         import httpx

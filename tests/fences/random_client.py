@@ -27,7 +27,7 @@ import holdfast
 from fences import object_sites, redis_sites, sql_sites
 from fences.every import SITES
 from fences.sites import Site
-from holdfast.fences import sql
+from holdfast.fences import sql_guard
 from servers.mariadb import MariaServer
 from servers.postgres import PostgresServer
 
@@ -206,7 +206,7 @@ def choose_level(site: Site, dice: random.Random) -> None:
 
 
 def main(kind: str, folder: str, seed: str, seconds: str) -> None:
-    vars(sql)["SHOWN"] = 0.2  # as marks are kept for so short a time
+    vars(sql_guard)["SHOWN"] = 0.2  # as marks are kept for so short a time
     setting = pickle.loads(sys.stdin.buffer.read())
     site = site_of(kind, Path(folder), setting)
     choose_level(site, random.Random(f"level {seed}"))

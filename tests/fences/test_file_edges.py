@@ -18,20 +18,6 @@ from fences.sites import die
 from holdfast.fences import FileFence, file_memory, record
 from system_calls import call_pattern, call_set
 
-
-class Of:
-    """A lease of one store or another."""
-
-    name = "a"
-    owner = "o"
-
-    def __init__(self, store: str, token: int, reader: bool = False) -> None:
-        self.lock_id = f"{store}:holdfast/a"
-        self.token = token
-        self.shared = reader
-        self.kind = "rwlock" if reader else "lock"
-
-
 FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 """The child does next to nothing before it exits."""
 

@@ -7,6 +7,7 @@ import time
 import pytest
 
 import holdfast
+from fences.scenes import StoreLease
 from fences.sites import Site
 from holdfast.fences import MemoryFence, rules
 from holdfast.fences.floors import Floor, raised, unknown
@@ -76,35 +77,22 @@ def test_an_old_floor_does_not_fall(site: Site) -> None:
             site.write(resource, "late", 49)
 
 
-class Of:
-    """A lease of one store or another."""
-
-    name = "a"
-    owner = "o"
-
-    def __init__(self, store: str, token: int, reader: bool = False) -> None:
-        self.lock_id = f"{store}:holdfast/a"
-        self.token = token
-        self.shared = reader
-        self.kind = "rwlock" if reader else "lock"
-
-
 def test_a_reader_begins_at_the_floor_of_its_realm(site: Site) -> None:
     """A floor of 5 in one store's tokens, and of 100 in another's."""
     if not (site.prunes and site.readers):
         return  # it has nothing to forget
-    site.write("{s}x", "a", Of("redis", 100))
-    site.write("{s}other", "a", Of("etcd", 5))
+    site.write("{s}x", "a", StoreLease("redis", 100))
+    site.write("{s}other", "a", StoreLease("etcd", 5))
     time.sleep(0.005)
     assert site.prune() == 2
     with pytest.raises(holdfast.StaleToken):
-        site.show("{s}x", Of("redis", 50, reader=True))
-    site.show("{s}x", Of("etcd", 6, reader=True))
+        site.show("{s}x", StoreLease("redis", 50, reader=True))
+    site.show("{s}x", StoreLease("etcd", 6, reader=True))
     with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):  # a reader names it, too
-        site.write("{s}x", "late", Of("redis", 101))
+        site.write("{s}x", "late", StoreLease("redis", 101))
     with pytest.raises(holdfast.StaleToken):
-        site.write("{s}x", "late", Of("etcd", 5))
-    site.write("{s}x", "c", Of("etcd", 7))
+        site.write("{s}x", "late", StoreLease("etcd", 5))
+    site.write("{s}x", "c", StoreLease("etcd", 7))
     assert site.highest("{s}x") == 7
 
 
@@ -116,18 +104,18 @@ def test_what_a_bare_number_left_behind_counts_for_every_store(site: Site) -> No
     assert site.prune() == 1
     for resource in ("x", "{x}y"):
         with pytest.raises(holdfast.StaleToken):
-            site.write(resource, "late", Of("etcd", 50))
-    site.write("x", "b", Of("etcd", 100))
+            site.write(resource, "late", StoreLease("etcd", 50))
+    site.write("x", "b", StoreLease("etcd", 100))
 
 
 def test_a_resource_keeps_its_lock_whatever_bare_numbers_come(site: Site) -> None:
-    site.write("x", "a", Of("redis", 10))
+    site.write("x", "a", StoreLease("redis", 10))
     site.write("x", "b", 11)  # a bare number is taken at its word, and changes no owner
     with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):
-        site.write("x", "c", Of("etcd", 12))
+        site.write("x", "c", StoreLease("etcd", 12))
     site.write("y", "a", 10)
-    site.write("y", "b", Of("redis", 10))  # the same holder, who now says who he is
+    site.write("y", "b", StoreLease("redis", 10))  # the same holder, who now says who he is
     with pytest.raises(holdfast.StaleToken, match="belongs to the lock"):
-        site.write("y", "c", Of("etcd", 12))
-    site.write("y", "d", Of("redis", 11))
+        site.write("y", "c", StoreLease("etcd", 12))
+    site.write("y", "d", StoreLease("redis", 11))
     assert (site.highest("x"), site.highest("y")) == (11, 11)

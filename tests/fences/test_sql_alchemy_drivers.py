@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ BLOCKING = {
     "postgresql+psycopg2": {},
     "sqlite+pysqlite": {"isolation_level": None},
 }
+if find_spec("MySQLdb"):  # which has to be compiled: see CONTRIBUTING
+    BLOCKING["mysql+mysqldb"] = {"autocommit": True}
 ASYNCHRONOUS = {
     "mysql+asyncmy": {"autocommit": True},
     "postgresql+asyncpg": {},

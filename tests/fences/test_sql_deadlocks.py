@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from fences.sql_sites import MariaSite
-from holdfast.fences import sql
+from holdfast.fences import sql_guard
 
 WRITERS = 8
 PURGED = 0.5
@@ -29,7 +29,7 @@ def test_writers_who_come_back_after_a_pruning(
     site: MariaSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fence has known their resources, whose rows are gone."""
-    monkeypatch.setattr(sql, "RECENT", 0.0, raising=False)
+    monkeypatch.setattr(sql_guard, "RECENT", 0.0)
     start = threading.Barrier(WRITERS)
     errors: list[BaseException] = []
 
@@ -53,7 +53,7 @@ def test_writers_of_one_resource_that_was_pruned(
     site: MariaSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some are refused and roll back, while others wait for the row that those would have made."""
-    monkeypatch.setattr(sql, "RECENT", 0.0, raising=False)
+    monkeypatch.setattr(sql_guard, "RECENT", 0.0)
     start = threading.Barrier(WRITERS)
     passed: list[int] = []
     errors: list[BaseException] = []

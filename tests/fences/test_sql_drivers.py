@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,14 @@ async def aiosqlite(folder: Path) -> Any:
     return await import_module("aiosqlite").connect(folder / "app.db")
 
 
+def mysqlclient(folder: Path) -> Any:
+    place = {"host": "127.0.0.1", "port": mariadb_server().port, "database": "app"}
+    return import_module("MySQLdb").connect(user="root", **place)
+
+
 DRIVERS = [psycopg2, pg8000, mysql_connector, mysql_connector_pure, asyncmy, aiosqlite]
+if find_spec("MySQLdb"):  # which has to be compiled: see CONTRIBUTING
+    DRIVERS.append(mysqlclient)
 
 
 class Stage:

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import holdfast
+from fences.scenes import StoreLease
 from fences.sql_sites import MariaSite, PostgresSite, SqlSite
 from holdfast.fences import SqlFence
-from holdfast.fences.sql import KNOWN_LIMIT
+from holdfast.fences.sql_guard import KNOWN_LIMIT, SqlGuard
 from servers.proxy import Proxy
 from stores import mariadb_server, postgres_server
 
@@ -152,11 +153,11 @@ def test_what_the_fence_sets_itself_is_not_to_be_set(site: SqlSite, row: str) ->
 
 def test_its_memory_of_resources_is_bounded(site: SqlSite) -> None:
     connection, fence = site.connection(), site.fence
-    fence._known.update({(f"r{n}", False): (0, "", 0.0) for n in range(KNOWN_LIMIT)})
+    fence._guard._known.update({(f"r{n}", False): (0, "", 0.0) for n in range(KNOWN_LIMIT)})
     for name in ("x", "y"):
         fence.guard(connection, name, 34)
     connection.commit()
-    assert len(fence._known) <= 3
+    assert len(fence._guard._known) <= 3
 
 
 def test_an_installation_that_was_killed_half_way_is_finished(tmp_path: Path) -> None:
@@ -224,12 +225,12 @@ def test_a_refusal_that_is_not_rolled_back_leaves_no_row_behind(site: SqlSite) -
         old.release()
         newer = locks.lock("a").acquire()
         site.write("x", "a", newer)
-        site.write("y", "a", Counted(10))
+        site.write("y", "a", StoreLease("etcd", 10))
         time.sleep(0.005)
         assert site.prune() == 2
         connection = site.connection()
         with pytest.raises(holdfast.StaleToken):
-            site.fence.guard(connection, "x", Counted(9))
+            site.fence.guard(connection, "x", StoreLease("etcd", 9))
         connection.commit()  # of what else was done
         with pytest.raises(holdfast.StaleToken):
             site.write("x", "late", old)
@@ -288,20 +289,7 @@ def test_a_holder_frozen_between_guard_and_commit_is_ended_by_the_database(site:
     assert (site.highest("x"), site.read("x")) == (34, "by the next")
 
 
-class Counted:
-    """A lease of a store that counts from one."""
-
-    name = "a"
-    owner = "o"
-    kind = "lock"
-    shared = False
-    lock_id = "etcd:holdfast/a"
-
-    def __init__(self, token: int) -> None:
-        self.token = token
-
-
-class Halfway(SqlFence):
+class Halfway(SqlGuard):
     """Something happens when it knows what was pruned, and has not made its row yet."""
 
     happens: Any = None
@@ -331,16 +319,17 @@ def test_nothing_is_pruned_while_somebody_begins(site: SqlSite) -> None:
     )
     site.execute(other, patience)
     other.commit()
-    fence = Halfway(table=site.fences)
+    fence = SqlFence(table=site.fences)
+    fence._guard = halfway = Halfway(single_use=False)
 
     def prune() -> None:
         with pytest.raises(Exception, match=r"(?i)lock.* timeout"):
             SqlFence(table=site.fences).prune(other, 1e-6)
         other.rollback()
 
-    fence.happens = prune
+    halfway.happens = prune
     fence.guard(connection, "x", 10)
-    assert fence.happens is None
+    assert halfway.happens is None
     connection.commit()
     assert SqlFence(table=site.fences).prune(other, 1e-6) == 1  # and now it is
     other.commit()

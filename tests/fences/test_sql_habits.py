@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.fences import SqlFence
+from holdfast.fences import SqlFence, sql_connections
 from holdfast.versioned import SqlVersioned
 from stores import mariadb_server
 
@@ -32,20 +32,59 @@ class Connection:
         raise NotImplementedError
 
 
-def test_mysqlclient_does_not_tell_whether_a_transaction_is_open() -> None:
-    connection: Any = Connection()
-    fence = SqlFence(connection, table="fences_by_mysqlclient")
+@pytest.fixture
+def connection() -> Any:
+    made: Any = Connection()
+    yield made
+    made.close()
+
+
+def test_mysqlclient_does_not_tell_whether_a_transaction_is_open(connection: Any) -> None:
+    fence = SqlFence(connection, table="fences_by_habit")
     before = fence.highest(connection, "x")
+    connection.rollback()
     fence.guard(connection, "x", before + 1)
     connection.rollback()
     with holdfast.connect("memory://") as locks, locks.rwlock("book").read() as reader:
         fence.guard(connection, "read", reader)
     connection.rollback()
     connection.autocommit(True)
-    with pytest.raises(holdfast.ConfigError, match="turn autocommit off"):
+    with pytest.raises(holdfast.ConfigError, match="commits each statement"):
         fence.guard(connection, "x", before + 1)
+    connection.cursor().execute("BEGIN")
+    fence.guard(connection, "x", before + 1)
+    connection.rollback()
     assert fence.highest(connection, "x") == before
-    connection.close()
+
+
+def test_the_transaction_of_mysqlclient_is_not_committed_for_its_owner(connection: Any) -> None:
+    fence = SqlFence(connection, table="fences_by_habit")
+    before = fence.highest(connection, "y")
+    connection.rollback()
+    fence.guard(connection, "y", before + 1)
+    SqlFence(connection, table="fences_by_habit")
+    with pytest.raises(holdfast.ConfigError, match="not done inside your transaction"):
+        SqlFence(connection, table="never_made")
+    with pytest.raises(holdfast.ConfigError, match="transaction under way"):
+        SqlVersioned(connection, "never_made").get("y")
+    connection.rollback()
+    assert fence.highest(connection, "y") == before
+
+
+def test_a_server_that_has_no_variable_for_transactions(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MySQL, unlike MariaDB. There mysqlclient can be asked only where it commits each statement."""
+    asked = sql_connections.Request("SELECT @@no_such_variable", rows=True)
+    monkeypatch.setattr(sql_connections, "IN_TRANSACTION", asked)
+    kind = sql_connections.kind_of(connection)
+    assert not sql_connections.in_transaction(kind, connection)
+    connection.autocommit(True)
+    assert not sql_connections.in_transaction(kind, connection)
+    connection.cursor().execute("BEGIN")
+    assert sql_connections.in_transaction(kind, connection)
+    connection.rollback()
+    assert not sql_connections.in_transaction(kind, connection)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has no autocommit=False there")

@@ -59,7 +59,7 @@ def test_who_gives_up_at_the_moment_of_the_grant_leaves_nothing(nodes: RedlockNo
 
 def test_connections_are_made_at_the_same_time() -> None:
     """A thread's first request needs one to each node: two that hang cost their time-out once."""
-    timeout = 2.0
+    timeout = 4.0
     with (
         redlock_nodes(5) as nodes,
         holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=timeout) as locks,

@@ -35,7 +35,8 @@ class Http2Server:
         self.links: list[Link] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
 
     @property
     def endpoint(self) -> str:
@@ -45,6 +46,7 @@ class Http2Server:
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
+        self._thread.join(20.0)  # it may have accepted one more
         for link in self.links:
             link.hang_up()
 

@@ -65,6 +65,9 @@ class PeerLink:
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with self._mutex:
                     self._open[client] = server, who
+                if self._cut(who):  # meanwhile, and `enforce` may have looked before this was open
+                    self._end(client, server)
+                    return
                 server.sendall(first)
                 threading.Thread(target=self._pump, args=(server, client), daemon=True).start()
                 self._pump(client, server)

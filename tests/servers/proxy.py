@@ -49,7 +49,8 @@ class Proxy:
         self._answered = threading.Event()
         self._open: set[socket.socket] = set()
         self._mutex = threading.Lock()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
 
     @property
     def url(self) -> str:
@@ -91,6 +92,7 @@ class Proxy:
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)  # else an accept under way takes one more
         self._server.close()
+        self._thread.join(20.0)  # it may have accepted one before that
         self.hang_up()
         for server, _ in self._kept:
             server.close()

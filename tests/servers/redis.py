@@ -19,6 +19,10 @@ READY_LIMIT = 20.0
 OTHERS = sorted((Path(sys.prefix) / "servers").glob("[!.]*"))
 """Programs of other versions and makes, from tools/redis-servers."""
 
+_GROUPS = ("string", "list", "hash", "sortedset", "keyspace", "scripting", "pubsub", "connection")
+NEEDED = (*[f"+@{group}" for group in _GROUPS], "+time")
+"""The rights that a user of ours needs, in the words of `ACL SETUSER`."""
+
 
 class RedisServer:
     """One server process. Nothing of it is left once `stop` has returned."""

@@ -241,3 +241,8 @@ class ZooKeeperEnsemble:
         for node in self.nodes:
             node.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def lock_path(url: str, name: str) -> str:
+    """Returns the znode of the lock `name` below the chroot of `url`."""
+    return f"/{url.rpartition('/')[2]}/holdfast/locks/{name}"

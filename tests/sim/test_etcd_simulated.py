@@ -161,7 +161,7 @@ def test_a_keep_alive_by_a_leader_that_was_deposed_does_not_count(
     async def watch() -> None:
         while "theirs" not in ended:
             await sleep(0.01)
-            if cluster.keys.revision > 1 and not plan.leftovers([]):
+            if cluster.keys.revision > 1 and not plan.residue([]):
                 ended["theirs"] = world.loop.now
 
     async def both() -> None:
@@ -181,9 +181,9 @@ def test_a_keep_alive_by_a_leader_that_was_deposed_does_not_count(
 
 
 def test_etcd_holds_and_its_bad_variants_are_caught() -> None:
-    done = simulate("--backend", "etcd", "--seeds", "100")
+    done = simulate("--backend", "etcd", "--seeds", "30")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "100 runs" in done.stdout
+    assert "30 runs" in done.stdout
     bad = [name for name, kind in VARIANTS.items() if not kind.calm]
     assert done.stdout.count("known to be bad, caught by seed") == len(bad)
 

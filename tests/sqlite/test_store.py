@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from holdfast.clock import BootClock
 from holdfast.entries import AcquireRequest, Claim
 from holdfast.errors import ConfigError
 from holdfast.ledger import Ledger
-from holdfast.model import Granted, Label, Renewed, Waiting
+from holdfast.model import GONE, Granted, Label, Renewed, Waiting
 from holdfast.stores.sqlite import cleaning, connection, location, store, tokens
 from holdfast.stores.sqlite.store import Store
 
@@ -250,6 +251,33 @@ def test_the_cost_of_a_heartbeat_does_not_grow_with_the_queue(opened: Opener) ->
 
 AHEAD = 30_000_000
 """µs by which a burst of grants has run ahead of the clock."""
+
+
+def test_waiters_are_renewed_together_and_one_that_is_gone_is_told(
+    opened: Opener, tmp_path: Path
+) -> None:
+    """More of them than one statement takes."""
+    one = opened()
+    grant(one)
+    owners = [f"w{number}" for number in range(70)]
+    for owner in owners:
+        waiter = request(owner=owner)
+        waiter.queue = True
+        one.acquire(waiter, deadline())
+
+    def ends() -> dict[object, Any]:
+        rows = query(tmp_path / "locks.db", "SELECT owner, expires FROM entry WHERE waiting = 1")
+        return {owner: end for owner, end in rows}
+
+    before = ends()
+    one.release("x", "w40", deadline())
+    outcomes, _ = one.renew([Claim("x", owner, 30.0) for owner in owners], deadline())
+    gone = [owner for owner, outcome in zip(owners, outcomes, strict=True) if outcome is GONE]
+    assert gone == ["w40"]
+    assert sum(isinstance(outcome, Waiting) for outcome in outcomes) == 69
+    after = ends()
+    assert set(after) == set(owners) - {"w40"}
+    assert all(after[owner] > before[owner] for owner in after)
 
 
 def test_a_counter_ahead_of_the_clock_is_not_gone_back_behind(

@@ -20,7 +20,12 @@ Mistakes = dict[Path, dict[int, str]]
 
 def run(*command: str | Path, cwd: Path) -> str:
     done = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=170, check=False
+        command,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=500,  # only so that it ends at all: beside other work it may take minutes
+        check=False,
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.stdout

@@ -14,10 +14,11 @@ import pytest
 
 from holdfast.stores.etcd.wire.http2 import connection as connection_module
 from holdfast.stores.etcd.wire.http2 import frames
-from holdfast.stores.etcd.wire.http2.connection import Connection, Stream
+from holdfast.stores.etcd.wire.http2.connection import Connection
 from holdfast.stores.etcd.wire.http2.frames import Broken, frame, read_head, settings
 from holdfast.stores.etcd.wire.http2.grpc import framed
 from holdfast.stores.etcd.wire.http2.headers import request_block
+from holdfast.stores.etcd.wire.http2.sending import Stream
 
 BLOCK = request_block("/etcdserverpb.KV/Txn", "h:1", False, "")
 GREETING = settings({})

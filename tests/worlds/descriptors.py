@@ -1,8 +1,11 @@
-"""To wait for a descriptor, whatever its number: `select.select` stops at 1,024."""
+"""Descriptors of this process: those that are open, and to wait for one."""
 
 from __future__ import annotations
 
+import os
 import select
+from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 
@@ -11,7 +14,19 @@ class HasDescriptor(Protocol):
 
 
 def readable(thing: int | HasDescriptor, seconds: float) -> bool:
-    """Whether there is something to read, now or within that time."""
+    """Whether there is something to read, now or within that time.
+
+    Whatever the descriptor's number: `select.select` stops at 1,024.
+    """
     poll = select.poll()
     poll.register(thing, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
+
+
+def open_files(folder: Path) -> int:
+    """Counts the files below `folder` that this process has open; other tests may leave others."""
+    found = 0
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the listing's own, which is closed by now
+            found += os.readlink(f"/proc/self/fd/{number}").startswith(str(folder))
+    return found

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import os
 import threading
 import warnings
 from pathlib import Path
@@ -13,20 +11,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import aio as holdfast
+from worlds.descriptors import open_files
 from worlds.threads import eventually
 
 
 def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if "holdfast" in thread.name}
-
-
-def files(folder: Path) -> int:
-    """Counts the files below `folder` that this process has open."""
-    opened = 0
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the listing's own, which is closed by now
-            opened += os.readlink(f"/proc/self/fd/{number}").startswith(str(folder))
-    return opened
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -68,8 +58,8 @@ def test_close_in_another_loop_leaves_no_thread_and_no_file(tmp_path: Path) -> N
             await locks.close()
 
     asyncio.run(hold(holdfast.connect(url), close=True))  # a process keeps one file of each store
-    files_before, threads_before = files(tmp_path), threads()
+    files_before, threads_before = open_files(tmp_path), threads()
     locks = holdfast.connect(url)
     asyncio.run(hold(locks, close=False))
     asyncio.run(locks.close())
-    eventually(lambda: files(tmp_path) == files_before and threads() <= threads_before)
+    eventually(lambda: open_files(tmp_path) == files_before and threads() <= threads_before)

@@ -9,13 +9,13 @@ from typing import Any, Unpack, cast
 from .. import checks
 from ..events import Listener
 from ..stores import urls
-from ..stores.options import RedisClient, StoreOptions
+from ..stores.options import RedisClient, SqlAlchemyEngine, SqlAlchemyUrl, StoreOptions
 from .manager import Locks
 from .opening import Opening
 
 
 def connect(
-    url: str | RedisClient | None = None,
+    url: str | RedisClient | SqlAlchemyEngine | SqlAlchemyUrl | None = None,
     *,
     namespace: str = "holdfast",
     label: str = "",
@@ -24,7 +24,8 @@ def connect(
 ) -> Locks:
     """Returns a manager of locks on the store that `url`, or else `$HOLDFAST_URL`, names.
 
-    In place of a URL it may be a client of redis-py that you have: its server is the store then.
+    In place of a URL it may be a client of redis-py, or an engine or URL of SQLAlchemy, that you have:
+    its server is the store then.
 
     Without either it is the embedded store in the user's state folder, which serves one machine
     and one user; a warning says so once. `namespace` keeps the users of one store apart, `label` is

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from .. import forks
-from .._runtime.aio import Interrupt, Signal
+from .._runtime.aio import Signal
 from ..errors import BackendUnavailable, LeaseLost, LockError
 from ..events import refuse_coroutine, report
 from ..lifecycle import (
@@ -36,38 +36,16 @@ from ..lifecycle import (
 )
 from ..model import Gone, Outcome, Renewed, Waiting
 from ..refusals import lease_lost, of_the_parent
+from .usage import Usage
 
 if TYPE_CHECKING:
     from ..stores._async.contract import Ticket
     from .lease import Lease
+    from .opening import Opening
     from .request import Request
     from .session import Session
 
 HOLDING = (HELD, UNCERTAIN)
-
-
-class Watch(ref[Any]):
-    """A watch over an object that users have: a lease, or the exit of a body.
-
-    If that is finalized before the watch is given up, something is called. A method `__del__` would
-    run at the end of each one: what a signal's handler raises just then would be lost.
-    """
-
-    __slots__ = ("body", "hold")
-    hold: Hold
-    body: Body | None
-
-
-class Body:
-    """A body of `with` that runs under a lease."""
-
-    __slots__ = ("interrupt", "runner")
-
-    def __init__(self, runner: object, interrupt: Interrupt | None) -> None:
-        self.runner = runner
-        """The task or thread that has entered it."""
-        self.interrupt = interrupt
-        """The interruption of its task; the inner one of two bodies in one task has none."""
 
 
 class Hold:
@@ -75,42 +53,36 @@ class Hold:
 
     # Most leases are released before anything has happened to them: these are set when it does.
     _kept = False
-    """The keeper renews it; False again as soon as it is being released."""
+    """Whether the keeper renews the lease; False again as soon as it is being released."""
     _confirmed = True
-    """False from a hand-over until the first renewal: the store gave it for a short time only."""
+    """Whether the store gave it for its whole TTL; after a hand-over, by the first renewal."""
     _freeing = False
-    """The lease ended for us, and has still to be freed at the store."""
-    _dropped = False
-    """The one who acquired it never got it, or has left its body without releasing it: an exception
-    came in between. The keeper frees it."""
-    _given = False
-    """Whether the one who asked for it has got it. If not, an exception came in between."""
-    _watches: tuple[Watch, ...] = ()
-    """Over the lease, and over the exits of its bodies."""
-    _depth = 1
-    """The acquisitions that it stands for: more than one only where the lock is re-entrant."""
-    _release_doubtful = False
-    """A release was sent and not answered."""
+    """Whether the lease ended for us, and has still to be freed at the store."""
+    _releases = 0
+    """The releases that were sent: one that is told "not yours" may come behind another of ours."""
     _alarmed = False
+    """Whether the alarm is set for its deadline."""
     _end_at: float | None = None
     """The end of `max_hold`."""
     _at_store_until = 0.0
     """The deadline without `max_hold`, where there is one."""
-    _bodies: tuple[Body, ...] = ()
-    """The bodies of `with` that run under it."""
     _lost: tuple[float, str] | None = None
+    """The moment of its loss, in seconds since the epoch, and the reason."""
     _lost_told = False
-    """The listeners were told of its loss."""
+    """Whether the listeners were told of its loss."""
     _untold = False
-    """It is lost, and not everybody has been told."""
-    _callbacks: list[tuple[Callable[[Any], object], Lease]] | None = None
+    """Whether it is lost, and not everybody has been told."""
+    _callbacks: list[tuple[Callable[[Any], object], ref[Lease], Opening]] | None = None
+    """The callbacks of `on_lost`, each with the lease to call it with: only users keep that."""
     _watchers: list[Signal] | None = None
+    """The signals of those who wait for its loss."""
 
     def __init__(self, session: Session, request: Request, ticket: Ticket) -> None:
         self._session = session
         self._request = request
         self._ticket = ticket
         self._state = HELD
+        self._usage = Usage(session.mutex)
 
     def _grant(self, token: int, ttl: float, deadline: float, now: float) -> None:
         """Fills in what the store granted; before that, nobody sees the lease."""
@@ -136,12 +108,6 @@ class Hold:
         return self._ticket.owner
 
     # Renewals.
-
-    def _keep(self, sent: float) -> None:
-        """Has the keeper renew it, where it is to be renewed at all."""
-        due = self._due(sent)
-        if due is not None:
-            self._session.keeper.keep(self, due)
 
     def _wants_renewal(self) -> bool:
         return self._ticket.terms.renew or not self._confirmed
@@ -224,10 +190,10 @@ class Hold:
         ticket = self._ticket
         try:
             session.keeper.forget(self)
+            self._releases += 1
             deadline = now + session.patience
             freed = await session.backend.release(ticket.terms.name, ticket.owner, deadline)
         except BackendUnavailable as error:
-            self._release_doubtful = True
             raise self._unavailable(
                 "could not be given back, and ends by itself unless that is tried again", error
             ) from error
@@ -237,8 +203,8 @@ class Hold:
             self._freed(True)
             await session.clean_up(self._ticket)
             raise
-        if not freed and self._release_doubtful and not self._expire_if_due(session.now()):
-            freed = True  # an earlier call, whose answer was lost, has done it
+        if not freed and self._releases > 1 and not self._expire_if_due(session.now()):
+            freed = True  # another call has done it, whose answer was lost, or is still to come
         return self._freed(freed)
 
     async def _give_all_back(self) -> bool:
@@ -284,7 +250,7 @@ class Hold:
             if state == self._state:
                 return
             self._lost = (session.clock.wall(), reason)
-            self._watches = ()
+            self._usage.watches.clear()
             self._untold = True
             self._state = state
             session.leases.pop(self.owner, None)
@@ -305,57 +271,35 @@ class Hold:
             session.tell("lost", self.name, self.owner, self.token, held, self._lost[1])
         for signal in list(self._watchers or ()):
             signal.set()
-        for body in self._bodies:
+        for body in list(self._usage.bodies):
             if body.interrupt is not None:
                 body.interrupt.fire()
         while self._callbacks:
-            callback, lease = self._callbacks.pop(0)
-            self._call(callback, lease)
+            callback, lease, opening = self._callbacks.pop(0)
+            self._call(callback, lease() or self._request.lease_type(self, opening))
         if self._freeing and not session.closed:  # else `close` frees it
             now = session.clock.now()
-            if self._bodies:  # their end frees it, unless the store is about to
+            if self._usage.bodies:  # their end frees it, unless the store is about to
                 now = max(now, self._deadline if self._end_at is None else self._at_store_until)
             session.keeper.keep(self, now)
         if self._alarmed:
             session.alarm.cancel(self._ring)
         self._untold = False
 
-    def _end_body(self, body: Body | None) -> None:
-        self._bodies = tuple(one for one in self._bodies if one is not body)
-
-    def _watch(self, thing: object, on_drop: Callable[[Watch], None]) -> Watch:
-        """Calls `on_drop` when `thing` is finalized, while this is held."""
-        watch = Watch(thing, on_drop)
-        watch.hold = self
-        watch.body = None
-        self._watches = (*self._watches, watch)
-        return watch
-
-    def _unwatch(self, thing: object) -> None:
-        """Gives up the watch over `thing`."""
-        self._watches = tuple(watch for watch in self._watches if watch() is not thing)
-
-    def _is_watched_by(self, watch: Watch) -> bool:
-        """Tells whether `watch` has not been given up."""
-        return any(one is watch for one in self._watches)
-
     def _abandon(self, depth: int) -> None:
-        """Gives up one acquisition whose body is over: `_depth` was `depth` when that was left.
+        """Gives up one acquisition whose body is over, as `Usage.abandon` does.
 
         Called where an object is finalized, so this waits for nothing: the keeper frees the lease.
         """
         session = self._session
-        if self._depth < depth or session.closed or session.generation != forks.current():
-            return  # it has been released, or is not ours to release
-        if depth > 1:
-            self._depth -= 1
-        elif self._state in HOLDING and not self._bodies:
-            self._dropped = True
+        if session.closed or session.generation != forks.current() or self._state not in HOLDING:
+            return  # it is over, or not ours to release
+        if self._usage.abandon(depth):
             session.keeper.keep(self, session.now())
 
     def _wants_to_know(self) -> bool:
         """Tells whether a body runs under the lease, or somebody asked to be told of its loss."""
-        return bool(self._bodies) or bool(self._callbacks) or bool(self._watchers)
+        return bool(self._usage.bodies) or bool(self._callbacks) or bool(self._watchers)
 
     def _recall(self, reason: str) -> None:
         """Ends the lease though the store would keep it: it is freed when its body has ended."""
@@ -389,7 +333,7 @@ class Hold:
             self._state = after(before, FREED)
             if self._state is before:
                 return False
-            self._watches = ()
+            self._usage.watches.clear()
             session.leases.pop(self._ticket.owner, None)
         if self._alarmed or self._watchers or session.listeners:
             self._tell_freed()
@@ -433,6 +377,8 @@ class Hold:
         at, reason = self._lost if self._lost is not None else (None, None)
         if self._state == RELEASED:
             reason = "it was released"
+        elif reason is None:
+            reason = "it is being released"
         return lease_lost(self.name, self.owner, self.token, at, reason)
 
     def _unavailable(self, what: str, error: BackendUnavailable) -> BackendUnavailable:

@@ -15,9 +15,9 @@ from .lease import Lease
 from .waiting import obtain
 
 if TYPE_CHECKING:
-    from .hold import Body
     from .opening import Opening
     from .request import Request
+    from .usage import Body
 
 
 class Unset:
@@ -52,14 +52,14 @@ class Lock(Enterable):
         for those who pass on somebody else's request: an id that was never used before.
         """
         lease = await self._obtain(timeout, owner)
-        lease._hold._given = True
+        lease._hold._usage.given = True
         return lease
 
     async def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
         """Returns a lease; or None if the lock is not to be had at once, or within `timeout`."""
         lease = await self._try(timeout, owner)
         if lease is not None:
-            lease._hold._given = True
+            lease._hold._usage.given = True
         return lease
 
     async def _obtain(self, timeout: float | Unset | None, owner: str | None) -> Lease:

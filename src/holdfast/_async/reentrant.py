@@ -33,23 +33,36 @@ class ReentrantHold(Hold):
                 self._session.reentrant[taker] = self
 
     def _lease_again(self, opening: Opening) -> Lease | None:
-        """Returns the lease, for its holder to take it again; None if it has ended."""
-        if self._expire_if_due(self._session.now()) or self._dropped:
+        """Returns the lease, which its holder has taken again; None if it has ended."""
+        if self._expire_if_due(self._session.now()):
             return None
         lease = self._lease() if self._lease is not None else None
         if lease is None:
             lease = Lease(self, opening)
             self._lease = ref(lease)
-        return lease
+        return lease if self._take_again() else None
+
+    def _take_again(self) -> bool:
+        """Counts one acquisition more; returns False if the lease is being released."""
+        taken = False
+        try:
+            with self._session.mutex:
+                if self._taker is not None and not self._usage.dropped:
+                    self._usage.depth += 1
+                    taken = True
+        except BaseException:
+            if taken:  # its taker is never told of it
+                self._usage.depth -= 1
+            raise
+        return taken
 
     async def release(self) -> bool:
         self._refuse_fork()
-        if not self._expire_if_due(self._session.now()):
-            with self._session.mutex:
-                if self._depth > 1 and self._state in HOLDING:
-                    self._depth -= 1
-                    return True
-        self._forgotten()  # before it can be granted to another
+        self._expire_if_due(self._session.now())
+        with self._session.mutex:
+            if self._state in HOLDING and self._usage.give_one_back():
+                return True
+            self._forgotten()  # in the same step, and before it can be granted to another
         return await super().release()
 
     def _end(self, reason: str) -> None:
@@ -67,7 +80,7 @@ class ReentrantHold(Hold):
         super()._free_later()
 
     async def _give_all_back(self) -> bool:
-        self._depth = 1
+        self._usage.depth = 1
         return await super()._give_all_back()
 
 
@@ -81,25 +94,24 @@ class ReentrantLock(Lock):
     ) -> Lease:
         again = self._again()
         if again is not None:
-            again._hold._depth += 1  # the last step: what interrupts us comes before, or not here
             return again
         lease = await self._obtain(timeout, owner)
         self._remember(lease)
-        lease._hold._given = True
+        lease._hold._usage.given = True
         return lease
 
     async def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
         again = self._again()
         if again is not None:
-            again._hold._depth += 1
             return again
         lease = await self._try(timeout, owner)
         if lease is not None:
             self._remember(lease)
-            lease._hold._given = True
+            lease._hold._usage.given = True
         return lease
 
     def _again(self) -> Lease | None:
+        """Returns the lease that the caller has already, taken once more; None if it has none."""
         session = self._opening.live
         if session is None or session.closed or session.generation != forks.current():
             return None

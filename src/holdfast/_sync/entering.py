@@ -15,6 +15,7 @@ again only when the lease that it entered before has been left.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from threading import local
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, overload
@@ -23,8 +24,8 @@ from weakref import ref
 from ..errors import LockError
 
 if TYPE_CHECKING:
-    from .hold import Body, Watch
     from .lease import Lease
+    from .usage import Body, Watch
 
 
 STATEMENT = 24 if sys.version_info >= (3, 14) else 0
@@ -77,16 +78,16 @@ class Exit:
         else:
             lease, body = self._thing._take_by_hand()
         hold = lease._hold
-        depth = hold._depth
+        depth = hold._usage.depth
         try:
             if self._watch is not None:
-                hold._unwatch(self)
+                hold._usage.unwatch(self)
                 self._watch = None  # and nobody refers to it any more
             lease._leave(error, body)
         except LockError:
             raise
         except BaseException:
-            hold._end_body(body)
+            hold._usage.end(body)
             hold._abandon(depth)
             raise
         finally:
@@ -96,9 +97,9 @@ class Exit:
 def _on_drop(watch: Watch) -> None:
     """Gives up the lease of a body that is over, and whose exit was never called."""
     hold = watch.hold
-    if hold._is_watched_by(watch):
-        hold._end_body(watch.body)
-        hold._abandon(hold._depth)
+    if hold._usage.is_watched_by(watch):
+        hold._usage.end(watch.body)
+        hold._abandon(hold._usage.depth)
 
 
 class _ExitOfEach:
@@ -128,7 +129,7 @@ def _leave_by_hand(
     return Exit(thing, None)._leave(error)
 
 
-class Enterable:
+class Enterable(ABC):
     """A lock or a lease: `with` enters it."""
 
     __slots__ = ()
@@ -167,27 +168,29 @@ class Enterable:
             else:
                 one._lease = lease
                 one._body = body
-                one._watch = lease._hold._watch(one, _on_drop)
+                one._watch = lease._hold._usage.watch(lease._hold, one, _on_drop)
                 one._watch.body = body
         except BaseException:  # refused, or interrupted on the threshold
-            lease._hold._end_body(body)
-            lease._hold._unwatch(one)
+            lease._hold._usage.end(body)
+            lease._hold._usage.unwatch(one)
             if lease is not self:
                 lease._hold._release_quietly()
             raise
-        lease._hold._given = True
+        lease._hold._usage.given = True
         return lease
 
+    @abstractmethod
     def _to_enter(self) -> Lease:
         """Returns the lease to enter."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _check_by_hand(self) -> None:
         """Refuses to be entered by hand, where it is clear already that its exit could be mistaken."""
 
+    @abstractmethod
     def _note_by_hand(self, lease: Lease, body: Body) -> None:
         """Remembers a lease that was entered by hand; refuses it if its exit could be mistaken."""
 
+    @abstractmethod
     def _take_by_hand(self) -> tuple[Lease, Body]:
         """Returns the lease that was entered by hand, and is being left; and its body."""
-        raise NotImplementedError

@@ -25,7 +25,7 @@ from ..entries import Claim
 from ..errors import LockError
 from ..events import report
 from ..lifecycle import HELD, drift_margin
-from ..model import UNKNOWN, Outcome, Renewed, quick_new
+from ..model import UNKNOWN, Outcome, Renewed, Waiting, quick_new
 from ..recent import RecentMinimum
 from ..timer_wheel import TimerWheel
 from .hold import Hold
@@ -60,14 +60,14 @@ class Keeper:
         self._mutex = RLock()
         self._wheel: TimerWheel[Kept] = TimerWheel()
         self._newcomers: dict[Kept, float] = {}
-        """With when they are due; sorted in by the routine. Most are forgotten before that."""
+        """Newcomers, and when each is due. The routine sorts them in; most are forgotten by then."""
         self._signal = Signal(session.clock)
         self._next = inf
-        """When the routine will look again by itself."""
+        """The time at which the routine will look again by itself."""
         self._spare = RecentMinimum(SPAN)
         """Seconds that the one in the greatest hurry can wait for another's call to end."""
         self._taken: list[Kept] = []
-        """Those that the routine has taken from the wheel, and not put back yet."""
+        """Leases and waiters that the routine has taken from the wheel, and not put back yet."""
         self._routine: Routine | None = None
         self._closed = False
 
@@ -120,7 +120,7 @@ class Keeper:
             # A signal's handler may close while its own thread has the mutex that the routine needs.
             routine.join(JOIN_LIMIT)
         for one in freeing:
-            if not one._bodies:
+            if not one._usage.bodies:
                 one._free()
 
     def _run(self) -> None:
@@ -173,7 +173,7 @@ class Keeper:
         due: list[Kept] = []
         shortest = LONGEST_CALL
         for one in some:
-            if isinstance(one, Hold) and (one._freeing or one._dropped):
+            if isinstance(one, Hold) and (one._freeing or one._usage.confirm_dropped()):
                 one._free_later()  # the others are not to wait for that
             elif one._expire_if_due(sent):
                 continue
@@ -217,16 +217,16 @@ class Keeper:
     def _plainly_renewed(
         self, some: Sequence[Kept], outcomes: Sequence[Outcome], sent: float
     ) -> list[tuple[Kept, Outcome]]:
-        """Notes the renewal of leases to which nothing else happened; returns all others.
+        """Notes the renewal of leases and waiters to which nothing else happened; returns all others.
 
-        Nearly all leases are such, and are noted together under one mutex.
+        Nearly all are such, and are noted together under one mutex.
         """
         session = self._session
         if session.listeners:
             return list(zip(some, outcomes, strict=True))
         others: list[tuple[Kept, Outcome]] = []
         plain: dict[float, list[Kept]] = {}
-        """By TTL: they were sent together, so they end and are due together."""
+        """The leases and waiters by the time at which they are due again."""
         ttl = deadline = 0.0
         same: list[Kept] = []
         with session.mutex, self._mutex:
@@ -244,20 +244,25 @@ class Keeper:
                         if given != ttl:
                             ttl = given
                             deadline = sent + ttl - drift_margin(ttl)
-                            same = plain.setdefault(ttl, [])
+                            same = plain.setdefault(sent + ttl / 3, [])
                         if one._deadline < deadline:
                             one._deadline = deadline
                         one._confirmed = True
                         same.append(one)
                         continue
+                elif type(outcome) is Waiting and isinstance(one, Waiter) and one._kept:
+                    began = outcome.since or sent
+                    one.waits(began, outcome.remaining)
+                    plain.setdefault(one._due(began), []).append(one)
+                    continue
                 others.append((one, outcome))
             if not self._closed:
                 now = self._clock.now()
                 newcomers, where = self._newcomers, self._wheel.where
-                for ttl, leases in plain.items():
+                for due, ones in plain.items():
                     # It may have been given another time meanwhile.
-                    mine = [one for one in leases if one not in newcomers and one not in where]
-                    self._wheel.add_all(mine, sent + ttl / 3, now)
+                    mine = [one for one in ones if one not in newcomers and one not in where]
+                    self._wheel.add_all(mine, due, now)
         return others
 
     def _again(self, one: Kept, due: float | None) -> None:

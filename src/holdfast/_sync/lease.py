@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
+from weakref import ref
 
 from .. import checks, forks
 from .._runtime.threads import Interrupt, Signal, current
@@ -25,7 +26,8 @@ from ..events import Ignored
 from ..lifecycle import LOST
 from ..model import Renewed, Unknown, slot_of
 from .entering import Enterable
-from .hold import HOLDING, Body, Hold, Watch
+from .hold import HOLDING, Hold
+from .usage import Body, Watch
 
 if TYPE_CHECKING:
     from ..fences import BoundFence
@@ -36,13 +38,15 @@ def _on_drop(watch: Watch) -> None:
     """Warns that nobody can release a lease any more, which goes on being renewed."""
     hold = watch.hold
     session = hold._session
-    if not hold._is_watched_by(watch) or session.closed:
+    if not hold._usage.is_watched_by(watch) or session.closed:
         return
     if session.generation != forks.current() or sys.is_finalizing():
         return
-    if not hold._given:
-        hold._abandon(hold._depth)
-    elif hold._state in HOLDING and hold._wants_renewal() and hold._kept and not hold._dropped:
+    if not hold._usage.given:
+        hold._abandon(hold._usage.depth)
+    elif (
+        hold._state in HOLDING and hold._wants_renewal() and hold._kept and not hold._usage.dropped
+    ):
         warnings.warn(
             f"the lease on {hold.name!r} (token {hold.token}) was dropped and never released: it is "
             "renewed until its manager is closed; keep it, or use `with`",
@@ -59,7 +63,7 @@ class Lease(Enterable):
     def __init__(self, hold: Hold, opening: Opening) -> None:
         self._hold = hold
         self._opening = opening  # a manager whose lease is in use is in use itself
-        hold._watch(self, _on_drop)
+        hold._usage.watch(hold, self, _on_drop)
 
     def __repr__(self) -> str:
         return f"<Lease {self.name!r} token={self.token} {self.state}>"
@@ -185,7 +189,7 @@ class Lease(Enterable):
             if hold._state in HOLDING:
                 if hold._callbacks is None:
                     hold._callbacks = []
-                hold._callbacks.append((callback, self))
+                hold._callbacks.append((callback, ref(self), self._opening))
                 callback_now = False
             else:
                 callback_now = hold._state == LOST
@@ -275,12 +279,19 @@ class Lease(Enterable):
     def _to_enter(self) -> Lease:
         return self
 
+    def _check_by_hand(self) -> None:
+        """Refuses nothing: all bodies of a lease are alike, and the last one to end releases it."""
+
+    def _note_by_hand(self, lease: Lease, body: Body) -> None:
+        """Does nothing: the body is noted already."""
+
     def _take_by_hand(self) -> tuple[Lease, Body]:
-        if not self._hold._bodies:
+        bodies = list(self._hold._usage.bodies)
+        if not bodies:
             raise LockNotOwned(
                 f"the lease on {self.name!r} was not entered, so it cannot be left", name=self.name
             )
-        return self, self._hold._bodies[-1]
+        return self, bodies[-1]
 
     if TYPE_CHECKING:
 
@@ -291,9 +302,10 @@ class Lease(Enterable):
         self.ensure()
         hold = self._hold
         runner = current()
-        inner = any(body.runner is runner for body in hold._bodies)
+        inner = any(body.runner is runner for body in list(hold._usage.bodies))
         body = Body(runner, None if inner else Interrupt())
-        hold._bodies = (*hold._bodies, body)
+        if not hold._usage.begin(body):
+            raise hold._loss()
         if Interrupt.works:
             hold._set_alarm()
         return body
@@ -305,26 +317,25 @@ class Lease(Enterable):
         """
         hold = self._hold
         session = hold._session
-        depth = hold._depth
+        depth = hold._usage.depth
         try:
-            hold._end_body(body)
+            hold._usage.end(body)
             stopped_by_us = body.interrupt is not None and body.interrupt.settle(error)
             if error is None:
                 hold._refuse_fork()
             elif session.generation != forks.current():
                 return
-            last = depth > 1 or not hold._bodies
+            last = hold._usage.leave(depth)
             if self.state in HOLDING:
                 if last:
                     hold._release_quietly()
-            elif hold._freeing and not hold._bodies:
+            elif hold._freeing and not hold._usage.bodies:
                 hold._free()
         except BaseException:
             # Interrupted, before the release or behind it: nobody else has the lease any more.
-            hold._end_body(body)
-            ours = session.generation == forks.current() and hold._depth == depth
-            if hold._state in HOLDING and ours and (depth > 1 or not hold._bodies):
-                hold._release_doubtful = True
+            hold._usage.end(body)
+            ours = session.generation == forks.current() and hold._usage.depth == depth
+            if hold._state in HOLDING and ours and (depth > 1 or not hold._usage.bodies):
                 hold._release_quietly()
             raise
         finally:

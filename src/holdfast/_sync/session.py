@@ -282,7 +282,7 @@ class Session:
 
     def _runs(self, lease: Hold) -> bool:
         """Tells whether a body runs under the lease, in a task or thread that is not closing."""
-        return any(body.runner not in self._closers for body in lease._bodies)
+        return any(body.runner not in self._closers for body in list(lease._usage.bodies))
 
     def _wait_for_bodies(self) -> None:
         """Waits until the bodies of recalled leases have ended, and frees those leases."""

@@ -11,6 +11,7 @@ from .report import say
 
 COMMANDS = {
     "run": "run a command under a lock",
+    "schema": "print the tables that a database needs",
     "demo": "see what a fence is for, in ten seconds",
 }
 
@@ -76,6 +77,10 @@ def _dispatch(words: list[str]) -> int:
         from . import demo
 
         return demo.main(before + rest[::-1])
+    if command == "schema":
+        from . import schema
+
+        return schema.main(before + rest[::-1])
     raise unknown("command", command, list(COMMANDS))
 
 

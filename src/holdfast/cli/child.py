@@ -22,23 +22,23 @@ from .processes import Family, Process, adopt_orphans, send
 from .spawn import spawn
 
 _CHASES = 100
-"""So often those who fork all the time are looked for, before all processes are read again."""
+"""Looks for processes that fork all the time, before all processes are read again."""
 
 
 class Child:
-    """`pid` is that of the command and of its group."""
+    """The command, and all that comes from it. `pid` is the id of its process, and of its group."""
 
     def __init__(self, pid: int, strangers: set[int], adopting: bool) -> None:
         self.pid = pid
         self.status: int | None = None
-        """The exit status, once it has ended; -n if signal n ended it."""
+        """The exit status of the command, once it has ended; -n if signal n ended it."""
         self._strangers = strangers
         self._adopting = adopting
         self._childless = False
         self._asked: set[int] = set()
         """The addresses that have been asked to end."""
         self._killed: set[int] = set()
-        """Those that the last look found, and killed, by their process ids."""
+        """The process ids that the last look found, and killed."""
 
     @classmethod
     def start(

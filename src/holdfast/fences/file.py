@@ -22,22 +22,11 @@ from types import TracebackType
 from ..errors import ConfigError
 from . import floors, rules
 from .fence import Fence, not_installed, prove, refuse_high_floors
-from .file_memory import (
-    FLOORS,
-    SUFFIX,
-    FileMemory,
-    Path,
-    mark_of,
-    memory_path,
-    path_of,
-    read_floors,
-)
+from .file_memory import FLOORS, FileMemory, Path, mark_of, memory_path, read_floors
+from .file_pruning import prune
 from .floors import Floor
-from .record import HOLDERS, Damaged, Record, sync_folder
+from .record import FIRST_LOOK, HOLDERS, LAST_LOOK, Record, sync_folder
 from .rules import Credential, FencedLease, Mark, Token
-
-FIRST_LOOK, LAST_LOOK = 0.001, 0.05
-"""In asyncio nobody tells us when another process lets go: look again after so many seconds."""
 
 
 class FileFence(Fence):
@@ -113,24 +102,7 @@ class FileFence(Fence):
         """
         limit = time.time() - rules.age(older_than)
         with self._floors_record(folder) as record:
-            old: list[FileMemory] = []
-            living: list[Mark] = []
-            try:
-                for path in _memories(os.path.dirname(record.path)):
-                    memory = _forgettable(path, limit)
-                    if memory is not None:
-                        old.append(memory)
-                    else:
-                        living.append(_seen(path))
-                pruned = [memory.mark for memory in old]
-                risen = floors.raised(read_floors(record), pruned, living)
-                record.replace({"floors": risen, "resets": record.read().get("resets", [])})
-                for memory in old:
-                    memory.forget()
-                return len(old)
-            finally:
-                for memory in old:
-                    memory.close()
+            return prune(record, limit)
 
     def reset_floors(
         self, folder: Path, *, by: str, lock: str | FencedLease | None = None, to: int = 0
@@ -249,43 +221,6 @@ def _refuse_hard_links(path: Path) -> None:
         )
 
 
-def _memories(folder: str) -> Iterator[str]:
-    """Yields the paths of all memories in a folder."""
-    for name in os.listdir(folder):
-        if name.startswith(".") and name.endswith(SUFFIX) and name != FLOORS:
-            yield os.path.join(folder, name)
-
-
-def _forgettable(path: str, limit: float) -> FileMemory | None:
-    """Returns a memory that may be pruned, locked; None if it is in use, younger, or not to be."""
-    try:
-        if os.stat(path).st_mtime > limit:
-            return None
-    except FileNotFoundError:
-        return None  # it was empty, and its writer took it along
-    record = Record.locked(path, wait=False)
-    if record is None:
-        return None  # somebody is writing right now
-    try:
-        # Which also finishes what a killed writer had committed.
-        memory = FileMemory(record, {}, path_of(path))
-    except BaseException:
-        record.close()
-        raise
-    if os.stat(path).st_mtime <= limit and floors.prunable(memory.mark):
-        return memory
-    memory.close()
-    return None
-
-
-def _seen(path: str) -> Mark:
-    """Returns the mark of a file as it was last committed, without a lock."""
-    try:
-        return mark_of(path, Record.peek(path))
-    except Damaged:
-        return Mark()  # which its next writer is told
-
-
 class HeldFile:
     """The turn at one file, for the body of `with`."""
 
@@ -318,6 +253,11 @@ class HeldFile:
             memory.close()
             raise
         self._memory = memory
+
+    @property
+    def changed(self) -> bool:
+        """True if this hold has changed the mark; a token that is in it already changes nothing."""
+        return self._memory is not None and self._memory.saved
 
     def retract(self) -> None:
         """Takes back, inside the body, that the token counts as seen: its holder wrote nothing."""

@@ -40,7 +40,8 @@ class FileMemory:
         if state is None:
             state = record.read()
         self._before = state
-        self._saved = False
+        self.saved = False
+        """True once the mark was changed since it was locked."""
         self.mark = mark_of(record.path, state)
         self.resets: list[Any] = state.get("resets", [])
         self._empty = not state
@@ -102,7 +103,7 @@ class FileMemory:
 
     def retract(self) -> None:
         """Takes back what was committed without data since it was locked."""
-        if not self._saved:
+        if not self.saved:
             return
         if not self._before:
             self._empty = True  # so `close` removes it
@@ -113,7 +114,7 @@ class FileMemory:
         self.mark = mark
         state = {"token": mark.highest, "lock": mark.lock, "reader": mark.reader}
         self._record.replace({**state, "pending": self._pending, "resets": self.resets})
-        self._empty, self._saved = False, True
+        self._empty, self.saved = False, True
 
     def forget(self) -> None:
         self._record.remove()

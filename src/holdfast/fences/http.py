@@ -2,7 +2,7 @@
 
     Fencing-Token: 1794722314229786
     Fencing-Lock: redis:billing/invoice%3A42     which lock it is of, if a lease was given
-    Fencing-Compare: ?1                          a reader's: compare, and do not remember
+    Fencing-Compare: ?1                          a reader's: it may read, and does not write
 
 A fence answers 409 with `Fencing-Highest` when it refuses a token. `Fencing-Probe` asks whether there
 is a fence at all; only a fence sends it back, and says by `Fencing-Memory` where it remembers tokens.

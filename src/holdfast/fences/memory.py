@@ -153,6 +153,12 @@ class HeldResource:
             self._fence._turns.end(self._resource)
             raise
 
+    @property
+    def changed(self) -> bool:
+        """True if this hold has changed the mark; a token that is in it already changes nothing."""
+        before, after = self._marks
+        return before != after
+
     def retract(self) -> None:
         """Takes back, inside the body, that the token counts as seen: its holder wrote nothing."""
         self._fence._retract(self._resource, *self._marks)

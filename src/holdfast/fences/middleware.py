@@ -6,6 +6,9 @@ process dies there, the write may have happened, and must not be forgotten. If t
 the request (401, 403, 404: any status from 400 to 499), it is taken back, so that somebody
 who may not write cannot shut out the holder, nor fill the memory, by a token that he made up.
 
+With `readers=True` a GET or HEAD that shows a reader's lease is compared and remembered, too, so that
+no older writer writes under a reader who still holds: for services that know who reads.
+
 Where the service runs on several machines, fence its database: the handler finds what was shown under
 `scope["holdfast.fencing"]`, or `environ["holdfast.fencing"]`, and gives it to a `SqlFence` in its own
 transaction.
@@ -24,9 +27,11 @@ from ..errors import ConfigError, LockError, StaleToken
 from . import http
 from .memory import MemoryFence
 from .request_memory import Full, Hold, ProcessMemory, memory_of, resource_of
+from .request_turn import RequestTurn
 
 KEY = "holdfast.fencing"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
+READS = frozenset(("GET", "HEAD"))
 NO_CONTENT, BAD, FORBIDDEN, REQUIRED, UNAVAILABLE = 204, 400, 403, 428, 503
 PHRASES = {
     NO_CONTENT: "No Content",
@@ -37,6 +42,10 @@ PHRASES = {
     UNAVAILABLE: "Service Unavailable",
 }
 MOST = 100_000
+NO_READERS = (
+    "this service does not remember readers, so an older writer could change what you read: show no "
+    "reader's lease; or, if it knows who may read, make its FencingMiddleware with readers=True"
+)
 
 Resource = Callable[[Any], str]
 Answer = tuple[int, list[tuple[str, str]], bytes]
@@ -71,7 +80,8 @@ class FencingMiddleware:
     that changes something and shows no token is answered 428, unless `required=False`; GET, HEAD,
     OPTIONS and TRACE pass. `accepted(status)` returns False for a response of the application that
     says that nothing was changed; then the token is not remembered. `most` bounds how many
-    resources are remembered.
+    resources are remembered. With `readers`, a GET or HEAD that shows a reader's lease is checked
+    and remembered: not where strangers may read. Without it, one that shows such a lease is refused.
     """
 
     def __new__(cls, app: Any, *args: Any, **options: Any) -> FencingMiddleware:
@@ -89,6 +99,7 @@ class FencingMiddleware:
         resource: Resource | None = None,
         required: bool = True,
         single_use: bool = False,
+        readers: bool = False,
         accepted: Callable[[int], bool] = accepted_status,
         most: int = MOST,
     ) -> None:
@@ -102,6 +113,7 @@ class FencingMiddleware:
             )
         self._resource = resource
         self._required = required
+        self._readers = readers
         self._accepted = accepted
 
     def _judge(self, method: str, headers: dict[str, str]) -> http.RequestToken | Answer | None:
@@ -110,13 +122,19 @@ class FencingMiddleware:
         if probe is not None and method == "OPTIONS":
             memory = self._memory.identity
             return NO_CONTENT, [(http.PROBE, quote(probe[:64])), (http.MEMORY, memory)], b""
-        if method in SAFE:
+        safe = method in SAFE
+        if safe and not (method in READS and headers.get(http.COMPARE.lower())):
             return None
         try:
             credential = http.read_headers(headers)
         except LockError as error:
             return _answer(BAD, {"error": str(error)})
-        if credential is not None and credential.shared:
+        shared = credential is not None and credential.shared
+        if safe:
+            if shared and not self._readers:
+                return _answer(FORBIDDEN, {"error": NO_READERS})
+            return credential if shared else None
+        if shared:
             return _answer(FORBIDDEN, {"error": "a reader's lease does not write"})
         if credential is None and self._required:
             return _answer(
@@ -125,10 +143,8 @@ class FencingMiddleware:
             )
         return credential
 
-    def _finish(self, hold: Hold, status: int | None) -> None:
-        """Takes back what was remembered if the application refused the request."""
-        if status is not None and not self._accepted(status):
-            hold.retract()
+    def _turn(self, hold: Hold, credential: http.RequestToken) -> RequestTurn:
+        return RequestTurn(hold, credential.shared, self._accepted)
 
 
 def _answer(status: int, body: dict[str, Any], *headers: tuple[str, str]) -> Answer:
@@ -179,19 +195,19 @@ class _Asgi(FencingMiddleware):
         except (StaleToken, Full) as refused:
             await _send(send, _refusal(resource, refused))
             return
-        status: int | None = None
+        turn = self._turn(hold, credential)
 
         async def watch(message: Any) -> None:
-            nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                turn.answered(message["status"])
             await send(message)
 
         try:
             await self.app({**scope, KEY: credential}, receive, watch)
-            self._finish(hold, status)
-        finally:
-            await hold.__aexit__(None, None, None)
+        except BaseException:
+            turn.abandon()
+            raise
+        turn.end()
 
 
 async def _send(send: Any, answer: Answer) -> None:
@@ -225,11 +241,12 @@ class _Wsgi(FencingMiddleware):
             hold.__enter__()
         except (StaleToken, Full) as refused:
             return _start(start_response, _refusal(resource, refused))
-        response = _Response(self, hold, start_response)
+        turn = self._turn(hold, credential)
+        response = _Response(turn, start_response)
         try:
             response.body = self.app({**environ, KEY: credential}, response.start)
         except BaseException:
-            hold.__exit__(None, None, None)
+            turn.abandon()
             raise
         return response
 
@@ -241,20 +258,18 @@ def _start(start_response: Any, answer: Answer) -> list[bytes]:
 
 
 class _Response:
-    """A response whose resource is held until all of it was handed over, or it was given up."""
+    """A response whose turn goes on until all of it was handed over, or it was given up."""
 
-    def __init__(self, middleware: FencingMiddleware, hold: Hold, start_response: Any) -> None:
+    def __init__(self, turn: RequestTurn, start_response: Any) -> None:
         self.body: Iterable[bytes] = ()
-        self._middleware = middleware
-        self._hold: Hold | None = hold
+        self._turn = turn
         self._start_response = start_response
-        self._status: int | None = None
         self._rest: int | None = None
         """How many bytes are still to come; None if the application did not say."""
 
     def start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
         """Notes what the application answers, and passes it on to the server."""
-        self._status = int(status.split(None, 1)[0])
+        self._turn.answered(int(status.split(None, 1)[0]))
         length = [value for name, value in headers if name.lower() == "content-length"]
         self._rest = int(length[0]) if length else None
         write = self._start_response(status, headers, *error)
@@ -269,9 +284,9 @@ class _Response:
         for data in self.body:
             self._count(data)
             if self._rest == 0:
-                self._finish()  # also if nobody asks for more, nor closes it
+                self._turn.end()  # also if nobody asks for more, nor closes it
             yield data
-        self._finish()
+        self._turn.end()
 
     def _count(self, data: bytes) -> None:
         if self._rest is not None:
@@ -283,13 +298,4 @@ class _Response:
             if close is not None:
                 close()
         finally:
-            self._finish()
-
-    def _finish(self) -> None:
-        hold, self._hold = self._hold, None
-        if hold is None:
-            return
-        try:
-            self._middleware._finish(hold, self._status)
-        finally:
-            hold.__exit__(None, None, None)
+            self._turn.end()

@@ -10,11 +10,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from typing import Any
 
 from ..errors import GuaranteeError
+from ..surroundings import greenlets
 from .turn_holder import TurnHolder
 
+FIRST_LOOK, LAST_LOOK = 0.001, 0.05
+"""Seconds after which whoever cannot block looks again, since nobody tells it of an unlocked file."""
 HOLDERS: dict[str, TurnHolder] = {}
 """The holders within this process of the records that are locked, by path."""
 
@@ -31,11 +35,11 @@ class Record:
     @classmethod
     def locked(cls, path: str, *, shared: bool = False, wait: bool = True) -> Record | None:
         """None if it is not to be had without waiting."""
-        how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
-                fcntl.flock(descriptor, how)
+                _lock(descriptor, how, wait)
                 if _is(descriptor, path):
                     record = cls(path, descriptor)
                     if not shared:
@@ -80,6 +84,7 @@ class Record:
             os.close(descriptor)
             raise
         self._held.append(descriptor)
+        self._let_go(1)
         sync_folder(self.path)
 
     def touch(self) -> None:
@@ -90,10 +95,14 @@ class Record:
         os.unlink(self.path)
 
     def close(self) -> None:
-        ours = self._process == os.getpid()
         if self._holder is not None and HOLDERS.get(self.path) is self._holder:
             del HOLDERS[self.path]  # before it is unlocked, and another puts itself there
-        while self._held:
+        self._let_go(0)
+
+    def _let_go(self, keep: int) -> None:
+        """Unlocks and closes all files but the last `keep`: those that were replaced come first."""
+        ours = self._process == os.getpid()
+        while len(self._held) > keep:
             descriptor = self._held.pop(0)
             if ours:
                 # A child that was forked meanwhile has it open, and would keep the lock with it. In
@@ -106,6 +115,22 @@ class Record:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _lock(descriptor: int, how: int, wait: bool) -> None:
+    """Locks a file; raises `BlockingIOError` if it is not to be had, and is not waited for."""
+    if not (wait and greenlets()):
+        fcntl.flock(descriptor, how if wait else how | fcntl.LOCK_NB)
+        return
+    # A call that waits would stop every greenlet of this thread, the holder's too.
+    pause = FIRST_LOOK
+    while True:
+        try:
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(pause)
+            pause = min(pause * 2, LAST_LOOK)
 
 
 class Damaged(GuaranteeError):

@@ -10,6 +10,7 @@ import hashlib
 import os
 import time
 import uuid
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 from ..errors import ConfigError, LockError
@@ -42,7 +43,7 @@ class RequestMemory(Protocol):
         """The kind and the identity of this memory: equal wherever the same one is used."""
 
     def hold(self, resource: str, credential: RequestToken) -> Hold:
-        """Returns the turn at a resource, which is begun by `with` or `async with`."""
+        """Returns the turn at a resource, a reader's too, which is begun by `with` or `async with`."""
 
 
 def memory_of(
@@ -70,7 +71,7 @@ def memory_of(
     return FolderMemory(os.path.realpath(folder), single_use, most)
 
 
-class _Bounded:
+class _Bounded(ABC):
     """The part of a memory that keeps it from growing for ever."""
 
     def __init__(self, most: int) -> None:
@@ -79,11 +80,13 @@ class _Bounded:
         """How many new resources may come before they are counted again."""
         self._next_prune = 0.0
 
+    @abstractmethod
     def _count(self) -> int:
-        raise NotImplementedError
+        """Returns how many resources are remembered."""
 
+    @abstractmethod
     def _prune(self) -> None:
-        raise NotImplementedError
+        """Forgets resources that saw no new token for a day."""
 
     def _make_room(self) -> None:
         """Raises `Full` if there is no room for another resource."""
@@ -118,7 +121,7 @@ class ProcessMemory(_Bounded):
     def hold(self, resource: str, credential: RequestToken) -> Hold:
         if resource not in self._fence._marks:
             self._make_room()
-        return self._fence.hold(resource, credential)
+        return HeldResource(self._fence, resource, rules.credential(credential))
 
     def _count(self) -> int:
         return len(self._fence._marks)
@@ -144,7 +147,7 @@ class FolderMemory(_Bounded):
         path = os.path.join(self._folder, hashlib.sha256(resource.encode()).hexdigest())
         if not os.path.exists(memory_path(path)):
             self._make_room()
-        return self._fence.hold(path, credential)
+        return HeldFile(self._fence, path, rules.credential(credential))
 
     def _count(self) -> int:
         with os.scandir(self._folder) as entries:

@@ -1,25 +1,16 @@
 """A fence in the database that it protects: the check is part of the caller's own transaction.
 
-`guard` raises the resource's mark by one conditional UPDATE, which also locks the mark's row until the
-caller commits. So whoever passed has the resource to himself until then, a rollback or a crash undoes
-mark and write alike, and a lower token that comes later finds the higher mark.
-
-A resource without a row gets one that starts at the floor of what was pruned. The floors are read with
-a lock against whoever prunes: either we see what he forgot, or he does not see our row.
-
-Locks are taken in one order, the floors' row first, so that prune and guard never wait for each other
-in a circle. A row whose mark was raised a short time ago is the exception: it is not pruned yet.
+Its verbs, how its tables are made, and how it is proved to work. `sql_guard` lets tokens pass.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from time import monotonic
 from typing import Any
 
-from ..errors import ConfigError, GuaranteeError, StaleToken
+from ..errors import ConfigError, StaleToken
 from . import floors, rules
 from .fence import Fence, not_installed, refuse_high_floors
 from .rules import Credential, FencedLease, Token
@@ -40,23 +31,16 @@ from .sql_connections import (
 from .sql_dialects import (
     DIALECTS,
     QUALIFIED,
-    SQLITE,
     Statements,
     encoder,
     fence_table,
     identifier,
     text_of,
 )
+from .sql_guard import SqlGuard
 from .sql_hold import HeldTransaction
-from .sql_marks import look, prune, read_floors, reset, reset_floors
+from .sql_marks import prune, read_floors, reset, reset_floors
 from .sql_rows import FencedRow, column_fits
-
-KNOWN_LIMIT = 10_000
-RECENT = 60.0
-"""Seconds for which a row counts as there, once its mark was raised: what is pruned is older."""
-SHOWN = 15.0
-"""Seconds for which a reader's token counts as remembered, once it was: then only a look is needed."""
-ROUNDS = 4
 
 
 class SqlFence(Fence):
@@ -74,9 +58,7 @@ class SqlFence(Fence):
         super().__init__(single_use=single_use)
         self._table = fence_table(table)
         self._statements: dict[tuple[str, str], Statements] = {}
-        self._known: dict[tuple[str, bool], tuple[int, str, float]] = {}
-        """Resources that have, or had, a row, and whether a reader has passed there or a writer: what
-        passed last, and when the mark was raised. A hint, never relied upon."""
+        self._guard = SqlGuard(single_use)
         self._installed = False
         self._updates: dict[Any, str] = {}
         """Statements of the one-statement form, as they were made."""
@@ -102,8 +84,8 @@ class SqlFence(Fence):
         refuse_autocommit(kind, connection)
         statements = self._of(kind)
         tried = False
-        shown = given.reader and self._shown(resource, given)
-        request = None if shown else self._pass(statements, resource, given)
+        shown = given.reader and self._guard.shown(resource, given)
+        request = None if shown else self._guard.request(statements, resource, given)
         if request is not None and not kind.asynchronous and not kind.alchemy:
             # The common case at once: the resource is known, and the token good.
             cursor = take_cursor(kind, connection)
@@ -111,14 +93,14 @@ class SqlFence(Fence):
             changed = cursor.rowcount
             keep_cursor(kind, connection, cursor)
             if changed == 1:
-                self._passed(resource, given)
+                self._guard.passed(resource, given)
                 return None
             tried = True
         if shown:
             is_open = partial(open_at_driver, kind, connection)
-            steps = self._compare(statements, resource, given, is_open)
+            steps = self._guard.compare(statements, resource, given, is_open)
         else:
-            steps = self._guard(statements, resource, given, tried)
+            steps = self._guard.let_pass(statements, resource, given, tried)
         if kind.alchemy:
             steps = _in_its_transaction(kind, connection, steps)
         return self._run(kind, connection, steps)
@@ -255,122 +237,6 @@ class SqlFence(Fence):
             return run_async(kind, connection, steps)
         return run(kind, connection, steps)
 
-    def _pass(
-        self, sql: Statements, resource: str, given: Credential, there: bool = False
-    ) -> Request | None:
-        """Returns the statement that lets `given` pass; None if the resource may need a row first.
-
-        `there` says that it has one, which is locked.
-        """
-        key = (resource, given.reader)
-        last = self._known.get(key)
-        if sql.dialect.gaps and last is not None and last[2] + RECENT <= monotonic():
-            del self._known[key]  # so this write raises the mark, and makes the row recent
-            last = None
-        if last is None:
-            if len(self._known) >= KNOWN_LIMIT:
-                self._known.clear()
-            if sql.dialect.gaps and not there:
-                return None
-        name: Any = resource
-        lock: Any = given.lock
-        token = given.token
-        if sql.dialect.binary:
-            name, lock = resource.encode(), lock.encode()
-        if given.reader:
-            if lock:
-                return Request(sql.read_locked, (token, token, lock, name, token, lock))
-            return Request(sql.read, (token, token, name, token))
-        if last is not None and last[:2] == (token, given.lock) and not self.single_use:
-            # The same holder's next write changes no more than it must.
-            if lock:
-                return Request(sql.again_locked, (name, token, lock))
-            return Request(sql.again, (name, token))
-        if lock:
-            return Request(sql.update_locked, (token, lock, name, token, token, lock))
-        return Request(sql.update, (token, name, token, token))
-
-    def _passed(self, resource: str, given: Credential) -> None:
-        """Remembers that `given` has passed, and when the mark was raised."""
-        key = (resource, given.reader)
-        last = self._known.get(key)
-        if last is None or given.reader or last[:2] != (given.token, given.lock):
-            self._known[key] = (given.token, given.lock, monotonic())
-
-    def _shown(self, resource: str, given: Credential) -> bool:
-        """Returns True if a reader was remembered a short time ago, as far as this process knows."""
-        last = self._known.get((resource, True))
-        return (
-            last is not None
-            and last[:2] == (given.token, given.lock)
-            and monotonic() < last[2] + SHOWN
-        )
-
-    def _compare(
-        self, sql: Statements, resource: str, given: Credential, is_open: Callable[[], bool]
-    ) -> Steps[None]:
-        """Compares the token of a reader who has been remembered; if it was not, remembers it."""
-        name = encoder(sql)(resource)
-        mark = yield from look(sql, name)
-        if sql.dialect is SQLITE and not is_open():
-            # Python's sqlite3 begins none for a SELECT, and a check outside of it says nothing.
-            yield Request("BEGIN")
-            mark = yield from look(sql, name)
-        if mark is None or mark.reader < given.token:
-            self._known.pop((resource, True), None)
-            yield from self._guard(sql, resource, given)
-            return
-        refused = rules.refusal(resource, mark, given, self.single_use)
-        if refused is not None:
-            raise refused
-
-    def _guard(
-        self,
-        sql: Statements,
-        resource: str,
-        given: Credential,
-        tried: bool = False,
-        there: bool = False,
-    ) -> Steps[None]:
-        name = encoder(sql)(resource)
-        for _ in range(ROUNDS):
-            request = self._pass(sql, resource, given, there)
-            if request is None and (yield from self._begin(sql, resource, name, given)) is None:
-                there = True
-                continue
-            if request is not None and not tried and (yield request).changed == 1:
-                self._passed(resource, given)
-                return
-            tried = False
-            self._known.pop((resource, given.reader), None)
-            # Refused; or there is no row; or its first writer has committed it just now.
-            mark = yield from look(sql, name, own=True)
-            if mark is None:
-                refused = yield from self._begin(sql, resource, name, given)
-            else:
-                refused = rules.refusal(resource, mark, given, self.single_use)
-            if refused is not None:
-                raise refused
-            there = True
-        raise GuaranteeError(
-            f"the fence's row for {resource!r} could not be locked; roll back and try again"
-        )
-
-    def _begin(
-        self, sql: Statements, resource: str, name: Any, given: Credential
-    ) -> Steps[StaleToken | None]:
-        """Gives the resource a row that starts at its floor, unless it has one.
-
-        If the floor refuses `given`, it makes none and returns the refusal. A row that is made and
-        then rolled back would leave gaps locked by those who waited for it.
-        """
-        known = yield from read_floors(sql)
-        mark = floors.unknown(known, given)
-        refused = rules.refusal(resource, mark, given, self.single_use)
-        if refused is None:
-            yield Request(sql.begin, (name, mark.highest, mark.reader))
-        return refused
-
     def _highest(self, sql: Statements, resource: str) -> Steps[int]:
         rows = (yield Request(sql.peek, (encoder(sql)(resource),), rows=True)).rows
         return int(rows[0][0]) if rows else 0
@@ -425,14 +291,13 @@ class SqlFence(Fence):
         refuse_high_floors(f"the table {self._table}", (yield from read_floors(sql)))
         probe = f"holdfast probe {os.urandom(6).hex()}"
         yield Request(sql.begin, (encoder(sql)(probe), 0, 0))
-        yield from self._guard(sql, probe, Credential(2**62), there=True)
+        guard = SqlGuard(self.single_use)
+        yield from guard.let_pass(sql, probe, Credential(2**62), there=True)
         try:
-            yield from self._guard(sql, probe, Credential(2**62 - 1), there=True)
+            yield from guard.let_pass(sql, probe, Credential(2**62 - 1), there=True)
         except StaleToken:
             yield Request(sql.forget, (encoder(sql)(probe),))
             return
-        finally:
-            self._known.pop((probe, False), None)
         raise not_installed(f"the table {self._table}", "it let an older token pass")
 
 

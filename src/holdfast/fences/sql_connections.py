@@ -46,6 +46,8 @@ class Reply(NamedTuple):
     rows: list[Any]
 
 
+IN_TRANSACTION = Request("SELECT @@in_transaction", rows=True)
+
 Steps = Generator[Request, Reply, Result]
 
 
@@ -211,8 +213,35 @@ def in_transaction(kind: ConnectionKind, connection: Any) -> bool:
     if kind.driver == "asyncpg":
         return bool(connection.is_in_transaction())
     if kind.driver == "MySQLdb":
-        return False  # which does not tell
+        return _server_is_in_transaction(kind, connection)
     return bool(connection.in_transaction)
+
+
+UNKNOWN_VARIABLE, UNKNOWN_SAVEPOINT = 1193, 1305
+"""MariaDB's and MySQL's numbers of these errors."""
+
+
+def _server_is_in_transaction(kind: ConnectionKind, connection: Any) -> bool:
+    """Returns True if the server knows of a transaction: mysqlclient itself does not tell.
+
+    MySQL has no variable for it. There a savepoint stays only inside a transaction; but where
+    autocommit is off it always stays, and then nobody can tell.
+    """
+    try:
+        return bool(execute(kind, connection, IN_TRANSACTION).rows[0][0])
+    except Exception as error:
+        if error.args[:1] != (UNKNOWN_VARIABLE,):
+            raise
+    if not connection.get_autocommit():
+        return False
+    execute(kind, connection, Request("SAVEPOINT holdfast_probe"))
+    try:
+        execute(kind, connection, Request("RELEASE SAVEPOINT holdfast_probe"))
+    except Exception as error:
+        if error.args[:1] != (UNKNOWN_SAVEPOINT,):
+            raise
+        return False
+    return True
 
 
 def begun(kind: ConnectionKind, connection: Any) -> bool:
@@ -290,11 +319,11 @@ def open_at_driver(kind: ConnectionKind, connection: Any) -> bool:
     """Returns True if a transaction is open once a statement has been run."""
     if kind.alchemy:
         kind, connection = _driver_of(kind, connection)
-    if in_transaction(kind, connection):
-        return True
     # Of a SELECT these do not hear, or never tell, that it has begun a transaction.
     deaf = kind.driver in ("pymysql", "asyncmy", "aiomysql", "MySQLdb")
-    return deaf and not _commits_each(kind, connection)
+    if deaf and not _commits_each(kind, connection):
+        return True
+    return in_transaction(kind, connection)
 
 
 def refuse_committed(kind: ConnectionKind, connection: Any) -> None:
@@ -305,5 +334,5 @@ def refuse_committed(kind: ConnectionKind, connection: Any) -> None:
 def _alone() -> ConfigError:
     return ConfigError(
         "a fence guards a transaction, and this connection commits each statement by itself: "
-        "begin a transaction (with mysqlclient: turn autocommit off), guard, write, commit"
+        "begin a transaction, guard, write, commit"
     )

@@ -34,8 +34,8 @@ class Dialect(NamedTuple):
     """Query that returns a row if the table is there, by table, and schema or NULL."""
     create: tuple[str, ...]
     changes: tuple[tuple[str, str], ...]
-    """What this version makes in another way than one before: a query, by table, and schema or NULL,
-    that returns a row if the table is as it should be, and the statement that makes it so."""
+    """Changes to a table of an earlier version: for each a query, by table, and schema or NULL, that
+    returns a row if the table has the change, and the statement that makes it."""
     column_type: str
     """Query for the type of a column, by table, schema or NULL, and column."""
     now: str

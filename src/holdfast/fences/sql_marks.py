@@ -1,4 +1,4 @@
-"""What `SqlFence` keeps in its table: marks and floors, how they are read, reset and pruned."""
+"""The marks and floors in the table of a `SqlFence`: how they are read, reset and pruned."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def mark_of(token: Any, lock: Any, reader: Any) -> Mark:
 
 
 def look(sql: Statements, name: Any, own: bool = False) -> Steps[Mark | None]:
+    """Returns the mark of a resource, locked against writers; with `own`, against everybody."""
     rows = (yield Request(sql.look_own if own else sql.look, (name,), rows=True)).rows
     return mark_of(*rows[0]) if rows else None
 

@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the runs")
     parser.add_argument(
-        "--variant", help="run only this variant that is known to be bad; 'all': every one"
+        "--variant",
+        help="run only this variant that is known to be bad; 'all': every one; 'none': only the seeds",
     )
     options = parser.parse_args(arguments)
 
@@ -59,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         name: _for_every_seed(kind) for name, kind in store.VARIANTS.items()
     }
     plan: PlanMaker = store.calm if options.calm else store.plan
-    if options.variant not in (None, "all", *variants):
+    if options.variant not in (None, "all", "none", *variants):
         parser.error(f"there is no variant {options.variant!r}; there are: {', '.join(variants)}")
     chosen = variants.get(options.variant)
     silence_python()
@@ -75,7 +76,8 @@ def main(arguments: list[str] | None = None) -> int:
         bad = [
             check_variant(name, make, _for_variants(options))
             for name, make in variants.items()
-            if options.variant == "all" or store.VARIANTS[name].calm == options.calm
+            if options.variant == "all"
+            or (options.variant is None and store.VARIANTS[name].calm == options.calm)
         ]
     except ConfigError as error:
         print(error, file=sys.stderr)

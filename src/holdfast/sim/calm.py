@@ -51,7 +51,7 @@ class Calm:
     """Numbers of tasks of each client, of which one is drawn."""
     locks: Sequence[int] = (1, 2, 3)
     rounds = 3
-    """Rounds of a run. After each one all clients rest, and the servers are searched for leftovers."""
+    """Rounds of a run. After each one all clients rest, and the servers are searched for residue."""
     turns = 2
     ttls = (20.0, 30.0)
     at_once = 0.5
@@ -128,12 +128,12 @@ class CalmWorld(World):
                 "director", "all have given back what they had; free for %.3f s", usage.longest
             )
             await asyncio.sleep(SOON)
-            self._report_leftovers(f"{SOON:g} s after round {number + 1}")
+            self._report_residue(f"{SOON:g} s after round {number + 1}")
             for actor in actors:
                 for name in actor.known_attempts():
                     self.checker.report(f"{actor.process.name} still knows of {name!r}")
         await self._run_all("closes", [actor.close() for actor in actors])
-        self._report_leftovers("after all have closed")
+        self._report_residue("after all have closed")
 
     async def _run_all(self, activity: str, work: list[Coroutine[Any, Any, None]]) -> bool:
         """Lets each client do its part at the same time; returns whether all succeeded."""
@@ -147,8 +147,8 @@ class CalmWorld(World):
                 self.checker.report(f"{client.name} {activity}: {error}")
         return good
 
-    def _report_leftovers(self, when: str) -> None:
-        for left in self.plan.leftovers(self.servers):
+    def _report_residue(self, when: str) -> None:
+        for left in self.plan.residue(self.servers):
             self.checker.report(f"left behind {when}: {left}")
 
 

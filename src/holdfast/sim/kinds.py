@@ -29,7 +29,7 @@ class Candidate:
 
 
 class Wish(NamedTuple):
-    """What a client wants: a lock of some kind, and its share of it."""
+    """A wish of a client: a lock of some kind, and its share of it."""
 
     kind: str
     name: str

@@ -79,7 +79,7 @@ class Plan(Protocol):
         """Returns a context in which the code under test is changed, for a variant."""
         ...
 
-    def leftovers(self, servers: Sequence[Any]) -> list[str]:
+    def residue(self, servers: Sequence[Any]) -> list[str]:
         """Returns what is left on the servers, though nobody holds a lock or waits for one."""
         ...
 

@@ -210,5 +210,5 @@ class World:
         for actor in alive:
             await actor.finish(self.plan.recovery + set_back)
         await asyncio.sleep(self.plan.settle + set_back)
-        for left in self.plan.leftovers(self.servers):
+        for left in self.plan.residue(self.servers):
             self.checker.report(f"left behind: {left}")

@@ -1,4 +1,4 @@
-"""What `connect()` takes, for type checkers: a client in place of a URL, the options of all stores."""
+"""The types of what `connect()` takes: a client in place of a URL, and the options of all stores."""
 
 from __future__ import annotations
 
@@ -18,6 +18,20 @@ class RedisClient(Protocol):
     `master_for()` of a `Sentinel` returns."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any: ...
+
+
+class SqlAlchemyEngine(Protocol):
+    """An `Engine` or `AsyncEngine` of SQLAlchemy: locks are kept in its database, over connections of
+    our own."""
+
+    @property
+    def url(self) -> Any: ...
+
+
+class SqlAlchemyUrl(Protocol):
+    """A `URL` of SQLAlchemy."""
+
+    def render_as_string(self, hide_password: bool = True) -> str: ...
 
 
 class StoreOptions(TypedDict, total=False):

@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import ConfigError
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-TLS_OPTIONS: dict[str, Any] = {"tls": 0, "tls_ca": "", "tls_cert": "", "tls_key": ""}
+TLS_FILES: dict[str, Any] = {"tls_ca": "", "tls_cert": "", "tls_key": ""}
+TLS_OPTIONS: dict[str, Any] = {"tls": 0, **TLS_FILES}
 
 
-def context_of(settings: dict[str, Any]) -> SSLContext | None:
+def context_of(settings: Mapping[str, Any]) -> SSLContext | None:
     """Returns the context that the options ask for; None if they ask for no TLS."""
-    ca, cert, key = (settings[name] or None for name in ("tls_ca", "tls_cert", "tls_key"))
-    if settings["tls"] not in (0, 1):
-        raise ConfigError("tls must be True or False; in a URL, 1 or 0")
-    if (cert is None) != (key is None):
-        raise ConfigError("tls_cert and tls_key go together: a client's certificate and its key")
-    if not settings["tls"] and ca is None and cert is None:
-        return None
+    wanted = is_wanted(settings["tls"], "tls") or any(settings[name] for name in TLS_FILES)
+    return context_with(settings) if wanted else None
+
+
+def is_wanted(value: object, option: str) -> bool:
+    """Returns whether `value` of an option turns TLS on; raises ConfigError if it says neither."""
+    if value not in (0, 1):
+        raise ConfigError(f"{option} must be True or False; in a URL, 1 or 0")
+    return bool(value)
+
+
+def context_with(files: Mapping[str, Any], prefix: str = "") -> SSLContext:
+    """Returns a context with the files that `files` names. `prefix` is what users write before
+    the names of these options."""
     import ssl  # slow to import, and not needed by most
 
-    for option, path in (("tls_ca", ca), ("tls_cert", cert), ("tls_key", key)):
-        _check_pem(option, path)
+    ca, cert, key = (files[name] or None for name in TLS_FILES)
+    texts = {name: _pem(f"{prefix}{name}", files[name]) for name in TLS_FILES if files[name]}
+    if cert is None and key is not None:
+        raise ConfigError(f"{prefix}tls_key is given without {prefix}tls_cert, its certificate")
+    if cert is not None and key is None and b"PRIVATE KEY-----" not in texts["tls_cert"]:
+        raise ConfigError(
+            f"{prefix}tls_cert and {prefix}tls_key go together: a client's certificate and its key"
+        )
     try:
         context = ssl.create_default_context(cafile=ca)
         if cert is not None:
-            context.load_cert_chain(cert, key)
+            context.load_cert_chain(cert, key, password=_refuse_encrypted)
     except (OSError, ValueError) as error:
         raise ConfigError(f"the TLS files given cannot be used: {error}") from None
     return context
 
 
-def _check_pem(option: str, path: object) -> None:
-    if path is None:
-        return
+def _pem(option: str, path: Any) -> bytes:
+    """Returns the contents of the PEM file that `option` names."""
     try:
-        with open(path, "rb") as file:  # type: ignore[call-overload]
-            text: bytes = file.read()
+        with open(os.fspath(path), "rb") as file:  # a number would be an open descriptor
+            text = file.read()
     except (OSError, TypeError, ValueError) as error:
         raise ConfigError(f"the file given as {option} cannot be read: {error}") from None
     if b"-----BEGIN" not in text:
         raise ConfigError(f"the file given as {option} is not a PEM file")
+    return text
+
+
+def _refuse_encrypted() -> NoReturn:
+    """Raises, in place of the prompt for a passphrase by which OpenSSL would wait for a person."""
+    raise ConfigError("the key of the TLS certificate is encrypted; give a file where it is not")

@@ -18,6 +18,14 @@ class Scheme(NamedTuple):
         """Returns the full name of the store's adapter for `world`: `_async` or `_sync`."""
         return f"{__package__}.{self.folder}.{world}.{self.module}"
 
+    @property
+    def schema(self) -> str | None:
+        """The full name of the module that has the tables, if it is a database."""
+        return f"{__package__}.{self.folder}.schema" if self.folder in TABLES else None
+
+
+TABLES = ("postgres", "mysql")
+"""The folders of those that keep tables in a database."""
 
 SCHEMES: dict[str, Scheme] = {
     "memory": Scheme("memory"),
@@ -35,6 +43,9 @@ SCHEMES: dict[str, Scheme] = {
     "redlock": Scheme("redlock", "redis"),
     "zookeeper": Scheme("zookeeper", "zookeeper"),
 }
+
+DATABASES = ("postgresql", "mysql", "mariadb")
+"""The schemes that SQLAlchemy has too."""
 
 CLIENT = Scheme("redis", "redis", "client")
 """In place of a URL: a client of redis-py that the user already has."""
@@ -70,13 +81,29 @@ def is_client(thing: object) -> bool:
     return any(base.__module__.partition(".")[0] == "redis" for base in type(thing).__mro__)
 
 
+def _of_sqlalchemy(thing: object) -> str | None:
+    """Returns the URL, with its password, of an `Engine` or `URL` of SQLAlchemy; else None."""
+    if not any(base.__module__.partition(".")[0] == "sqlalchemy" for base in type(thing).__mro__):
+        return None
+    url: Any = getattr(thing, "url", thing)
+    if not hasattr(url, "render_as_string"):
+        return None
+    return str(url.render_as_string(hide_password=False))
+
+
 def parse(url: object) -> Target:
     if not isinstance(url, str):
-        raise ConfigError(
-            f"a store's URL must be a str, or a client of redis-py, not {type(url).__name__}"
-        )
+        text = _of_sqlalchemy(url)
+        if text is None:
+            raise ConfigError(
+                "a store's URL must be a str, a client of redis-py, or an engine or URL of SQLAlchemy, "
+                f"not {type(url).__name__}"
+            )
+        url = text
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower()
+    if scheme not in SCHEMES and scheme.partition("+")[0] in DATABASES:
+        scheme = scheme.partition("+")[0]  # as SQLAlchemy writes it, with the driver
     if not separator or not scheme:
         # The text is not shown: it may be a password that was pasted into the wrong place.
         raise ConfigError(
@@ -113,27 +140,35 @@ def _query(scheme: str, text: str) -> dict[str, str]:
 def merge_options(target: Target, options: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     """Returns the options of `connect()` and of the URL, checked against those the store knows.
 
-    `known` maps each option to its default. Those in the URL are text, and become numbers here unless
-    the default is a text, too.
+    `known` maps each option to its default; or to a type, if it has none. Those that are a number or a
+    text may stand in the URL.
     """
-    merged = dict(known)
-    for name, value in target.query.items():
+    merged = {name: None if isinstance(value, type) else value for name, value in known.items()}
+    for name, text in target.query.items():
         _refuse_unknown(target, name, known)
         if name in options:
             raise ConfigError(f"option {name!r} is given both in the URL and to connect()")
-        if isinstance(known[name], str):
-            merged[name] = value
-            continue
-        if not isinstance(known[name], int | float):
-            raise ConfigError(f"option {name!r} cannot be given in the URL; give it to connect()")
-        try:
-            merged[name] = float(value)
-        except ValueError:
-            raise ConfigError(f"option {name!r} must be a number, not {value!r:.40}") from None
+        merged[name] = _read(name, text, known[name])
     for name, value in options.items():
         _refuse_unknown(target, name, known)
         merged[name] = value
     return merged
+
+
+def _read(name: str, text: str, default: object) -> str | float:
+    """Returns the value of an option that stands in a URL."""
+    kind = default if isinstance(default, type) else type(default)
+    if kind is str:
+        return text
+    if kind not in (int, float):
+        raise ConfigError(f"option {name!r} cannot be given in the URL; give it to connect()")
+    try:
+        try:
+            return int(text)  # which has no limit, beyond which it would be rounded
+        except ValueError:
+            return float(text)
+    except ValueError:
+        raise ConfigError(f"option {name!r} must be a number, not {text!r:.40}") from None
 
 
 def _refuse_unknown(target: Target, name: str, known: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..errors import ConfigError
-from ..fences.objects import TOKEN
+from ..fences.object_state import TOKEN
 from .register import Conflict, Register, Steps, Versioned, data
 
 

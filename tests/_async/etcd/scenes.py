@@ -9,7 +9,6 @@ from typing import Any
 from holdfast import aio as holdfast
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
-from worlds.aio import eventually
 
 
 @asynccontextmanager
@@ -18,13 +17,6 @@ async def through(proxy: Proxy) -> AsyncIterator[holdfast.Locks]:
     async with holdfast.connect(f"etcd://127.0.0.1:{proxy.port}") as locks:
         await (await locks.lock("warm").acquire()).release()
         yield locks
-
-
-async def waits(locks: holdfast.Locks, name: str = "x") -> None:
-    async def one() -> bool:
-        return len((await locks.inspect(name)).waiters) == 1
-
-    await eventually(one)
 
 
 def watched(backend: Any, attempt: Any) -> bool:
@@ -37,6 +29,10 @@ def watched(backend: Any, attempt: Any) -> bool:
         and waiter_watch._wakeup is not None
         and waiter_watch._wakeup.confirmed
     )
+
+
+async def backend_of(locks: holdfast.Locks) -> Any:
+    return (await locks._session()).backend
 
 
 def soon(backend: Any) -> float:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from _async.etcd.scenes import soon, waits, watched
+from _async.etcd.scenes import backend_of, soon, watched
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.entries import Claim
 from holdfast.model import Label, Queued
@@ -15,10 +16,6 @@ from holdfast.stores.etcd._async import attempts as attempts_module
 from holdfast.stores.etcd.wire.messages import Event, KeyValue, range_of
 from servers.etcd import EtcdCluster
 from worlds.aio import Job, eventually
-
-
-async def backend_of(locks: holdfast.Locks) -> Any:
-    return (await locks._session()).backend
 
 
 def ticket_of(owner: str, name: str = "x") -> Ticket:
@@ -144,7 +141,7 @@ async def test_a_watch_for_one_that_is_given_up_meanwhile_is_dropped(cluster: Et
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(others)
+        await until_waiting(others)
         backend = await backend_of(locks)
         waiter_watch = backend._attempts.waiter_watch
         (attempt,) = backend._attempts._attempts.values()
@@ -174,7 +171,7 @@ async def test_who_leaves_the_queue_leaves_no_watch_behind(cluster: EtcdCluster)
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").try_acquire, 60.0)
-        await waits(others)
+        await until_waiting(others)
         backend = await backend_of(locks)
         blockers = backend._attempts.waiter_watch._blockers
         (attempt,) = backend._attempts._attempts.values()
@@ -302,7 +299,7 @@ async def test_who_waits_is_told_only_while_all_its_watches_stand(cluster: EtcdC
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(others)
+        await until_waiting(others)
         waiter_watch = (await backend_of(locks))._attempts.waiter_watch
         await eventually(lambda: any(map(waiter_watch.is_quiet, list(waiter_watch._blockers))))
         (attempt,) = waiter_watch._blockers

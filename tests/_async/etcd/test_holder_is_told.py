@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from _async.etcd.scenes import revoke, through, waits, watched
+from _async.etcd.scenes import revoke, through, watched
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.stores.etcd.wire.messages import Event, KeyValue
 from servers.etcd import EtcdCluster
@@ -31,7 +32,7 @@ async def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
     async with holdfast.connect(cluster.url) as others, through(proxy) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(others)
+        await until_waiting(others)
         backend: Any = (await locks._session()).backend
         await eventually(
             lambda: any(watched(backend, one) for one in backend._attempts._attempts.values())
@@ -71,7 +72,7 @@ async def test_who_has_waited_leaves_no_connection_open(cluster: EtcdCluster) ->
         async with holdfast.connect(cluster.url) as locks:
             lease = await locks.lock("x").acquire()
             waiter = Job(locks.lock("x").acquire)
-            await waits(locks)
+            await until_waiting(locks)
             backend: Any = (await locks._session()).backend
             await eventually(lambda: backend._attempts.waiter_watch._wakeup.confirmed)
             await lease.release()
@@ -106,7 +107,7 @@ async def test_a_holder_to_whom_it_was_handed_hears_at_once_of_a_forced_release(
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x", ttl=60.0).acquire()
         waiter = Job(locks.lock("x", ttl=60.0).acquire)
-        await waits(others)
+        await until_waiting(others)
         await lease.release()
         heir = await waiter.result()
         assert await others.force_release("x") is True
@@ -117,7 +118,7 @@ async def test_who_was_in_the_queue_before_wake_ups_were_heard_asks(cluster: Etc
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(others)
+        await until_waiting(others)
         backend: Any = (await locks._session()).backend
         (attempt,) = backend._attempts._attempts.values()
         await eventually(lambda: attempt.created > 0)
@@ -136,7 +137,7 @@ async def test_an_old_wake_up_grants_nothing(cluster: EtcdCluster) -> None:
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(others)
+        await until_waiting(others)
         backend: Any = (await locks._session()).backend
         attempts = backend._attempts
         (attempt,) = attempts._attempts.values()
@@ -169,7 +170,7 @@ async def test_watches_that_broke_leave_no_task_behind(cluster: EtcdCluster, pro
     async with holdfast.connect(cluster.url) as others, through(proxy) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(others)
+        await until_waiting(others)
         session: Any = await locks._session()
         attempts = session.backend._attempts
         for _ in range(3):
@@ -196,7 +197,7 @@ async def test_watches_that_were_refused_are_asked_for_again(cluster: EtcdCluste
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(others)
+        await until_waiting(others)
         wakeups: Any = (await locks._session()).backend._wakeups  # type: ignore[attr-defined]
         await eventually(lambda: wakeups._stream is not None)
         stream = wakeups._stream

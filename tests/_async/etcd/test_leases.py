@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from _async.etcd.scenes import revoke, soon, waits
+from _async.etcd.scenes import revoke, soon
 from _async.many import hold_many
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast._runtime.aio import Turn
 from holdfast.entries import Claim
@@ -82,7 +83,7 @@ async def test_a_lease_that_ended_while_waiting_is_made_anew(cluster: EtcdCluste
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(others)
+        await until_waiting(others)
         before = (await others.inspect("x")).waiters[0].owner
         revoke(cluster, "waiting")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from _async.etcd.scenes import soon, watched
+from _async.etcd.scenes import backend_of, soon, watched
 from holdfast import aio as holdfast
 from holdfast.entries import Claim
 from holdfast.model import GONE, Granted, Label, Queued, Waiting
@@ -16,10 +16,6 @@ from holdfast.stores.etcd.keys import GRANTED
 from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 from worlds.aio import eventually
-
-
-async def backend_of(locks: holdfast.Locks) -> Any:
-    return (await locks._session()).backend
 
 
 async def asked(backend: Any, owner: str = "me") -> Any:

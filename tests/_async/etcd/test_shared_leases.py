@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from _async.etcd.scenes import soon
+from _async.etcd.scenes import backend_of, soon
 from holdfast import aio as holdfast
 from holdfast.entries import Claim
 from holdfast.model import Label, Renewed
@@ -14,10 +14,6 @@ from holdfast.stores.etcd._async.release import TOMBSTONE_TTL
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.messages import LEASE_GRANT, LEASE_KEEP_ALIVE
 from servers.etcd import EtcdCluster
-
-
-async def backend_of(locks: holdfast.Locks) -> Any:
-    return (await locks._session()).backend
 
 
 def enrolled(backend: Any, owner: str) -> Any:

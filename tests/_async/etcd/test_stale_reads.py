@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from _async.etcd.scenes import soon, waits
+from _async.etcd.scenes import soon
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
@@ -81,7 +82,7 @@ async def test_a_grant_that_follows_is_for_the_entry_that_was_seen(cluster: Etcd
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(others)
+        await until_waiting(others)
         backend: Any = (await others._session()).backend
         deadline = soon(backend)
         queue = backend._attempts.known("x", lease.owner).queue

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from _async.etcd.scenes import soon
+from _async.etcd.scenes import backend_of, soon
 from holdfast import aio as holdfast
 from holdfast.stores._async.contract import Terms, Ticket
 from holdfast.stores.etcd._async import leases as leases_module
@@ -14,10 +14,6 @@ from holdfast.stores.etcd._async import release as release_module
 from holdfast.stores.etcd._async.leases import TOMBSTONES
 from servers.etcd import EtcdCluster
 from worlds.aio import eventually
-
-
-async def backend_of(locks: holdfast.Locks) -> Any:
-    return (await locks._session()).backend
 
 
 async def bury(backend: Any, owner: str, name: str = "x") -> bytes:

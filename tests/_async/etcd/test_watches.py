@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from _async.etcd.scenes import waits, watched
+from _async.etcd.scenes import watched
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.stores.etcd.wire.codec import number
 from servers.etcd import EtcdCluster
@@ -21,7 +22,7 @@ async def waiting(cluster: EtcdCluster) -> AsyncIterator[Any]:
     async with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(others)
+        await until_waiting(others)
         backend: Any = (await locks._session()).backend
         (attempt,) = backend._attempts._attempts.values()
         await eventually(lambda: watched(backend, attempt))

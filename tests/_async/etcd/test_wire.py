@@ -224,7 +224,8 @@ class Noise:
         self._data = data
         self._stay = stay
         self._open: list[socket.socket] = []
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def _run(self) -> None:
         while True:
@@ -241,6 +242,7 @@ class Noise:
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
+        self._thread.join(20.0)  # it may have accepted one more
         for sock in self._open:
             sock.close()
 

@@ -16,6 +16,7 @@ from redis.cluster import RedisCluster
 from redis.credentials import UsernamePasswordCredentialProvider
 from redis.sentinel import Sentinel
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.stores.redis.wire.aio import ASYNCHRONOUS
 from servers.ports import free_port
@@ -41,10 +42,7 @@ async def used(client: Any, **options: Any) -> str:
         lease = await locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await locks.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(locks)
         await lease.release()
         assert (await waiter.result()).token > lease.token
         return locks.url

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from servers.stepped import SteppedServer
 from worlds.aio import Job, eventually
@@ -38,10 +39,7 @@ async def test_tokens_rise_whichever_way_it_is_stepped(server: SteppedServer) ->
             waited = await locks.lock("y").acquire()
             waiter = Job(locks.lock("y").acquire)
 
-            async def waits() -> bool:
-                return len((await locks.inspect("y")).waiters) == 1
-
-            await eventually(waits)
+            await until_waiting(locks, 1, "y")
             await waited.release()
             handed = await waiter.result()
             assert handed.token > waited.token

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.stores.redis.wire.protocol import Late, Lost
 from servers.proxy import Proxy
@@ -231,15 +232,12 @@ async def test_a_waiter_is_woken_on_the_connection_that_replaced_another(
             lines = server("CLIENT", "LIST", "TYPE", "pubsub").splitlines()
             return {line.split()[0] for line in lines}
 
-        async def waits() -> bool:
-            return len((await others.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(others)
         before = listeners()
         assert len(before) == 1
         proxy.hang_up()
         await eventually(lambda: listeners() and not listeners() & before)
-        assert await waits()
+        assert len((await others.inspect("x")).waiters) == 1
         await lease.release()
         assert (await waiter.result()).token > lease.token
 

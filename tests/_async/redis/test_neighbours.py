@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.entries import Claim
 from holdfast.model import Renewed, Unknown
@@ -48,10 +49,7 @@ async def test_theirs_holds_us_off_until_it_ends(server: RedisServer) -> None:
         assert "theirs" not in str(state)  # it is a secret of theirs
         waiter = Job(locks.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await locks.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(locks)
         with pytest.raises(holdfast.ConfigError, match="in use as a lock"):
             await locks.semaphore("x", permits=2).try_acquire()
         assert server("EVAL", COMPARE_AND_DELETE, 1, "holdfast:{x}", "theirs") == 1

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from servers.redis import OTHERS, RedisServer
-from worlds.aio import Job, eventually
+from worlds.aio import Job
 
 from .test_rules import compare
 from .test_ways_in import used
@@ -52,10 +53,7 @@ async def test_a_waiter_outlives_the_loss_of_its_connection(server: RedisServer)
         lease = await holder.lock("x", ttl=30.0).acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await holder.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(holder)
         server("CLIENT", "KILL", "TYPE", "pubsub")
         assert await lease.release() is True
         assert (await waiter.result()).token > lease.token

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,13 +15,6 @@ from worlds.aio import eventually
 
 class Interrupted(BaseException):
     """Raised in place of a cancellation, or of what a signal handler raises."""
-
-
-@pytest.fixture
-def server() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.stop()
 
 
 def replay(server: RedisServer, request: bytes) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.stores.redis._async import replicated
 from servers.proxy import Proxy
@@ -48,10 +49,7 @@ async def test_a_grant_is_at_the_replica_when_it_is_given(pair: Pair) -> None:
         assert pair.replica("HEXISTS", "holdfast:{pool}:h", permit.owner) == 1
         waiter = Job(locks.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await locks.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(locks)
         assert await lease.release() is True
         granted = await waiter.result()
         assert granted.owner.encode() in pair.replica("GET", "holdfast:{x}")
@@ -77,10 +75,7 @@ async def test_with_too_few_replicas_it_is_given_back_and_said(
         held = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await others.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(others)
         if fault == "cut off":
             pair.line.close()
         started = time.monotonic()

@@ -1,41 +1,16 @@
-"""A server that restarts, stands still, forgets, refuses: on real servers."""
+"""A server that restarts, stands still, forgets: on real servers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast._async import session
 from servers.redis import RedisServer
 from worlds.aio import Job, eventually, pause
-
-GROUPS = ("string", "list", "hash", "sortedset", "keyspace", "scripting", "pubsub", "connection")
-NEEDED = (*[f"+@{group}" for group in GROUPS], "+time")
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
-
-
-@pytest.fixture
-def server() -> Iterator[RedisServer]:
-    made = RedisServer()
-    yield made
-    made.stop()
-
-
-@pytest.fixture
-def durable() -> Iterator[RedisServer]:
-    made = RedisServer(*DURABLE)
-    yield made
-    made.stop()
-
-
-async def waits(locks: holdfast.Locks, number: int = 1) -> None:
-    async def there() -> bool:
-        return len((await locks.inspect("x")).waiters) == number
-
-    await eventually(there)
 
 
 async def test_scripts_that_the_server_forgot_are_brought_again(server: RedisServer) -> None:
@@ -43,7 +18,7 @@ async def test_scripts_that_the_server_forgot_are_brought_again(server: RedisSer
         server("SCRIPT", "FLUSH")
         lease = await locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(locks)
+        await until_waiting(locks)
         server("SCRIPT", "FLUSH")
         await lease.renew()
         server("SCRIPT", "FLUSH")
@@ -110,7 +85,7 @@ async def test_a_holder_whose_grant_was_forgotten_is_told_at_its_next_renewal(
     ):
         first = await others.lock("x", ttl=90.0).acquire()
         waiter = Job(locks.lock("x", ttl=90.0).acquire)
-        await waits(others)
+        await until_waiting(others)
         server("SAVE")
         await first.release()
         lease = await waiter.result()
@@ -140,7 +115,7 @@ async def test_waiters_outlive_a_restart_without_data(server: RedisServer) -> No
     async with holdfast.connect(server.url, heartbeat=0.1) as locks:
         lease = await locks.lock("x").acquire()
         waiters = [Job(locks.lock("x").acquire) for _ in range(3)]
-        await waits(locks, 3)
+        await until_waiting(locks, 3)
         server.kill()
         server.start()
         tokens = [lease.token]
@@ -163,7 +138,7 @@ async def test_a_request_under_way_outlives_a_restart(durable: RedisServer) -> N
         await pause(0.05)
         durable.kill()
         durable.start()
-        await waits(locks)
+        await until_waiting(locks)
         assert await lease.release() is True
         assert (await asking.result()).token > lease.token
 
@@ -172,10 +147,10 @@ async def test_waiters_outlive_a_restart_with_data(durable: RedisServer) -> None
     async with holdfast.connect(durable.url, heartbeat=0.2) as locks:
         lease = await locks.lock("x", ttl=60.0).acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(locks)
+        await until_waiting(locks)
         durable.kill()
         durable.start()
-        await waits(locks)
+        await until_waiting(locks)
         assert not waiter.done()
         assert await lease.release() is True
         assert (await waiter.result()).token > lease.token
@@ -222,80 +197,6 @@ async def test_a_holder_is_told_while_the_server_stands_still(
             server.resume()
 
 
-async def test_a_replica_is_refused_in_words_until_it_is_the_primary(server: RedisServer) -> None:
-    async with holdfast.connect(server.url) as locks:
-        lease = await locks.lock("held", ttl=60.0).acquire()
-        server("REPLICAOF", "127.0.0.1", "1")
-        with pytest.raises(holdfast.BackendUnavailable, match="read-only replica"):
-            await locks.lock("x").acquire()
-        with pytest.raises(holdfast.BackendUnavailable, match="read-only replica"):
-            await lease.release()
-        server("REPLICAOF", "NO", "ONE")
-        assert await lease.release() is True
-        assert await locks.lock("x").try_acquire() is not None
-
-
-async def test_a_loading_server_is_waited_for(durable: RedisServer) -> None:
-    for number in range(40):
-        durable("SET", f"filler:{number}", "x" * 100)
-    async with holdfast.connect(durable.url) as locks:
-        lease = await locks.lock("held", ttl=60.0).acquire()
-        durable.kill()
-        slow = ("--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024")
-        durable.options = (*DURABLE, *slow)
-        durable.start(wait="LOADING")
-        second = await locks.lock("x").acquire()
-        assert second.token > lease.token
-        assert await lease.release() is True
-
-
-async def test_a_server_out_of_memory_refuses_in_words_and_keeps_what_is_held(
-    server: RedisServer,
-) -> None:
-    async with holdfast.connect(server.url) as locks:
-        lease = await locks.lock("x").acquire()
-        server("CONFIG", "SET", "maxmemory", "1")
-        with pytest.raises(holdfast.BackendUnavailable, match="out of memory"):
-            await locks.lock("y").acquire()
-        await lease.renew()
-        assert await lease.release() is True
-        server("CONFIG", "SET", "maxmemory", "0")
-        assert await locks.lock("y").try_acquire() is not None
-
-
-async def test_a_release_out_of_memory_still_hands_on(server: RedisServer) -> None:
-    async with holdfast.connect(server.url) as locks:
-        lease = await locks.lock("x").acquire()
-        waiter = Job(locks.lock("x").acquire)
-        await waits(locks)
-        server("CONFIG", "SET", "maxmemory", "1")
-        assert await lease.release() is True
-        assert (await waiter.result()).token > lease.token
-        server("CONFIG", "SET", "maxmemory", "0")
-
-
-async def test_out_of_memory_those_who_share_a_lock_and_those_who_wait_stay(
-    server: RedisServer,
-) -> None:
-    async with holdfast.connect(server.url) as locks:
-        leases = [
-            await locks.semaphore("semaphore", permits=2).acquire(),
-            await locks.rwlock("rwlock").read().acquire(),
-        ]
-        await locks.lock("x", ttl=60.0).acquire()
-        waiter = Job(locks.lock("x").acquire, 30.0)
-        await waits(locks)
-        (seat,) = server("KEYS", "holdfast:{x}:q:*")
-        server("CONFIG", "SET", "maxmemory", "1")
-        for lease in leases:
-            await lease.renew()
-        assert server("PEXPIRE", seat, 2500) == 1
-        await eventually(lambda: server("PTTL", seat) > 2500)  # its heartbeat has been taken
-        server("CONFIG", "SET", "maxmemory", "0")
-        assert await locks.force_release("x") is True
-        assert (await waiter.result()).held
-
-
 async def test_tokens_rise_across_flushall(server: RedisServer) -> None:
     async with holdfast.connect(server.url) as locks:
         lease = await locks.lock("x").acquire()
@@ -312,7 +213,7 @@ async def test_tokens_rise_without_a_stored_one_early_in_a_second(server: RedisS
         lease = await locks.lock("x").acquire()
         tokens.append(lease.token)
         waiter = Job(locks.lock("x").acquire)
-        await waits(locks)
+        await until_waiting(locks)
         (counter,) = server("KEYS", "holdfast:token:*")
         await eventually(lambda: int(server("TIME")[1]) < 50_000)
         server("DEL", counter)
@@ -347,9 +248,9 @@ async def test_a_killed_connection_does_not_end_a_wait(server: RedisServer, kind
     ):
         lease = await others.lock("x", ttl=60.0).acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waits(others)
+        await until_waiting(others)
         server("CLIENT", "KILL", "TYPE", kind)
-        await waits(others)
+        await until_waiting(others)
         assert await lease.release() is True
         assert (await waiter.result()).token > lease.token
 
@@ -364,44 +265,3 @@ async def test_a_server_that_is_gone_is_said_to_be_and_used_when_it_is_back(
             await locks.lock("x").acquire()
         server.start()
         assert await locks.lock("x").try_acquire() is not None
-
-
-async def test_a_user_who_may_not_listen_cannot_wait_but_try(server: RedisServer) -> None:
-    server("ACL", "SETUSER", "app", "on", ">word", "resetchannels", "~holdfast:*", *NEEDED)
-    async with holdfast.connect(f"redis://app:word@127.0.0.1:{server.port}/0") as locks:
-        lease = await locks.lock("x").acquire()
-        with pytest.raises(holdfast.BackendUnavailable, match="needs &holdfast:"):
-            await locks.lock("x").acquire(timeout=20.0)
-        server("CLIENT", "KILL", "USER", "app")
-        assert await locks.lock("x").try_acquire() is None
-        assert await lease.release() is True
-
-
-async def test_nobody_is_let_in_without_the_password_and_it_is_never_shown() -> None:
-    server = RedisServer()
-    try:
-        server(
-            "ACL",
-            "SETUSER",
-            "app",
-            "on",
-            ">s3cr:t/@",
-            "resetchannels",
-            "~holdfast:*",
-            "&holdfast:*",
-            *NEEDED,
-        )
-        good = f"redis://app:s3cr%3At%2F%40@127.0.0.1:{server.port}/0"
-        async with holdfast.connect(good) as locks:
-            assert "s3cr" not in repr(locks) + locks.url
-            lease = await locks.lock("x").acquire()
-            waiter = Job(locks.lock("x").acquire)
-            await waits(locks)
-            await lease.release()
-            await (await waiter.result()).release()
-        with pytest.raises(holdfast.ConfigError, match="does not let us in") as raised:
-            await holdfast.connect(good.replace("s3cr", "wr0ng")).lock("x").acquire()
-        assert "wr0ng" not in str(raised.value)
-        assert "s3cr" not in str(raised.value)
-    finally:
-        server.stop()

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from holdfast import aio as holdfast
 from holdfast.stores.redis.keys import Naming
 from servers.redis import RedisServer
 
 PERMITS = 20_000
 NAME = "pool"
-
-
-@pytest.fixture
-def server() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.stop()
 
 
 def take_all_slots_but(server: RedisServer, slots: set[int]) -> None:

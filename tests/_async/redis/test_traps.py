@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.stores.redis._async import retry
 from servers.proxy import Proxy
@@ -121,10 +122,7 @@ async def test_nobody_polls_a_lock_that_a_stranger_took_for_ever(server: RedisSe
         server("SET", "holdfast:{x}", "theirs")
         waiter = Job(locks.lock("x", ttl=90.0).acquire)
 
-        async def waits() -> bool:
-            return len((await locks.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(locks)
         before = scripts_run(server)
         await pause(0.4)
         assert scripts_run(server) == before

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from servers.cluster import port_with_bus
 from servers.ports import free_port
@@ -21,10 +22,7 @@ async def used(url: str, **options: Any) -> None:
         lease = await locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await locks.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(locks)
         await lease.renew()
         await lease.release()
         second = await waiter.result()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from servers.ports import free_port
 from servers.redis import RedisServer, certificate
@@ -48,10 +49,7 @@ async def test_tls_and_a_password_for_each_node(closed: tuple[str, str]) -> None
         lease = await locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await locks.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(locks)
         await lease.renew()
         assert await lease.release() is True
         second = await waiter.result()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.stores.redis.wire.protocol import bulk
 from holdfast.stores.redlock.membership import read_known, read_marker
@@ -213,12 +214,9 @@ async def test_a_waiter_is_woken_when_its_node_is_gone(nodes: RedlockNodes) -> N
         await eventually(lambda: all(node("EXISTS", "holdfast:{x}") for node in nodes.nodes))
         waiter = Job(locks.lock("x", ttl=MAX_TTL).acquire)
 
-        async def waits() -> bool:
-            return len((await locks.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(locks)
         nodes.nodes[0].kill()
-        await eventually(waits)  # on another node by now
+        await until_waiting(locks)  # on another node by now
         await lease.release()
         granted = await waiter.result()
         assert granted.token > lease.token

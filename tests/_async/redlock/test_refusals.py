@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from _async.redlock.scenes import MAX_TTL, connect
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from servers.redis import RedisServer
 from servers.redlock import RedlockNodes
@@ -76,10 +77,7 @@ async def test_a_waiter_that_nodes_refuse_costs_no_other_lease_its_renewal(
         other = await locks.lock("x", ttl=MAX_TTL).acquire()
         waiter = Job(locks.lock("x", ttl=1.5).try_acquire, 3.0)
 
-        async def waits() -> bool:
-            return len((await locks.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(locks)
         for node in nodes.nodes:
             fill_memory(node)
         await other.release()

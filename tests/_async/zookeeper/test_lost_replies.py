@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast._async import session
 from holdfast.clock import system_clock
@@ -18,27 +19,8 @@ from holdfast.stores.zookeeper import attempts, client, connection, reply_timer
 from holdfast.stores.zookeeper.session import ClientSession
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
-from stores import zookeeper, zookeeper_ensemble
+from stores import zookeeper_ensemble
 from worlds.aio import Job, eventually, pause
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with zookeeper() as made:
-        yield made
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    made = Proxy(zookeeper_ensemble().nodes[0].port)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def through(url: str, proxy: Proxy) -> str:
-    """Returns a URL of the same locks, with the proxy in between."""
-    return f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}"
 
 
 async def test_a_creation_whose_reply_was_lost_is_found_again(
@@ -84,10 +66,7 @@ async def test_a_grant_whose_reply_was_lost_is_found_again(
         first = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await others.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(others)
         proxy.reset_once = True  # the next request is a renewal, or the write that takes the lock
         await first.release()
         second = await waiter.result()
@@ -108,10 +87,7 @@ async def test_a_release_whose_reply_was_lost_frees_our_own_lease_only(
         lease = await locks.lock("x").acquire()
         rival = Job(others.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await others.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(others)
         proxy.reset_once = True
         assert await lease.release() is True
         assert (await rival.result()).held

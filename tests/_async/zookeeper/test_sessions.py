@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from _async.many import hold_many
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.entries import Claim
-from servers.zookeeper import TICK, raw_client
-from stores import zookeeper, zookeeper_ensemble
+from servers.zookeeper import TICK, lock_path, raw_client
+from stores import zookeeper_ensemble
 from worlds.aio import Job, eventually
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with zookeeper() as made:
-        yield made
-
-
-@pytest.fixture
-def raw() -> Iterator[Any]:
-    with raw_client(zookeeper_ensemble().hosts) as client:
-        yield client
-
-
-def lock_path(url: str, name: str) -> str:
-    return f"/{url.rpartition('/')[2]}/holdfast/locks/{name}"
 
 
 async def expire(locks: holdfast.Locks) -> None:
@@ -40,18 +24,11 @@ async def expire(locks: holdfast.Locks) -> None:
             pass  # leaving closes the session, for all clients that have it
 
 
-async def waiters(locks: holdfast.Locks, number: int) -> None:
-    async def right() -> bool:
-        return len((await locks.inspect("x")).waiters) == number
-
-    await eventually(right)
-
-
 async def test_a_lease_whose_session_ended_is_lost_at_once(url: str) -> None:
     async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
         lease = await locks.lock("x").acquire()
         rival = Job(others.lock("x").acquire)
-        await waiters(others, 1)
+        await until_waiting(others, 1)
         await expire(locks)
         assert (await rival.result()).token > lease.token
         await eventually(lambda: not lease.held)
@@ -74,7 +51,7 @@ async def test_a_waiter_whose_session_ended_enrols_again(url: str) -> None:
     async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waiters(others, 1)
+        await until_waiting(others, 1)
         (before,) = (await others.inspect("x")).waiters
         await expire(locks)
 
@@ -94,12 +71,12 @@ async def test_a_waiter_whose_znode_was_removed_enrols_again(url: str, raw: Any)
     async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
         lease = await others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        await waiters(others, 1)
+        await until_waiting(others, 1)
         path = lock_path(url, "x")
         for child in raw.get_children(path):
             if not child.startswith(lease.owner):
                 raw.delete(f"{path}/{child}")
-        await waiters(others, 1)
+        await until_waiting(others, 1)
         await lease.release()
         second = await waiter.result()
         (holder,) = (await others.inspect("x")).holders
@@ -161,7 +138,7 @@ async def test_a_waiter_is_given_what_a_session_can_give(
     async with holdfast.connect(url, claim_window=1000.0) as locks:
         holder = await locks.lock("x").acquire()
         waiter = Job(locks.lock("x", ttl=asked).acquire)
-        await waiters(locks, 1)
+        await until_waiting(locks, 1)
         await holder.release()
         lease = await waiter.result()
         assert lease.ttl == given
@@ -199,7 +176,7 @@ async def test_the_token_is_above_grants_that_ended_before_the_queue_was_read(
     async with holdfast.connect(url) as others, holdfast.connect(url) as locks:
         first = await others.lock("x").acquire()
         second = Job(others.lock("x").acquire)
-        await waiters(others, 1)
+        await until_waiting(others, 1)
         backend: Any = (await locks._session()).backend
         attempts = backend._attempts
         send = attempts._send
@@ -213,7 +190,7 @@ async def test_the_token_is_above_grants_that_ended_before_the_queue_was_read(
 
         monkeypatch.setattr(attempts, "_send", send_later)
         third = Job(locks.lock("x").acquire)
-        await waiters(others, 2)
+        await until_waiting(others, 2)
         monkeypatch.undo()
         await first.release()
         between = await second.result()

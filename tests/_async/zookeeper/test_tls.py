@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
+from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from servers.ports import free_port
 from servers.redis import certificate
 from servers.zookeeper import TLS, ZooKeeperEnsemble
-from worlds.aio import Job, eventually
+from worlds.aio import Job
 
 
 class Secured(NamedTuple):
@@ -47,10 +48,7 @@ async def test_locks_by_tls(secured: Secured) -> None:
         lease = await locks.lock("x").acquire()
         waiter = Job(others.lock("x").acquire)
 
-        async def waits() -> bool:
-            return len((await plain.inspect("x")).waiters) == 1
-
-        await eventually(waits)
+        await until_waiting(plain)
         await lease.release()
         assert (await waiter.result()).token > lease.token
         # Many replies in one record of TLS, and records that hold nothing for us.
@@ -82,12 +80,3 @@ async def test_a_port_without_tls_is_told(secured: Secured) -> None:
     with pytest.raises(holdfast.BackendUnavailable, match="did not answer in time"):
         await locks.lock("x").acquire(timeout=2.0)
     await locks.close()
-
-
-async def test_files_that_cannot_be_used_are_refused(secured: Secured) -> None:
-    with pytest.raises(holdfast.ConfigError, match="tls_ca cannot be read"):
-        holdfast.connect(secured.url, tls_ca="/nowhere.pem")
-    with pytest.raises(holdfast.ConfigError, match="go together"):
-        holdfast.connect(secured.url, tls_cert=secured.cert)
-    with pytest.raises(holdfast.ConfigError, match="cannot be used"):
-        holdfast.connect(secured.url, tls_cert=secured.key, tls_key=secured.key)

@@ -11,7 +11,6 @@ from typing import Any
 import holdfast
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
-from worlds.threads import eventually
 
 
 @contextmanager
@@ -20,13 +19,6 @@ def through(proxy: Proxy) -> Iterator[holdfast.Locks]:
     with holdfast.connect(f"etcd://127.0.0.1:{proxy.port}") as locks:
         locks.lock("warm").acquire().release()
         yield locks
-
-
-def waits(locks: holdfast.Locks, name: str = "x") -> None:
-    def one() -> bool:
-        return len(locks.inspect(name).waiters) == 1
-
-    eventually(one)
 
 
 def watched(backend: Any, attempt: Any) -> bool:
@@ -39,6 +31,10 @@ def watched(backend: Any, attempt: Any) -> bool:
         and waiter_watch._wakeup is not None
         and waiter_watch._wakeup.confirmed
     )
+
+
+def backend_of(locks: holdfast.Locks) -> Any:
+    return locks._session().backend
 
 
 def soon(backend: Any) -> float:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from _sync.etcd.scenes import soon, waits, watched
+from _sync.etcd.scenes import backend_of, soon, watched
+from _sync.waiting import until_waiting
 from holdfast.entries import Claim
 from holdfast.model import Label, Queued
 from holdfast.stores._sync.contract import Terms, Ticket
@@ -17,10 +18,6 @@ from holdfast.stores.etcd._sync import attempts as attempts_module
 from holdfast.stores.etcd.wire.messages import Event, KeyValue, range_of
 from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
-
-
-def backend_of(locks: holdfast.Locks) -> Any:
-    return locks._session().backend
 
 
 def ticket_of(owner: str, name: str = "x") -> Ticket:
@@ -146,7 +143,7 @@ def test_a_watch_for_one_that_is_given_up_meanwhile_is_dropped(cluster: EtcdClus
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waits(others)
+        until_waiting(others)
         backend = backend_of(locks)
         waiter_watch = backend._attempts.waiter_watch
         (attempt,) = backend._attempts._attempts.values()
@@ -176,7 +173,7 @@ def test_who_leaves_the_queue_leaves_no_watch_behind(cluster: EtcdCluster) -> No
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").try_acquire, 60.0)
-        waits(others)
+        until_waiting(others)
         backend = backend_of(locks)
         blockers = backend._attempts.waiter_watch._blockers
         (attempt,) = backend._attempts._attempts.values()
@@ -302,7 +299,7 @@ def test_who_waits_is_told_only_while_all_its_watches_stand(cluster: EtcdCluster
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waits(others)
+        until_waiting(others)
         waiter_watch = backend_of(locks)._attempts.waiter_watch
         eventually(lambda: any(map(waiter_watch.is_quiet, list(waiter_watch._blockers))))
         (attempt,) = waiter_watch._blockers

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from _sync.etcd.scenes import revoke, through, waits, watched
+from _sync.etcd.scenes import revoke, through, watched
+from _sync.waiting import until_waiting
 from holdfast.stores.etcd.wire.messages import Event, KeyValue
 from servers.etcd import EtcdCluster
 from servers.proxy import Proxy
@@ -28,7 +29,7 @@ def test_a_waiter_hears_again_after_its_watch_was_lost_and_compacted(
     with holdfast.connect(cluster.url) as others, through(proxy) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waits(others)
+        until_waiting(others)
         backend: Any = locks._session().backend
         eventually(
             lambda: any(watched(backend, one) for one in backend._attempts._attempts.values())
@@ -68,7 +69,7 @@ def test_who_has_waited_leaves_no_connection_open(cluster: EtcdCluster) -> None:
         with holdfast.connect(cluster.url) as locks:
             lease = locks.lock("x").acquire()
             waiter = Job(locks.lock("x").acquire)
-            waits(locks)
+            until_waiting(locks)
             backend: Any = locks._session().backend
             eventually(lambda: backend._attempts.waiter_watch._wakeup.confirmed)
             lease.release()
@@ -103,7 +104,7 @@ def test_a_holder_to_whom_it_was_handed_hears_at_once_of_a_forced_release(
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x", ttl=60.0).acquire()
         waiter = Job(locks.lock("x", ttl=60.0).acquire)
-        waits(others)
+        until_waiting(others)
         lease.release()
         heir = waiter.result()
         assert others.force_release("x") is True
@@ -114,7 +115,7 @@ def test_who_was_in_the_queue_before_wake_ups_were_heard_asks(cluster: EtcdClust
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waits(others)
+        until_waiting(others)
         backend: Any = locks._session().backend
         (attempt,) = backend._attempts._attempts.values()
         eventually(lambda: attempt.created > 0)
@@ -133,7 +134,7 @@ def test_an_old_wake_up_grants_nothing(cluster: EtcdCluster) -> None:
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waits(others)
+        until_waiting(others)
         backend: Any = locks._session().backend
         attempts = backend._attempts
         (attempt,) = attempts._attempts.values()
@@ -164,7 +165,7 @@ def test_watches_that_were_refused_are_asked_for_again(cluster: EtcdCluster) -> 
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waits(others)
+        until_waiting(others)
         wakeups: Any = locks._session().backend._wakeups  # type: ignore[attr-defined]
         eventually(lambda: wakeups._stream is not None)
         stream = wakeups._stream

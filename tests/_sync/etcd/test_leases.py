@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from _sync.etcd.scenes import revoke, soon, waits
+from _sync.etcd.scenes import revoke, soon
 from _sync.many import hold_many
+from _sync.waiting import until_waiting
 from holdfast._runtime.threads import Turn
 from holdfast.entries import Claim
 from holdfast.lifecycle import drift_margin
@@ -84,7 +85,7 @@ def test_a_lease_that_ended_while_waiting_is_made_anew(cluster: EtcdCluster) -> 
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waits(others)
+        until_waiting(others)
         before = others.inspect("x").waiters[0].owner
         revoke(cluster, "waiting")
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from _sync.etcd.scenes import revoke, waits
+from _sync.etcd.scenes import revoke
+from _sync.waiting import until_waiting
 from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, Renewed, new_owner
 from holdfast.stores._sync.contract import Terms, Ticket
@@ -24,7 +25,7 @@ def test_a_waiter_whose_entry_is_gone_is_not_granted(cluster: EtcdCluster) -> No
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waits(others)
+        until_waiting(others)
         old = others.inspect("x").waiters[0].owner
         revoke(cluster, "waiting")
         lease.release()
@@ -39,7 +40,7 @@ def test_a_waiter_whose_entry_goes_as_it_takes_the_lock_is_not_granted(
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waits(others)
+        until_waiting(others)
         session: Any = locks._session()
         granter = session.backend._granter
         take = granter.take
@@ -66,7 +67,7 @@ def test_a_forced_release_is_not_for_those_who_come_after(
     with holdfast.connect(cluster.url) as locks, holdfast.connect(cluster.url) as others:
         lease = locks.lock("x").acquire()
         waiter = Job(others.lock("x").acquire)
-        waits(locks)
+        until_waiting(locks)
         session: Any = locks._session()
         retrier = session.backend._retrier
         look = retrier.range
@@ -147,14 +148,13 @@ def test_readers_behind_a_writer_come_in_together(
     cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch, died: bool
 ) -> None:
     """Whoever lets the first one in lets in all, without asking the store in between."""
-    with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
+    with (
+        holdfast.connect(cluster.url) as others,
+        holdfast.connect(cluster.url, heartbeat=60.0, claim_window=600.0) as locks,
+    ):
         writer = others.rwlock("x").write().acquire()
         readers = [Job(locks.rwlock("x").read().acquire) for _ in range(40)]
-
-        def all_wait() -> bool:
-            return len(others.inspect("x").waiters) == 40
-
-        eventually(all_wait)
+        until_waiting(others, 40)
         granters: list[Any] = []
         for manager in (others, locks):
             session: Any = manager._session()
@@ -174,6 +174,6 @@ def test_readers_behind_a_writer_come_in_together(
         tokens = [lease.token for lease in leases]
         assert len(set(tokens)) == 40
         assert min(tokens) > writer.token
-        assert max(granters) >= 20  # under load some ask by themselves
+        assert max(granters) >= 20
         for lease in leases:
             lease.release()

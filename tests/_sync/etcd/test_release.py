@@ -9,16 +9,12 @@ from typing import Any
 import pytest
 
 import holdfast
-from _sync.etcd.scenes import soon
+from _sync.etcd.scenes import backend_of, soon
 from holdfast.model import Granted, Label
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.etcd._sync import release as release_module
 from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
-
-
-def backend_of(locks: holdfast.Locks) -> Any:
-    return locks._session().backend
 
 
 def held(backend: Any, owner: str = "me") -> Any:

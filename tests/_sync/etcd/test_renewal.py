@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from _sync.etcd.scenes import soon, watched
+from _sync.etcd.scenes import backend_of, soon, watched
 from holdfast.entries import Claim
 from holdfast.model import GONE, Granted, Label, Queued, Waiting
 from holdfast.stores._sync.contract import Terms, Ticket
@@ -18,10 +18,6 @@ from holdfast.stores.etcd.keys import GRANTED
 from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 from worlds.threads import eventually
-
-
-def backend_of(locks: holdfast.Locks) -> Any:
-    return locks._session().backend
 
 
 def asked(backend: Any, owner: str = "me") -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import holdfast
-from _sync.etcd.scenes import soon
+from _sync.etcd.scenes import backend_of, soon
 from holdfast.entries import Claim
 from holdfast.model import Label, Renewed
 from holdfast.stores._sync.contract import Terms, Ticket
@@ -16,10 +16,6 @@ from holdfast.stores.etcd._sync.release import TOMBSTONE_TTL
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.messages import LEASE_GRANT, LEASE_KEEP_ALIVE
 from servers.etcd import EtcdCluster
-
-
-def backend_of(locks: holdfast.Locks) -> Any:
-    return locks._session().backend
 
 
 def enrolled(backend: Any, owner: str) -> Any:

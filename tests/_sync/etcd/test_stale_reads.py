@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 import holdfast
-from _sync.etcd.scenes import soon, waits
+from _sync.etcd.scenes import soon
+from _sync.waiting import until_waiting
 from holdfast.stores.etcd.wire import messages
 from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
@@ -83,7 +84,7 @@ def test_a_grant_that_follows_is_for_the_entry_that_was_seen(cluster: EtcdCluste
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waits(others)
+        until_waiting(others)
         backend: Any = others._session().backend
         deadline = soon(backend)
         queue = backend._attempts.known("x", lease.owner).queue

@@ -9,17 +9,13 @@ from typing import Any
 import pytest
 
 import holdfast
-from _sync.etcd.scenes import soon
+from _sync.etcd.scenes import backend_of, soon
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.etcd._sync import leases as leases_module
 from holdfast.stores.etcd._sync import release as release_module
 from holdfast.stores.etcd._sync.leases import TOMBSTONES
 from servers.etcd import EtcdCluster
 from worlds.threads import eventually
-
-
-def backend_of(locks: holdfast.Locks) -> Any:
-    return locks._session().backend
 
 
 def bury(backend: Any, owner: str, name: str = "x") -> bytes:

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import holdfast
-from _sync.etcd.scenes import waits, watched
+from _sync.etcd.scenes import watched
+from _sync.waiting import until_waiting
 from holdfast.stores.etcd.wire.codec import number
 from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
@@ -23,7 +24,7 @@ def waiting(cluster: EtcdCluster) -> Iterator[Any]:
     with holdfast.connect(cluster.url) as others, holdfast.connect(cluster.url) as locks:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waits(others)
+        until_waiting(others)
         backend: Any = locks._session().backend
         (attempt,) = backend._attempts._attempts.values()
         eventually(lambda: watched(backend, attempt))

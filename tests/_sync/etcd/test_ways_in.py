@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from holdfast.stores.etcd.wire.messages import AUTHENTICATE
 from servers.etcd import EtcdCluster, grpc_proxy
 from servers.ports import free_port
@@ -24,10 +25,7 @@ def used(url: str, **options: Any) -> None:
         lease = locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(locks.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(locks)
         lease.renew()
         lease.release()
         second = waiter.result()
@@ -77,10 +75,7 @@ def test_a_token_that_is_not_known_any_more_is_got_anew(guarded: EtcdCluster) ->
         lease = locks.lock("x").acquire()
         waiter = Job(others.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(locks.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(locks)
         member.kill()  # with it go the tokens that it gave
         member.start()
         guarded.wait_ready()

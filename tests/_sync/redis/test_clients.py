@@ -19,6 +19,7 @@ from redis.credentials import UsernamePasswordCredentialProvider
 from redis.sentinel import Sentinel
 
 import holdfast
+from _sync.waiting import until_waiting
 from holdfast.stores.redis.wire.threads import ASYNCHRONOUS
 from servers.ports import free_port
 from servers.redis import RedisServer
@@ -43,10 +44,7 @@ def used(client: Any, **options: Any) -> str:
         lease = locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(locks.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(locks)
         lease.release()
         assert waiter.result().token > lease.token
         return locks.url

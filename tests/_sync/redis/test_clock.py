@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from servers.stepped import SteppedServer
 from worlds.threads import Job, eventually
 
@@ -40,10 +41,7 @@ def test_tokens_rise_whichever_way_it_is_stepped(server: SteppedServer) -> None:
             waited = locks.lock("y").acquire()
             waiter = Job(locks.lock("y").acquire)
 
-            def waits() -> bool:
-                return len(locks.inspect("y").waiters) == 1
-
-            eventually(waits)
+            until_waiting(locks, 1, "y")
             waited.release()
             handed = waiter.result()
             assert handed.token > waited.token

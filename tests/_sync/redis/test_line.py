@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from holdfast.stores.redis.wire.protocol import Late, Lost
 from servers.proxy import Proxy
 from servers.redis import RedisServer
@@ -231,15 +232,12 @@ def test_a_waiter_is_woken_on_the_connection_that_replaced_another(
             lines = server("CLIENT", "LIST", "TYPE", "pubsub").splitlines()
             return {line.split()[0] for line in lines}
 
-        def waits() -> bool:
-            return len(others.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(others)
         before = listeners()
         assert len(before) == 1
         proxy.hang_up()
         eventually(lambda: listeners() and not listeners() & before)
-        assert waits()
+        assert len(others.inspect("x").waiters) == 1
         lease.release()
         assert waiter.result().token > lease.token
 

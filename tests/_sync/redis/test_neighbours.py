@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from holdfast.entries import Claim
 from holdfast.model import Renewed, Unknown
 from servers.redis import RedisServer
@@ -50,10 +51,7 @@ def test_theirs_holds_us_off_until_it_ends(server: RedisServer) -> None:
         assert "theirs" not in str(state)  # it is a secret of theirs
         waiter = Job(locks.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(locks.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(locks)
         with pytest.raises(holdfast.ConfigError, match="in use as a lock"):
             locks.semaphore("x", permits=2).try_acquire()
         assert server("EVAL", COMPARE_AND_DELETE, 1, "holdfast:{x}", "theirs") == 1

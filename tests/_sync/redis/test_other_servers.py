@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from servers.redis import OTHERS, RedisServer
-from worlds.threads import Job, eventually
+from worlds.threads import Job
 
 from .test_rules import compare
 from .test_ways_in import used
@@ -54,10 +55,7 @@ def test_a_waiter_outlives_the_loss_of_its_connection(server: RedisServer) -> No
         lease = holder.lock("x", ttl=30.0).acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(holder.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(holder)
         server("CLIENT", "KILL", "TYPE", "pubsub")
         assert lease.release() is True
         assert waiter.result().token > lease.token

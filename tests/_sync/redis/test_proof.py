@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,13 +17,6 @@ from worlds.threads import eventually
 
 class Interrupted(BaseException):
     """Raised in place of a cancellation, or of what a signal handler raises."""
-
-
-@pytest.fixture
-def server() -> Iterator[RedisServer]:
-    server = RedisServer()
-    yield server
-    server.stop()
 
 
 def replay(server: RedisServer, request: bytes) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from holdfast.stores.redis._sync import replicated
 from servers.proxy import Proxy
 from servers.redis import RedisServer
@@ -50,10 +51,7 @@ def test_a_grant_is_at_the_replica_when_it_is_given(pair: Pair) -> None:
         assert pair.replica("HEXISTS", "holdfast:{pool}:h", permit.owner) == 1
         waiter = Job(locks.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(locks.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(locks)
         assert lease.release() is True
         granted = waiter.result()
         assert granted.owner.encode() in pair.replica("GET", "holdfast:{x}")
@@ -79,10 +77,7 @@ def test_with_too_few_replicas_it_is_given_back_and_said(
         held = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(others.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(others)
         if fault == "cut off":
             pair.line.close()
         started = time.monotonic()

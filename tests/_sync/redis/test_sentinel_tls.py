@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 import holdfast
-from servers.redis import Tls, certificate
+from servers.redis import NEEDED, Tls, certificate
 from servers.sentinel import Watch
 from worlds.threads import Job, eventually
-
-from .test_servers import NEEDED
 
 LOOKING = ("+hello", "+sentinel|get-master-addr-by-name", "+sentinel|master")
 WORKING = ("~holdfast:*", "&holdfast:*", *NEEDED)
@@ -144,7 +142,7 @@ def test_nobody_is_let_in_with_what_is_wrong_and_no_secret_is_shown(
     [
         ({"sentinel_tls": 2}, "sentinel_tls must be"),
         ({"sentinel_tls": False, "sentinel_tls_ca": "/x"}, "sentinel_tls_ca is given, but"),
-        ({"sentinel_tls_ca": "/there/is/none"}, "cannot be used"),
+        ({"sentinel_tls_ca": "/there/is/none"}, "sentinel_tls_ca cannot be read"),
         ({"sentinel_tls_context": "a context"}, "must be an ssl.SSLContext"),
     ],
 )

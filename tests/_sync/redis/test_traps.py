@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from holdfast.stores.redis._sync import retry
 from servers.proxy import Proxy
 from servers.redis import RedisServer
@@ -123,10 +124,7 @@ def test_nobody_polls_a_lock_that_a_stranger_took_for_ever(server: RedisServer) 
         server("SET", "holdfast:{x}", "theirs")
         waiter = Job(locks.lock("x", ttl=90.0).acquire)
 
-        def waits() -> bool:
-            return len(locks.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(locks)
         before = scripts_run(server)
         pause(0.4)
         assert scripts_run(server) == before

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from servers.cluster import port_with_bus
 from servers.ports import free_port
 from servers.redis import RedisServer, certificate
@@ -23,10 +24,7 @@ def used(url: str, **options: Any) -> None:
         lease = locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(locks.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(locks)
         lease.renew()
         lease.release()
         second = waiter.result()

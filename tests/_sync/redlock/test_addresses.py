@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from servers.ports import free_port
 from servers.redis import RedisServer, certificate
 from servers.redlock import RedlockNodes
@@ -50,10 +51,7 @@ def test_tls_and_a_password_for_each_node(closed: tuple[str, str]) -> None:
         lease = locks.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(locks.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(locks)
         lease.renew()
         assert lease.release() is True
         second = waiter.result()

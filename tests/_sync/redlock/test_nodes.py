@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from holdfast.stores.redis.wire.protocol import bulk
 from holdfast.stores.redlock.membership import read_known, read_marker
 from servers.proxy import Proxy
@@ -215,12 +216,9 @@ def test_a_waiter_is_woken_when_its_node_is_gone(nodes: RedlockNodes) -> None:
         eventually(lambda: all(node("EXISTS", "holdfast:{x}") for node in nodes.nodes))
         waiter = Job(locks.lock("x", ttl=MAX_TTL).acquire)
 
-        def waits() -> bool:
-            return len(locks.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(locks)
         nodes.nodes[0].kill()
-        eventually(waits)  # on another node by now
+        until_waiting(locks)  # on another node by now
         lease.release()
         granted = waiter.result()
         assert granted.token > lease.token

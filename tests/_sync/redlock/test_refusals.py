@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from _sync.redlock.scenes import MAX_TTL, connect
+from _sync.waiting import until_waiting
 from servers.redis import RedisServer
 from servers.redlock import RedlockNodes
 from worlds.threads import Job, eventually
@@ -78,10 +79,7 @@ def test_a_waiter_that_nodes_refuse_costs_no_other_lease_its_renewal(
         other = locks.lock("x", ttl=MAX_TTL).acquire()
         waiter = Job(locks.lock("x", ttl=1.5).try_acquire, 3.0)
 
-        def waits() -> bool:
-            return len(locks.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(locks)
         for node in nodes.nodes:
             fill_memory(node)
         other.release()

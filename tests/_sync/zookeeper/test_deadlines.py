@@ -16,7 +16,6 @@ import pytest
 import holdfast
 from servers.proxy import Proxy
 from servers.zookeeper import ZooKeeperEnsemble
-from stores import zookeeper, zookeeper_ensemble
 from worlds.threads import eventually
 
 SOON = 6.0
@@ -35,19 +34,6 @@ def hole() -> Iterator[str]:
         yield f"zookeeper://127.0.0.1:{place[1]}"
         for caller in callers:
             caller.close()
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    made = Proxy(zookeeper_ensemble().nodes[0].port)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def through(proxy: Proxy) -> Iterator[str]:
-    with zookeeper() as url:
-        yield f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}"
 
 
 class Watch:

@@ -7,12 +7,13 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from holdfast._sync import session
 from holdfast.clock import system_clock
 from holdfast.stores._sync.contract import Terms, Ticket
@@ -20,27 +21,8 @@ from holdfast.stores.zookeeper import attempts, client, connection, reply_timer
 from holdfast.stores.zookeeper.session import ClientSession
 from servers.proxy import Proxy
 from servers.zookeeper import TICK, raw_client
-from stores import zookeeper, zookeeper_ensemble
+from stores import zookeeper_ensemble
 from worlds.threads import Job, eventually, pause
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with zookeeper() as made:
-        yield made
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    made = Proxy(zookeeper_ensemble().nodes[0].port)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def through(url: str, proxy: Proxy) -> str:
-    """Returns a URL of the same locks, with the proxy in between."""
-    return f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}"
 
 
 def test_a_creation_whose_reply_was_lost_is_found_again(
@@ -84,10 +66,7 @@ def test_a_grant_whose_reply_was_lost_is_found_again(url: str, through: str, pro
         first = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(others.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(others)
         proxy.reset_once = True  # the next request is a renewal, or the write that takes the lock
         first.release()
         second = waiter.result()
@@ -108,10 +87,7 @@ def test_a_release_whose_reply_was_lost_frees_our_own_lease_only(
         lease = locks.lock("x").acquire()
         rival = Job(others.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(others.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(others)
         proxy.reset_once = True
         assert lease.release() is True
         assert rival.result().held

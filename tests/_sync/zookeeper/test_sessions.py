@@ -4,33 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import holdfast
 from _sync.many import hold_many
+from _sync.waiting import until_waiting
 from holdfast.entries import Claim
-from servers.zookeeper import TICK, raw_client
-from stores import zookeeper, zookeeper_ensemble
+from servers.zookeeper import TICK, lock_path, raw_client
+from stores import zookeeper_ensemble
 from worlds.threads import Job, eventually
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with zookeeper() as made:
-        yield made
-
-
-@pytest.fixture
-def raw() -> Iterator[Any]:
-    with raw_client(zookeeper_ensemble().hosts) as client:
-        yield client
-
-
-def lock_path(url: str, name: str) -> str:
-    return f"/{url.rpartition('/')[2]}/holdfast/locks/{name}"
 
 
 def expire(locks: holdfast.Locks) -> None:
@@ -42,18 +26,11 @@ def expire(locks: holdfast.Locks) -> None:
             pass  # leaving closes the session, for all clients that have it
 
 
-def waiters(locks: holdfast.Locks, number: int) -> None:
-    def right() -> bool:
-        return len(locks.inspect("x").waiters) == number
-
-    eventually(right)
-
-
 def test_a_lease_whose_session_ended_is_lost_at_once(url: str) -> None:
     with holdfast.connect(url) as locks, holdfast.connect(url) as others:
         lease = locks.lock("x").acquire()
         rival = Job(others.lock("x").acquire)
-        waiters(others, 1)
+        until_waiting(others, 1)
         expire(locks)
         assert rival.result().token > lease.token
         eventually(lambda: not lease.held)
@@ -76,7 +53,7 @@ def test_a_waiter_whose_session_ended_enrols_again(url: str) -> None:
     with holdfast.connect(url) as locks, holdfast.connect(url) as others:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waiters(others, 1)
+        until_waiting(others, 1)
         (before,) = others.inspect("x").waiters
         expire(locks)
 
@@ -96,12 +73,12 @@ def test_a_waiter_whose_znode_was_removed_enrols_again(url: str, raw: Any) -> No
     with holdfast.connect(url) as locks, holdfast.connect(url) as others:
         lease = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waiters(others, 1)
+        until_waiting(others, 1)
         path = lock_path(url, "x")
         for child in raw.get_children(path):
             if not child.startswith(lease.owner):
                 raw.delete(f"{path}/{child}")
-        waiters(others, 1)
+        until_waiting(others, 1)
         lease.release()
         second = waiter.result()
         (holder,) = others.inspect("x").holders
@@ -161,7 +138,7 @@ def test_a_waiter_is_given_what_a_session_can_give(url: str, asked: float, given
     with holdfast.connect(url, claim_window=1000.0) as locks:
         holder = locks.lock("x").acquire()
         waiter = Job(locks.lock("x", ttl=asked).acquire)
-        waiters(locks, 1)
+        until_waiting(locks, 1)
         holder.release()
         lease = waiter.result()
         assert lease.ttl == given
@@ -199,7 +176,7 @@ def test_the_token_is_above_grants_that_ended_before_the_queue_was_read(
     with holdfast.connect(url) as others, holdfast.connect(url) as locks:
         first = others.lock("x").acquire()
         second = Job(others.lock("x").acquire)
-        waiters(others, 1)
+        until_waiting(others, 1)
         backend: Any = locks._session().backend
         attempts = backend._attempts
         send = attempts._send
@@ -213,7 +190,7 @@ def test_the_token_is_above_grants_that_ended_before_the_queue_was_read(
 
         monkeypatch.setattr(attempts, "_send", send_later)
         third = Job(locks.lock("x").acquire)
-        waiters(others, 2)
+        until_waiting(others, 2)
         monkeypatch.undo()
         first.release()
         between = second.result()

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from servers.ports import free_port
 from servers.redis import certificate
 from servers.zookeeper import TLS, ZooKeeperEnsemble
-from worlds.threads import Job, eventually
+from worlds.threads import Job
 
 
 class Secured(NamedTuple):
@@ -49,10 +50,7 @@ def test_locks_by_tls(secured: Secured) -> None:
         lease = locks.lock("x").acquire()
         waiter = Job(others.lock("x").acquire)
 
-        def waits() -> bool:
-            return len(plain.inspect("x").waiters) == 1
-
-        eventually(waits)
+        until_waiting(plain)
         lease.release()
         assert waiter.result().token > lease.token
         # Many replies in one record of TLS, and records that hold nothing for us.
@@ -82,12 +80,3 @@ def test_a_port_without_tls_is_told(secured: Secured) -> None:
     with pytest.raises(holdfast.BackendUnavailable, match="did not answer in time"):
         locks.lock("x").acquire(timeout=2.0)
     locks.close()
-
-
-def test_files_that_cannot_be_used_are_refused(secured: Secured) -> None:
-    with pytest.raises(holdfast.ConfigError, match="tls_ca cannot be read"):
-        holdfast.connect(secured.url, tls_ca="/nowhere.pem")
-    with pytest.raises(holdfast.ConfigError, match="go together"):
-        holdfast.connect(secured.url, tls_cert=secured.cert)
-    with pytest.raises(holdfast.ConfigError, match="cannot be used"):
-        holdfast.connect(secured.url, tls_cert=secured.key, tls_key=secured.key)

@@ -4,52 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import holdfast
+from _sync.waiting import until_waiting
 from holdfast.stores.zookeeper.session import ClientSession
 from servers.proxy import Proxy
-from servers.zookeeper import TICK, raw_client
-from stores import zookeeper, zookeeper_ensemble
+from servers.zookeeper import TICK, lock_path, raw_client
+from stores import zookeeper_ensemble
 from worlds.threads import Job, eventually
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    with zookeeper() as made:
-        yield made
-
-
-@pytest.fixture
-def raw() -> Iterator[Any]:
-    with raw_client(zookeeper_ensemble().hosts) as client:
-        yield client
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    made = Proxy(zookeeper_ensemble().nodes[0].port)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def through(url: str, proxy: Proxy) -> str:
-    return f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}"
-
-
-def lock_path(url: str, name: str) -> str:
-    return f"/{url.rpartition('/')[2]}/holdfast/locks/{name}"
-
-
-def waiters(locks: holdfast.Locks, number: int) -> None:
-    def right() -> bool:
-        return len(locks.inspect("x").waiters) == number
-
-    eventually(right)
 
 
 class Place:
@@ -82,7 +47,7 @@ def test_a_waiter_is_on_a_short_session_and_a_holder_on_its_own(
         if again:
             assert locks.lock("x", ttl=60.0).try_acquire(timeout=0.2) is None
         waiter = Job(locks.lock("x", ttl=60.0).acquire)
-        waiters(others, 1)
+        until_waiting(others, 1)
         (owner,) = (one.owner for one in others.inspect("x").waiters)
         backend: Any = locks._session().backend
         sessions = backend._attempts._sessions
@@ -103,7 +68,7 @@ def test_a_holder_that_has_waited_outlives_the_session_for_waiting(url: str, raw
     with holdfast.connect(url, tick=TICK) as locks, holdfast.connect(url) as others:
         holder = others.lock("x").acquire()
         waiter = Job(locks.lock("x", ttl=60.0).acquire)
-        waiters(others, 1)
+        until_waiting(others, 1)
         holder.release()
         lease = waiter.result()
         lease.renew()
@@ -127,9 +92,9 @@ def test_readers_behind_a_writer_come_in_together(url: str, through: str, proxy:
         # So long that nobody asks again before this test is over.
         writer = writers.rwlock("x", ttl=90.0).write().acquire()
         first = Job(slow.rwlock("x").read().acquire)
-        waiters(writers, 1)
+        until_waiting(writers, 1)
         readers = [Job(locks.rwlock("x").read().acquire) for _ in range(number)]
-        waiters(writers, number + 1)
+        until_waiting(writers, number + 1)
         proxy.stalled = True
         writer.release()
         leases = [reader.result() for reader in readers]
@@ -145,9 +110,9 @@ def test_a_writer_s_token_is_above_those_of_readers_who_came_before_it(url: str)
         both = locks.rwlock("x")
         first = both.write().acquire()
         reader = Job(both.read().acquire)
-        waiters(locks, 1)
+        until_waiting(locks, 1)
         writer = Job(both.write().acquire)
-        waiters(locks, 2)
+        until_waiting(locks, 2)
         first.release()
         read = reader.result()
         assert read.token > first.token
@@ -162,7 +127,7 @@ def test_a_waiter_whose_znode_goes_along_with_the_holder_s_is_not_granted(
     with holdfast.connect(url) as locks, holdfast.connect(url) as others:
         holder = others.lock("x").acquire()
         waiter = Job(locks.lock("x").acquire)
-        waiters(others, 1)
+        until_waiting(others, 1)
         (before,) = others.inspect("x").waiters
         path = lock_path(url, "x")
         backend: Any = locks._session().backend
@@ -208,7 +173,7 @@ def test_a_waiter_is_not_moved_to_a_session_that_may_end_before_its_claim(
         with monkeypatch.context() as patch:
             patch.setattr(ClientSession, "sure_until", unsure)
             waiter = Job(locks.lock("x", ttl=60.0).acquire)
-            waiters(others, 1)
+            until_waiting(others, 1)
             eventually(lambda: 2.0 in sessions and sessions[2.0].ready)
             (attempt,) = backend._attempts._attempts.values()
             seen = attempt.counted_until
@@ -223,7 +188,7 @@ def test_a_lock_for_which_nobody_waits_any_more_is_taken_in_one_step(url: str) -
     with holdfast.connect(url, tick=TICK) as locks, holdfast.connect(url) as others:
         holder = others.lock("x").acquire()
         waiter = Job(locks.lock("x", ttl=60.0).acquire)
-        waiters(others, 1)
+        until_waiting(others, 1)
         holder.release()
         waiter.result().release()
         backend: Any = locks._session().backend

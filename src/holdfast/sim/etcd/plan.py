@@ -109,7 +109,7 @@ class EtcdPlan:
     def altered(self) -> AbstractContextManager[object]:
         return self._stood_in()
 
-    def leftovers(self, servers: Sequence[SimMember]) -> list[str]:
+    def residue(self, servers: Sequence[SimMember]) -> list[str]:
         keys = self.cluster.keys
         first = b"/holdfast/holdfast/lock/"
         last = first[:-1] + b"0"

@@ -59,14 +59,14 @@ class RedisPlan:
     def altered(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def leftovers(self, servers: Sequence[RedisNode]) -> list[str]:
-        return leftovers(servers)
+    def residue(self, servers: Sequence[RedisNode]) -> list[str]:
+        return residue(servers)
 
     def describe(self, data: bytes) -> object:
         return Described(data)
 
 
-def leftovers(servers: Sequence[RedisNode]) -> list[str]:
+def residue(servers: Sequence[RedisNode]) -> list[str]:
     left: list[str] = []
     for server in servers:
         keys = server.all_keys()
@@ -92,7 +92,7 @@ class CalmRedis(Calm, RedisPlan):
         self.options = {"heartbeat": world.loop.random.choice(HEARTBEATS)}  # type: ignore[misc]
         return super().start(world)
 
-    def leftovers(self, servers: Sequence[RedisNode]) -> list[str]:
+    def residue(self, servers: Sequence[RedisNode]) -> list[str]:
         return held_or_awaited(servers)
 
 

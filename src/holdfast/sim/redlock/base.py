@@ -13,7 +13,7 @@ from .. import faults
 from ..calm import HEARTBEATS, Calm
 from ..chances import Chances
 from ..process import Process
-from ..redis.plan import Described, held_or_awaited, leftovers
+from ..redis.plan import Described, held_or_awaited, residue
 from ..redis.server import RedisNode
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ class RedlockPlan:
     def altered(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def leftovers(self, servers: Sequence[RedisNode]) -> list[str]:
-        return leftovers(servers)
+    def residue(self, servers: Sequence[RedisNode]) -> list[str]:
+        return residue(servers)
 
     def describe(self, data: bytes) -> object:
         return Described(data)
@@ -160,5 +160,5 @@ class CalmRedlock(Calm, RedlockPlan):
         self.options["heartbeat"] = world.loop.random.choice(HEARTBEATS)
         return super().start(world)
 
-    def leftovers(self, servers: Sequence[RedisNode]) -> list[str]:
+    def residue(self, servers: Sequence[RedisNode]) -> list[str]:
         return held_or_awaited(servers)

@@ -254,7 +254,7 @@ class SnapshotForNone(Restarts):
         self.options["appendfsync"] = "always"
 
 
-class Leftovers(LostMajority):
+class MajorityWithoutClock(LostMajority):
     """A node that comes back where a majority was lost, with the highest counter that is left."""
 
     faults = (faults.CRASH,)
@@ -310,7 +310,7 @@ VARIANTS: dict[str, type[RedlockPlan]] = {
     "fewer-reads": FewerReads,
     "rejoin-not-tied": NotTied,
     "snapshot-taken-for-none": SnapshotForNone,
-    "majority-from-leftovers": Leftovers,
+    "majority-without-clock": MajorityWithoutClock,
     "unclean": UncleanRedlock,
     "beats-on": BeatsOn,
 }

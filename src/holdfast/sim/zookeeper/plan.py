@@ -92,7 +92,7 @@ class ZooKeeperPlan:
     def altered(self) -> AbstractContextManager[object]:
         return self._replace()
 
-    def leftovers(self, servers: Sequence[EnsembleServer]) -> list[str]:
+    def residue(self, servers: Sequence[EnsembleServer]) -> list[str]:
         tree = self.ensemble.agreed.znodes
         locks = "/holdfast/locks/"
         return [path for path in tree if path.startswith(locks) and path.count("/") > 3]

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ConfigError
 from ..redis.address import unquote
+from ..tls import context_of
 from ..urls import Target
 
 if TYPE_CHECKING:
     import ssl
 
 DEFAULT_PORT = 2379
-
-OPTIONS: dict[str, Any] = {"tls": 0, "tls_ca": "", "tls_cert": "", "tls_key": ""}
 
 
 class Address(NamedTuple):
@@ -44,7 +43,10 @@ def address_of(target: Target, settings: dict[str, Any]) -> Address:
     endpoints = tuple(_endpoint(place) for place in places.split(","))
     if len(set(endpoints)) < len(endpoints):
         raise ConfigError("the etcd:// URL names the same member twice")
-    return Address(endpoints, unquote(user), unquote(password), _tls(settings))
+    tls = context_of(settings)
+    if tls is not None:
+        tls.set_alpn_protocols(["h2"])
+    return Address(endpoints, unquote(user), unquote(password), tls)
 
 
 def _endpoint(place: str) -> str:
@@ -65,40 +67,6 @@ def _endpoint(place: str) -> str:
             "etcd://host1:2379,host2:2379; write @, /, : and , in a password as %40, %2F, %3A and %2C"
         )
     return f"{shown}:{port or DEFAULT_PORT}"
-
-
-def _tls(settings: dict[str, Any]) -> ssl.SSLContext | None:
-    ca, cert, key = (settings[name] or None for name in ("tls_ca", "tls_cert", "tls_key"))
-    if settings["tls"] not in (0, 1):
-        raise ConfigError("tls must be True or False; in a URL, 1 or 0")
-    if (cert is None) != (key is None):
-        raise ConfigError("tls_cert and tls_key go together: a client's certificate and its key")
-    if not settings["tls"] and ca is None and cert is None:
-        return None
-    import ssl  # slow to import, and not needed by most
-
-    for option, path in (("tls_ca", ca), ("tls_cert", cert), ("tls_key", key)):
-        _check_pem(option, path)
-    try:
-        context = ssl.create_default_context(cafile=ca)
-        if cert is not None:
-            context.load_cert_chain(cert, key)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the TLS files given cannot be used: {error}") from None
-    context.set_alpn_protocols(["h2"])
-    return context
-
-
-def _check_pem(option: str, path: object) -> None:
-    if path is None:
-        return
-    try:
-        with open(path, "rb") as file:  # type: ignore[call-overload]
-            text: bytes = file.read()
-    except (OSError, TypeError, ValueError) as error:
-        raise ConfigError(f"the file given as {option} cannot be read: {error}") from None
-    if b"-----BEGIN" not in text:
-        raise ConfigError(f"the file given as {option} is not a PEM file")
 
 
 def host_and_port(endpoint: str) -> tuple[str, int]:

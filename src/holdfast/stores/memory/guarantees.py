@@ -10,7 +10,8 @@ MEMORY = Guarantees(
     survives="nothing; it ends with the process",
     auto_release="at the end of the TTL",
     clock_dependence="the process's own clock, which a test may move by hand",
-    token_source="max(last + 1, wall clock in µs), kept in memory",
+    token_source="max(last + 1, wall clock in µs), kept in memory; it may go back with the process, if "
+    "a burst or a semaphore of thousands was ahead of the clock",
     fair=True,
     wakeup="a signal within the process",
     safe_for=("efficiency",),

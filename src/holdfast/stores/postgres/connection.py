@@ -59,11 +59,11 @@ class PostgresConnection:
     def _connect(self, conninfo: bytes, deadline: float) -> None:
         connection = self._connection = pq.PGconn.connect_start(conninfo)
         if connection.status == pq.ConnStatus.BAD:
-            raise unreachable(connection.get_error_message())
+            raise unreachable(connection.get_error_message(), self._address)
         polling: int = pq.PollingStatus.WRITING
         while polling != pq.PollingStatus.OK:
             if polling == pq.PollingStatus.FAILED:
-                raise unreachable(connection.get_error_message())
+                raise unreachable(connection.get_error_message(), self._address)
             writing = polling == pq.PollingStatus.WRITING
             self._until_ready(connection, select.POLLOUT if writing else select.POLLIN, deadline)
             polling = connection.connect_poll()

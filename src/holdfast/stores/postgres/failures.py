@@ -50,21 +50,23 @@ def refusal(code: str, message: str, address: Address) -> Exception:
     return BackendUnavailable(f"{address} refused a step: {message} (SQLSTATE {code})")
 
 
-def unreachable(message: str) -> Exception:
+def unreachable(message: str, address: Address) -> Exception:
     """Returns the exception to raise when no connection could be made, by what libpq says.
 
     Its words are not passed on where they name the user.
     """
     if any(word in message for word in _STARTING):
-        return Unready(_last_line(message))
+        return Unready(_reason(message))
     if (
         any(word in message for word in _CREDENTIALS) and "FATAL" in message
     ) or "password" in message:
         return ConfigError(
-            "the database refuses these credentials, or has no such database or user; see its log"
+            f"{address} refuses these credentials, or has no such database or user; its log says more"
         )
-    return Lost(_last_line(message))
+    return Lost(_reason(message))
 
 
-def _last_line(message: str) -> str:
-    return message.strip().splitlines()[-1].strip() if message.strip() else "it cannot be reached"
+def _reason(message: str) -> str:
+    """Returns the part of libpq's words that says why; they begin with where."""
+    first = message.strip().partition("\n")[0]
+    return first.rpartition(" failed: ")[2] or "it cannot be reached"

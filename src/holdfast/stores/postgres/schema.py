@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from ...errors import BackendUnavailable, ConfigError
-from .connection import PostgresConnection
+
+if TYPE_CHECKING:
+    from .connection import PostgresConnection
 
 FORMAT = 1
 """The number of the tables' layout. A database with a higher one is refused."""

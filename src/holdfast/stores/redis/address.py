@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...errors import ConfigError
+from ..tls import TLS_FILES, context_with, is_wanted
 from ..urls import Target
 
 if TYPE_CHECKING:
@@ -51,12 +52,7 @@ class Address(NamedTuple):
         return f"<Address {self}>"
 
 
-TLS_OPTIONS: dict[str, Any] = {
-    "tls_ca": None,
-    "tls_cert": None,
-    "tls_key": None,
-    "tls_context": None,
-}
+TLS_OPTIONS: dict[str, Any] = {**TLS_FILES, "tls_context": None}
 
 
 def address_of(target: Target, settings: dict[str, Any]) -> Address:
@@ -70,8 +66,9 @@ def address_of(target: Target, settings: dict[str, Any]) -> Address:
     if target.scheme == "redis+unix":
         if host_and_port or not path:
             raise ConfigError("write redis+unix:///path/to/redis.sock, with three slashes")
-        path = _sendable("the path", slash + unquote(path), target.scheme)
-        return Address("", 0, path, database(settings["db"]), user, password, None)
+        path = sendable(f"the path in the {target.scheme}:// URL", slash + unquote(path))
+        db = database(settings["db"])
+        return Address("", 0, path, db, user, password, tls_of(False, settings))
     host, port = _host(host_and_port, target.scheme)
     db = database_of(path, settings)
     return Address(host, port, "", db, user, password, tls_of(target.scheme == "rediss", settings))
@@ -95,14 +92,14 @@ def _login(credentials: str, scheme: str) -> tuple[str, str]:
     user, colon, password = credentials.partition(":")
     if not colon:
         user, password = "", user  # redis://secret@host: a password alone
-    what = "the user or the password"
-    return _sendable(what, unquote(user), scheme), _sendable(what, unquote(password), scheme)
+    what = f"the user or the password in the {scheme}:// URL"
+    return sendable(what, unquote(user)), sendable(what, unquote(password))
 
 
-def _sendable(what: str, text: str, scheme: str) -> str:
+def sendable(what: str, text: str) -> str:
     """Returns `text`, if it can be sent to a server. Its error does not show it: it may be a secret."""
     if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
-        raise ConfigError(f"{what} in the {scheme}:// URL has a zero byte or a lone surrogate")
+        raise ConfigError(f"{what} has a zero byte or a lone surrogate")
     return text
 
 
@@ -159,28 +156,28 @@ def database(value: object) -> int:
     return int(text)
 
 
-def tls_of(wanted: bool, settings: dict[str, Any]) -> ssl.SSLContext | None:
-    given = {name: settings[name] for name in TLS_OPTIONS if settings[name] is not None}
+def wants_tls(settings: dict[str, Any]) -> bool:
+    """Returns True for `tls=True` or any TLS file: for schemes that have no twin for TLS."""
+    return is_wanted(settings["tls"], "tls") or any(settings[name] for name in TLS_OPTIONS)
+
+
+def tls_of(wanted: bool, settings: dict[str, Any], prefix: str = "") -> ssl.SSLContext | None:
+    """Returns the TLS context that the options ask for. `prefix` is what stands before their names."""
+    given = [name for name in TLS_OPTIONS if settings[name]]
     if not wanted:
         if given:
             raise ConfigError(f"{min(given)} is an option of rediss://, which uses TLS")
         return None
+    context = settings["tls_context"]
+    if not context:
+        return context_with(settings, prefix)
     import ssl  # slow to import, and not needed by most
 
-    context = given.pop("tls_context", None)
-    if context is not None:
-        if given or not isinstance(context, ssl.SSLContext):
-            raise ConfigError(
-                "tls_context must be an ssl.SSLContext, and excludes tls_ca and others"
-            )
-        return context
-    try:
-        made = ssl.create_default_context(cafile=given.get("tls_ca"))
-        if "tls_cert" in given:
-            made.load_cert_chain(given["tls_cert"], given.get("tls_key"))
-    except (OSError, TypeError) as error:
-        raise ConfigError(f"the TLS files given cannot be used: {error}") from None
-    return made
+    if len(given) > 1 or not isinstance(context, ssl.SSLContext):
+        raise ConfigError(
+            f"{prefix}tls_context must be an ssl.SSLContext, and excludes {prefix}tls_ca and others"
+        )
+    return context
 
 
 def unquote(text: str) -> str:

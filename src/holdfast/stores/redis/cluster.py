@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 from ...errors import ConfigError
 from ..urls import Target
-from .address import DEFAULT_PORT, Address, hosts_of, tls_of
+from .address import DEFAULT_PORT, Address, hosts_of, tls_of, wants_tls
 from .keys import LockKeys, Naming
-from .sentinel import wants_tls
 
 SLOTS = 16384
 CLUSTER_OPTIONS: dict[str, Any] = {"tls": 0}

@@ -6,8 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ConfigError
+from ..tls import is_wanted
 from ..urls import Target
-from .address import TLS_OPTIONS, Address, database_of, hosts_of, tls_of, unquote
+from .address import (
+    TLS_OPTIONS,
+    Address,
+    database_of,
+    hosts_of,
+    sendable,
+    tls_of,
+    unquote,
+    wants_tls,
+)
 from .wire.refusals import refusal
 
 if TYPE_CHECKING:
@@ -17,9 +27,9 @@ DEFAULT_PORT = 26379
 SENTINEL_OPTIONS: dict[str, Any] = {
     "db": 0,
     "tls": 0,
-    "sentinel_user": None,
-    "sentinel_password": None,
-    "sentinel_tls": None,
+    "sentinel_user": "",
+    "sentinel_password": "",
+    "sentinel_tls": int,
     **{f"sentinel_{name}": value for name, value in TLS_OPTIONS.items()},
 }
 
@@ -51,11 +61,8 @@ def sentinel_address_of(target: Target, settings: dict[str, Any]) -> SentinelAdd
     tls = tls_of(wants_tls(settings), settings)
     sentinel_tls = _tls_to_sentinels(settings, tls)
     user_there, password_there = (
-        settings["sentinel_user"] or "",
-        settings["sentinel_password"] or "",
+        _text(name, settings[name]) for name in ("sentinel_user", "sentinel_password")
     )
-    if not isinstance(user_there, str) or not isinstance(password_there, str):
-        raise ConfigError("sentinel_user and sentinel_password must be text")
     return SentinelAddress(
         tuple(
             Address(host, port, "", 0, user_there, password_there, sentinel_tls, "sentinel")
@@ -66,27 +73,29 @@ def sentinel_address_of(target: Target, settings: dict[str, Any]) -> SentinelAdd
     )
 
 
+def _text(option: str, value: object) -> str:
+    """Returns the value of an option for the login, which is not shown: it may be a secret."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ConfigError(f"{option} must be text")
+    return sendable(option, value)
+
+
 def _tls_to_sentinels(
     settings: dict[str, Any], to_servers: ssl.SSLContext | None
 ) -> ssl.SSLContext | None:
     """Returns the TLS context for the sentinels: the servers', unless an option says otherwise."""
     wanted = settings["sentinel_tls"]
-    if wanted not in (None, 0, 1):
-        raise ConfigError("sentinel_tls must be True or False")
+    if wanted is not None:
+        wanted = is_wanted(wanted, "sentinel_tls")
     own = {name: settings[f"sentinel_{name}"] for name in TLS_OPTIONS}
-    given = [f"sentinel_{name}" for name, value in own.items() if value is not None]
-    if given and wanted is not None and not wanted:
+    given = [f"sentinel_{name}" for name, value in own.items() if value]
+    if given and wanted is False:
         raise ConfigError(f"{min(given)} is given, but sentinel_tls is off")
     if not given and (wanted is None or (wanted and to_servers is not None)):
         return to_servers
-    return tls_of(bool(given or wanted), own)
-
-
-def wants_tls(settings: dict[str, Any]) -> bool:
-    """Returns True for `tls=True` or any TLS file: for schemes that have no twin for TLS."""
-    if settings["tls"] not in (0, 1):
-        raise ConfigError("tls must be True or False")
-    return bool(settings["tls"]) or any(settings[name] is not None for name in TLS_OPTIONS)
+    return tls_of(bool(given or wanted), own, "sentinel_")
 
 
 def read_primary(replies: Sequence[Any], sentinel: Address) -> tuple[int, str, int] | None:

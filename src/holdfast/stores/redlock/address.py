@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ... import checks
-from ...entries import HEARTBEAT
 from ...errors import ConfigError
-from ..redis.address import TLS_OPTIONS, Address, address_of
+from ..redis.address import TLS_OPTIONS, Address, address_of, wants_tls
+from ..timing import TIMING_OPTIONS, timing_of
 from ..urls import Target, merge_options
 
 FEWEST = 3
@@ -47,8 +47,7 @@ def parse_settings(target: Target, options: dict[str, Any]) -> Settings:
     known = {
         "max_ttl": MAX_TTL,
         "node_timeout": NODE_TIMEOUT,
-        "heartbeat": HEARTBEAT,
-        "claim_window": 1.0,  # not used here; accepted so that stores can be exchanged
+        **TIMING_OPTIONS,  # the claim window is not used; accepted so that stores can be exchanged
         "fresh": "start",
         "appendfsync": "",
         "majority_lost": "return",
@@ -57,8 +56,7 @@ def parse_settings(target: Target, options: dict[str, Any]) -> Settings:
         **TLS_OPTIONS,
     }
     given = merge_options(target, options, known)
-    tls = bool(given["tls"]) or any(given[name] is not None for name in TLS_OPTIONS)
-    addresses = _addresses(target, given, tls)
+    addresses = _addresses(target, given, wants_tls(given))
     if given["fresh"] not in ("start", "wait"):
         raise ConfigError(
             "fresh must be 'start' or 'wait': what nodes do that have never been used"
@@ -77,7 +75,7 @@ def parse_settings(target: Target, options: dict[str, Any]) -> Settings:
         tuple(str(address) for address in addresses),
         checks.ttl(given["max_ttl"], "max_ttl"),
         checks.ttl(given["node_timeout"], "node_timeout"),
-        checks.ttl(given["heartbeat"], "heartbeat"),
+        timing_of(given).heartbeat,
         given["fresh"] == "wait",
         given["appendfsync"] == "always",
         given["majority_lost"] == "stop",

@@ -53,7 +53,7 @@ class Forkable(Protocol):
 
 
 class _Fork:
-    """What is done for one fork, until it has been made."""
+    """The stores that are paused for one fork, and the files that stay open across it."""
 
     def __init__(self) -> None:
         self.paused: list[Forkable] = []

@@ -13,7 +13,8 @@ SQLITE = Guarantees(
     clock_dependence="the machine's boot-time clock, which does not step and counts suspended time",
     token_source="microseconds: the wall clock when the machine booted, and from there the boot clock, "
     "minted in the grant's own transaction; a ceiling is kept on the disk ahead of it, so that neither "
-    "a power cut nor a clock set back lowers it",
+    "a power cut nor a clock set back lowers it; it could go back only if the file is lost while it is "
+    "ahead of the wall clock: within a minute of a reboot, or after that clock was set back",
     fair=True,
     wakeup="handed over by the release, with a datagram to the next waiter's process",
     safe_for=("efficiency", "correctness"),

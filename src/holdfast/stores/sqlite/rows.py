@@ -24,9 +24,12 @@ _FIND = (
     f"UNION ALL SELECT {COLUMNS} FROM entry INDEXED BY entry_by_owner "
     "WHERE name = ? AND owner = ? AND (waiting = 1 OR capacity > 1)"
 )
+_TOGETHER = 32
+"""Waiters in one statement, which takes half the time of one statement for each."""
 _KEEP_WAITING = (
     "UPDATE entry INDEXED BY entry_by_owner SET expires = ? + patience "
-    "WHERE owner = ? AND name = ? AND waiting = 1 AND barge = 0 AND expires > ?"
+    "WHERE name = ? AND waiting = 1 AND barge = 0 AND expires > ? "
+    f"AND owner IN ({', '.join('?' * _TOGETHER)})"
 )
 _ARRIVAL = "SELECT coalesce(max(seq), 0) + 1 FROM entry WHERE name = ? AND waiting = 1"
 _DROP_HELD = "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ?"
@@ -62,7 +65,6 @@ class SqliteRows:
         "_ceiling",
         "_durable",
         "_execute",
-        "_execute_many",
         "_last",
         "_now",
         "_presence",
@@ -76,7 +78,6 @@ class SqliteRows:
         durable: bool,
     ) -> None:
         self._execute = connection.execute
-        self._execute_many = connection.executemany
         self._presence = presence
         self._alive: dict[str, bool] = {}
         """The processes that were asked about in this transaction."""
@@ -113,9 +114,13 @@ class SqliteRows:
         return token
 
     def keep_waiting(self, name: str, owners: Sequence[str]) -> bool:
-        now = self._now
-        done = self._execute_many(_KEEP_WAITING, [(now, owner, name, now) for owner in owners])
-        return done.rowcount == len(owners)
+        kept = 0
+        for start in range(0, len(owners), _TOGETHER):
+            some = owners[start : start + _TOGETHER]
+            rest = [some[0]] * (_TOGETHER - len(some))  # named twice, and counted once
+            done = self._execute(_KEEP_WAITING, (self._now, name, self._now, *some, *rest))
+            kept += done.rowcount
+        return kept == len(owners)
 
     def alive(self, entry: Entry) -> bool:
         process = entry.process

@@ -6,6 +6,10 @@ clock, each is one more than the last until the clock has caught up. Ordinary co
 the disk, so a power cut may undo the last of them; but a *ceiling* above all tokens in use was on the
 disk before they were handed out, and after a reboot the tokens go on above the ceiling. So not even
 a clock that was set back across a power cut repeats one.
+
+A semaphore's token leaps to a free slot, by a µs for each taken one at the most. Unlike on Redis those
+leaps do not add up, nor take other locks' tokens ahead of the clock: the step that leaps has read the
+row of each holder, which takes longer than a µs.
 """
 
 from __future__ import annotations

@@ -161,8 +161,8 @@ class Attempt:
         """The zxid of the latest change of the queue, when that was last read."""
         self.watched_path = ""
         self.watched_blocks = self.watched_waits = False
-        """Of the entry that is watched: whether we are not admitted for as long as it is there, and
-        whether its own owner waited when it was read."""
+        """Whether the entry that is watched keeps this owner from being admitted, and whether the owner
+        of that entry waited when it was read."""
         self.watches_itself = False
         """Whether a watch will tell that a foreign hand deletes the holder's znode."""
         self.deletion_sent = False

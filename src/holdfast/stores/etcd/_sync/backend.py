@@ -32,9 +32,10 @@ from ....model import Busy, Granted, LockState, Outcome, Queued, Renewed, Waitin
 from ....refusals import owner_used_again
 from ..._sync.contract import Backend, Ticket
 from ...timing import TIMING_OPTIONS, Timing, timing_of
+from ...tls import TLS_OPTIONS
 from ...urls import Target, merge_options
 from .. import guarantees
-from ..address import OPTIONS, Address, address_of
+from ..address import Address, address_of
 from ..keys import Naming
 from ..wire import messages
 from ..wire.http2.headers import require_hpack
@@ -61,7 +62,7 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Checks all that can be checked without opening; returns the guarantees, and how to open."""
-    known = {**TIMING_OPTIONS, "claim_window": CLAIM_WINDOW, "token_base": 0, **OPTIONS}
+    known = {**TIMING_OPTIONS, "claim_window": CLAIM_WINDOW, "token_base": 0, **TLS_OPTIONS}
     settings = merge_options(target, options, known)
     timing = timing_of(settings)
     base = settings["token_base"]

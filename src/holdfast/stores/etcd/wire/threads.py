@@ -18,9 +18,9 @@ from ....clock import system_clock
 from ..address import Address
 from .failures import Failure, failure_of, unreachable
 from .http2.blocking import BlockingConnection, Late, open_socket
-from .http2.connection import Stream as Http2Stream
 from .http2.frames import Broken
 from .http2.headers import request_block
+from .http2.sending import Stream as Http2Stream
 from .members import KeepAlive, Members
 from .messages import AUTHENTICATE, LEASE_KEEP_ALIVE, WATCH
 

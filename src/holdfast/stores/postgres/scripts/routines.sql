@@ -17,9 +17,11 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'a step of Holdfast needs the isolation level READ COMMITTED' USING ERRCODE = 'HF001';
     END IF;
-    -- A plan is kept by the connection: one that was made for an empty table would read all of a large one.
+    -- A plan is kept by the connection: one that was made for an empty table would read all of a large one. And
+    -- to compile plans takes longer than to run ours.
     RETURN set_config('lock_timeout', wait::text, true) IS NOT NULL
-        AND set_config('enable_seqscan', 'off', true) IS NOT NULL;
+        AND set_config('enable_seqscan', 'off', true) IS NOT NULL
+        AND set_config('jit', 'off', true) IS NOT NULL;
 END
 $$;
 
@@ -40,7 +42,7 @@ CREATE OR REPLACE FUNCTION holdfast_make(lock_name text) RETURNS void LANGUAGE p
 BEGIN
     INSERT INTO holdfast_lock VALUES (lock_name, 0, 0, 0, -1, 0, 0, 0) ON CONFLICT DO NOTHING;
     IF FOUND THEN
-        UPDATE holdfast_lock SET token = (SELECT floor FROM holdfast_store) WHERE name = lock_name;
+        UPDATE holdfast_lock SET token = (SELECT floor FROM holdfast_store WHERE id = 0) WHERE name = lock_name;
     END IF;
 END
 $$;
@@ -471,7 +473,7 @@ $$;
 
 -- Returns the last token of a lock; of one that has no row, a token that none of its grants exceeded.
 CREATE OR REPLACE FUNCTION holdfast_token(lock_name text) RETURNS bigint LANGUAGE sql AS $$
-    SELECT coalesce((SELECT token FROM holdfast_lock WHERE name = lock_name), (SELECT floor FROM holdfast_store))
+    SELECT coalesce((SELECT token FROM holdfast_lock WHERE name = lock_name), (SELECT floor FROM holdfast_store WHERE id = 0))
 $$;
 
 -- Cleans: goes on from where the last cleaner stopped, through `most` locks, and removes those that nobody has used for
@@ -486,7 +488,7 @@ DECLARE
     highest bigint;
     removed bigint;
 BEGIN
-    SELECT cleaned INTO start FROM holdfast_store FOR UPDATE SKIP LOCKED;
+    SELECT cleaned INTO start FROM holdfast_store WHERE id = 0 FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
@@ -509,7 +511,7 @@ BEGIN
         DELETE FROM holdfast_lock WHERE name IN (SELECT name FROM stale) RETURNING token
     )
     SELECT max(token), count(*) INTO highest, removed FROM gone;
-    UPDATE holdfast_store SET cleaned = coalesce(stop, ''), floor = greatest(floor, coalesce(highest, 0));
+    UPDATE holdfast_store SET cleaned = coalesce(stop, ''), floor = greatest(floor, coalesce(highest, 0)) WHERE id = 0;
     ready := holdfast_commit(removed > 0);
     RETURN removed;
 END

@@ -73,7 +73,7 @@ def prepare_server(
 
 COMMON_OPTIONS: dict[str, Any] = {
     **TIMING_OPTIONS,
-    "key": None,
+    "key": str,
     "min_replicas": 0,
     **TLS_OPTIONS,
 }

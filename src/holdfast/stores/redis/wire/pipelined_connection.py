@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ....clock import Clock
 from ....model import Granted, quick_new
+from ...deadline_timer import DeadlineTimer
 from .protocol import NOTHING, Late, Lost
 from .reply import Reply
 from .sockets import prepare
@@ -106,10 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._write: Callable[[bytes], None]
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = inf
-        self._has_looked = False
-        """True if a reply was found overdue, and the event loop had no time yet to read it."""
+        self._timer = DeadlineTimer(loop, self._now, self._first_deadline, self._expire)
         self._sole_acquire: Ticket | None = None
         """The ticket whose acquire is the only command under way, if a wake-up may come with it."""
         self._socket: socket.socket | None = None
@@ -145,8 +143,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._write(command)
         pending.append((reply, deadline))
-        if deadline < self._timer_due:
-            self._arm(deadline)
+        if deadline < self._timer.due:
+            self._timer.arm(deadline)
         return reply
 
     def send_all(self, commands: Sequence[bytes], deadline: float) -> list[Reply]:
@@ -158,8 +156,8 @@ class Connection(asyncio.BufferedProtocol):
         replies = [Reply(self._loop) for _ in commands]
         self._write(b"".join(commands))
         self._pending.extend([(reply, deadline) for reply in replies])
-        if deadline < self._timer_due:
-            self._arm(deadline)
+        if deadline < self._timer.due:
+            self._timer.arm(deadline)
         return replies
 
     def send_after_ping(self, command: bytes, deadline: float) -> Reply:
@@ -187,8 +185,8 @@ class Connection(asyncio.BufferedProtocol):
         self._write(command)
         reply = Reply(self._loop)
         self._pending.append((reply, deadline))
-        if deadline < self._timer_due:
-            self._arm(deadline)
+        if deadline < self._timer.due:
+            self._timer.arm(deadline)
         return reply
 
     def _set_lowat(self, lowat: int) -> None:
@@ -297,10 +295,10 @@ class Connection(asyncio.BufferedProtocol):
         self.dead = True
         self._unsent.clear()
         self._sole_acquire = None
-        for timer in (self._timer, self._lowat_timer):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._lowat_timer = None
+        self._timer.cancel()
+        if self._lowat_timer is not None:
+            self._lowat_timer.cancel()
+            self._lowat_timer = None
         pending = list(self._pending)
         self._pending.clear()
         for reply, _ in pending:
@@ -311,46 +309,25 @@ class Connection(asyncio.BufferedProtocol):
     def _stand_in(self, until: float) -> None:
         """Lets a subclass prepare the commands due by `until`, before they are told: no reply came."""
 
-    # One timer for all commands; it is not touched while replies come.
+    # The commands whose time is over.
 
-    def _arm(self, due: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_due = due
-        self._timer = self._loop.call_later(max(0.0, due - self._now()), self._look)
+    def _first_deadline(self) -> float:
+        return min([deadline for _, deadline in self._pending], default=inf)
 
-    def _look(self) -> None:
-        self._timer = None
-        self._timer_due = inf
-        if not self._pending:
-            self._has_looked = False
-            return
-        now = self._now()
-        first = min([deadline for _, deadline in self._pending])
-        if first > now:  # mostly: the reply that it was set for has come
-            self._has_looked = False
-            self._arm(first)
-            return
-        if not self._has_looked:
-            # If the program stood still, the reply is there, and the loop has yet to read it.
-            self._has_looked = True
-            self._timer = self._loop.call_later(0, self._look)
-            return
-        self._has_looked = False
+    def _expire(self, now: float) -> float:
         self._stand_in(now)
-        due = None
+        due = inf
         for reply, deadline in self._pending:
             if deadline <= now:
                 if not reply.settled:
                     reply.settle_soon(None, self._user.late())
-            elif due is None or deadline < due:
+            elif deadline < due:
                 due = deadline
         if self._pending[0][1] <= now:
             # All commands behind this one wait, too. Not for long.
             last_chance = self._pending[0][1] + OVERDUE_LIMIT
             if now >= last_chance:
                 self.abort()
-                return
-            due = last_chance if due is None else min(due, last_chance)
-        if due is not None:
-            self._arm(due)
+                return inf
+            due = min(due, last_chance)
+        return due

@@ -31,7 +31,7 @@ has no marker, or an earlier one; one that cannot be asked."""
 
 
 class LostMajority:
-    """What was found of the nodes that do not vote, and what follows where they are a majority."""
+    """The findings about nodes that do not vote, and the way back where these are a majority."""
 
     def __init__(self, settings: Settings, wire: RedlockWire, commands: Commands) -> None:
         self._settings = settings
@@ -39,7 +39,7 @@ class LostMajority:
         self._table, self._clock = wire.table, wire.clock
         self._commands = commands
         self._findings = [UNKNOWN] * len(wire.table.nodes)
-        """By node: what was found when it was last asked."""
+        """The finding about each node, from when it was last asked."""
 
     def note_vote(self, node: NodeState) -> None:
         """Notes that the node votes."""

@@ -11,6 +11,7 @@ of a call, a third of the processor's.
     frames      the bytes of frames
     headers     header blocks: those that we send are made once, those that we receive are remembered
     grpc        messages within a stream, and the status at its end
+    sending     the half of a connection that sends: streams in their turn, within the server's windows
     connection  the state of one connection and its streams, without any input or output
     blocking    a socket for one thread at a time: waits with poll, and looks at the clock
     multiplexed a protocol for asyncio: the calls of all tasks on one connection

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from ....redis.wire.sockets import prepare
 from ....resolving import Place, resolve
 from ...address import host_and_port
-from .connection import Connection, Stream
+from .connection import Connection
 from .frames import Broken
+from .sending import Stream
 
 if TYPE_CHECKING:
     Socket = socket.socket | ssl.SSLSocket

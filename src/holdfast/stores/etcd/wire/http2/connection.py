@@ -6,14 +6,11 @@ for several threads at once.
 
 from __future__ import annotations
 
-from collections import deque
-
 from .frames import (
     ACK,
     CANCEL,
     CONTINUATION,
     DATA,
-    ENABLE_PUSH,
     END_HEADERS,
     END_STREAM,
     ENHANCE_YOUR_CALM,
@@ -21,18 +18,13 @@ from .frames import (
     GOAWAY,
     HEAD,
     HEADERS,
-    INITIAL_WINDOW_SIZE,
     LARGEST_WINDOW,
-    MAX_CONCURRENT_STREAMS,
-    MAX_FRAME_SIZE,
     NO_ERROR,
     PADDED,
     PING,
-    PREFACE,
     PUSH_PROMISE,
     RST_STREAM,
     SETTINGS,
-    WINDOW,
     WINDOW_UPDATE,
     Broken,
     frame,
@@ -40,193 +32,41 @@ from .frames import (
     read_number,
     read_settings,
     reset,
-    settings,
     unpadded,
     window_update,
 )
 from .grpc import (
-    OK,
     PREFIX,
     End,
     Unreadable,
     end_by_reset,
     end_by_status,
     end_by_trailers,
-    framed,
     take_messages,
 )
 from .headers import LONGEST_BLOCK, BlockReader
+from .sending import SendingHalf, Stream
 
 REFILL = 2**30
 """The number of bytes received after which the server's window is filled up again."""
-LAST_STREAM = 2**31 - 1
-
-OPENING = (
-    PREFACE
-    + settings({ENABLE_PUSH: 0, INITIAL_WINDOW_SIZE: LARGEST_WINDOW})
-    + window_update(0, LARGEST_WINDOW - WINDOW)
-)
 
 
-class Stream:
-    """One call: what is still to be sent for it, and what has come."""
-
-    __slots__ = (
-        "block",
-        "end",
-        "finished",
-        "id",
-        "messages",
-        "partial",
-        "received",
-        "unsent",
-        "window",
-    )
-
-    def __init__(self, block: bytes) -> None:
-        self.id = 0
-        """Its number; 0 while it waits for its turn."""
-        self.block = block
-        self.window = 0
-        """The number of bytes that the server lets us send on it."""
-        self.unsent = bytearray()
-        self.finished = False
-        """True if nothing follows what is unsent."""
-        self.messages: list[bytes] = []
-        """The messages that have come, for the caller to take away."""
-        self.partial = bytearray()
-        self.received = 0
-        self.end: End | None = None
-
-
-class Connection:
-    """The client's end of one connection."""
+class Connection(SendingHalf):
+    """The client's end of one connection: the half that sends, and here the one that receives."""
 
     def __init__(self) -> None:
-        self._output: list[bytes] = [OPENING]
+        super().__init__()
         self._rest = b""
         """The beginning of a frame that has not come whole."""
         self._blocks = BlockReader()
         self._begun: tuple[int, int, bytearray] | None = None
         """A header block that has not come whole: its stream, the flags, and what there is of it."""
-        self._streams: dict[int, Stream] = {}
-        self._waiting: deque[Stream] = deque()
-        """Streams above the number that the server allows at a time."""
-        self._next = 1
-        self._most = LARGEST_WINDOW
-        self._window = WINDOW
-        self._first_window = WINDOW
-        self._frame_size = FRAME_SIZE
         self._received = 0
         self._greeted = False
         """True once the server's settings have come."""
-        self._away: list[Stream] = []
-        """Streams that a GOAWAY has ended."""
-        self.going = False
-        """True if the server takes no new streams on this connection."""
         self.tls = False
         self.too_many_pings = False
         self.pings_answered = 0
-
-    @property
-    def busy(self) -> bool:
-        """True if a stream is open, or waits for its turn."""
-        return bool(self._streams or self._waiting)
-
-    @property
-    def full(self) -> bool:
-        """True if no stream has a number left: the connection is to be replaced."""
-        return self.going or self._next > LAST_STREAM - 2
-
-    # Sending.
-
-    def open(self, block: bytes, message: bytes, *, finished: bool) -> Stream:
-        """Opens a stream and sends its first message; the last one, if `finished`."""
-        stream = Stream(block)
-        stream.unsent += framed(message)
-        stream.finished = finished
-        if len(self._streams) >= self._most or self._waiting:
-            self._waiting.append(stream)
-        else:
-            self._begin(stream)
-        return stream
-
-    def send(self, stream: Stream, message: bytes) -> None:
-        """Sends another message on `stream`."""
-        if stream.end is None:
-            stream.unsent += framed(message)
-            if stream.id:
-                self._send_data(stream)
-
-    def conclude(self, stream: Stream) -> None:
-        """Ends a stream whose first message is all that is wanted of it."""
-        if stream.end is None:
-            stream.end = OK
-            self._drop(stream)
-            self._output.append(reset(stream.id, CANCEL))
-
-    def cancel(self, stream: Stream) -> bool:
-        """Gives `stream` up; returns True if nothing of it was sent."""
-        if stream.end is not None:
-            return False
-        stream.end = End("CANCELLED", "given up")
-        if not stream.id:
-            self._waiting.remove(stream)
-            return True
-        self._drop(stream)
-        self._output.append(reset(stream.id, CANCEL))
-        return False
-
-    def ping(self) -> None:
-        """Asks the server for a sign of life, which `pings_answered` counts."""
-        self._output.append(frame(PING, 0, 0, b"holdfast"))
-
-    def take_output(self) -> bytes:
-        """Returns what is to be sent now."""
-        output = self._output
-        if not output:
-            return b""
-        data = b"".join(output) if len(output) > 1 else output[0]
-        output.clear()
-        return data
-
-    def _begin(self, stream: Stream) -> None:
-        stream.id = self._next
-        stream.window = self._first_window
-        self._next += 2
-        self._streams[stream.id] = stream
-        block = stream.block
-        first, rest = block[: self._frame_size], block[self._frame_size :]
-        self._output.append(frame(HEADERS, 0 if rest else END_HEADERS, stream.id, first))
-        while rest:
-            first, rest = rest[: self._frame_size], rest[self._frame_size :]
-            self._output.append(frame(CONTINUATION, 0 if rest else END_HEADERS, stream.id, first))
-        self._send_data(stream)
-
-    def _send_data(self, stream: Stream) -> None:
-        """Sends as much of what is unsent as the windows allow."""
-        unsent = stream.unsent
-        while unsent:
-            size = min(len(unsent), self._window, stream.window, self._frame_size)
-            if size <= 0:
-                return
-            payload = bytes(unsent[:size])
-            del unsent[:size]
-            self._window -= size
-            stream.window -= size
-            last = END_STREAM if stream.finished and not unsent else 0
-            self._output.append(frame(DATA, last, stream.id, payload))
-
-    def _drop(self, stream: Stream) -> None:
-        """Forgets a stream that has ended, and begins the next that waits."""
-        del self._streams[stream.id]
-        self._begin_waiting()
-
-    def _begin_waiting(self) -> None:
-        while self._waiting and len(self._streams) < self._most and not self.full:
-            self._begin(self._waiting.popleft())
-
-    # Receiving.
 
     def receive(self, data: bytes) -> list[Stream]:
         """Takes in what the server sent; returns the streams of which there is news.
@@ -255,7 +95,7 @@ class Connection:
             if stream is not None and (stream.messages or stream.end is not None):
                 news.append(stream)
             if kind == GOAWAY:
-                news.extend(self._turned_away())
+                news += self._on_goaway(data[start:at])
         self._rest = data[at:]
         return news
 
@@ -311,8 +151,6 @@ class Connection:
             reason = read_number(payload)
             if stream is not None:
                 self._end(stream, end_by_reset(reason))
-        elif kind == GOAWAY:
-            self._on_goaway(payload)
         elif kind == PUSH_PROMISE:
             raise Broken("the server pushes, which we do not allow")
 
@@ -382,62 +220,26 @@ class Connection:
     def _on_window_update(self, number: int, stream: Stream | None, size: int) -> None:
         if size == 0:
             raise Broken("the server widened a window by nothing")
-        if number == 0:
-            self._window += size
-            if self._window > LARGEST_WINDOW:
-                raise Broken("the server widened a window too far")
-            for one in list(self._streams.values()):
-                if one.unsent:
-                    self._send_data(one)
-        elif stream is not None:
-            stream.window += size
-            if stream.window > LARGEST_WINDOW:
-                raise Broken("the server widened a window too far")
-            self._send_data(stream)
+        if number == 0 or stream is not None:
+            self._widen(stream, size)
         else:
             self._check_opened(number)
 
     def _on_settings(self, payload: bytes) -> None:
         self._greeted = True
         for name, value in read_settings(payload):
-            if name == INITIAL_WINDOW_SIZE:
-                if value > LARGEST_WINDOW:
-                    raise Broken("the server sent a window that is too large")
-                change = value - self._first_window
-                self._first_window = value
-                for stream in self._streams.values():
-                    stream.window += change
-            elif name == MAX_FRAME_SIZE:
-                if not FRAME_SIZE <= value < 1 << 24:
-                    raise Broken("the server sent a size of frames that is not allowed")
-                self._frame_size = value
-            elif name == MAX_CONCURRENT_STREAMS:
-                self._most = value
+            self._obey(name, value)
         self._output.append(frame(SETTINGS, ACK, 0))
-        for stream in list(self._streams.values()):
-            self._send_data(stream)
-        self._begin_waiting()
+        self._send_all()
 
-    def _on_goaway(self, payload: bytes) -> None:
-        self.going = True
+    def _on_goaway(self, payload: bytes) -> list[Stream]:
+        """Returns the streams that the server will not handle; they have ended."""
         last = read_number(payload) & LARGEST_WINDOW
         reason = read_number(payload, 4)
         if reason == ENHANCE_YOUR_CALM and b"too_many_pings" in payload:
             self.too_many_pings = True
         text = "the server goes away" if reason == NO_ERROR else f"the server goes away ({reason})"
-        for stream in list(self._streams.values()):
-            if stream.id > last:
-                del self._streams[stream.id]
-                stream.end = End("UNAVAILABLE", text, untouched=True)
-                self._away.append(stream)
-        for stream in self._waiting:
-            stream.end = End("UNAVAILABLE", text, untouched=True)
-            self._away.append(stream)
-        self._waiting.clear()
-
-    def _turned_away(self) -> list[Stream]:
-        away, self._away = self._away, []
-        return away
+        return self._turn_away(last, text)
 
 
 def _no_http2(data: bytes) -> str:

@@ -13,12 +13,14 @@ from contextlib import suppress
 from math import inf
 from typing import Any, cast
 
+from ....deadline_timer import DeadlineTimer
 from ....redis.wire.sockets import prepare
 from ....resolving import Place, resolve_in_loop
 from ...address import host_and_port
-from .connection import Connection, Stream
+from .connection import Connection
 from .frames import Broken
 from .grpc import End
+from .sending import Stream
 
 SILENCE = 0.5
 """Seconds without a byte from the server after which a call that is late ends its connection."""
@@ -41,8 +43,7 @@ class MultiplexedConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiters: dict[Stream, Call] = {}
         self._flushing = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = inf
+        self._timer = DeadlineTimer(self._loop, now, self._first_deadline, self._expire)
         self.last_heard = now()
         self.closed = False
         self.reason = ""
@@ -68,8 +69,8 @@ class MultiplexedConnection(asyncio.Protocol):
             return stream
         self._waiters[stream] = call
         self.flush_soon()
-        if deadline < self._timer_due:
-            self._arm(deadline)
+        if deadline < self._timer.due:
+            self._timer.arm(deadline)
         try:
             await call.future
         finally:
@@ -103,9 +104,7 @@ class MultiplexedConnection(asyncio.Protocol):
             return
         self.closed = True
         self.reason = reason
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
         self._tell(self.core.lose(reason))
@@ -161,18 +160,13 @@ class MultiplexedConnection(asyncio.Protocol):
         if self.core.full and not self.core.busy:
             self.lose("the server went away")
 
-    # One timer for all calls; it is not touched while replies come.
+    # The calls whose time is over.
 
-    def _arm(self, due: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_due = due
-        self._timer = self._loop.call_later(max(0.0, due - self._now()), self._look)
+    def _first_deadline(self) -> float:
+        calls = self._waiters.values()
+        return min((call.deadline for call in calls if not call.future.done()), default=inf)
 
-    def _look(self) -> None:
-        self._timer = None
-        self._timer_due = inf
-        now = self._now()
+    def _expire(self, now: float) -> float:
         silent = False
         for stream, call in list(self._waiters.items()):
             if call.deadline > now or call.future.done():
@@ -183,11 +177,9 @@ class MultiplexedConnection(asyncio.Protocol):
             call.future.set_result(None)
         if silent:
             self.lose("the server said nothing")
-            return
+            return inf
         self.flush()
-        waiting = [call.deadline for call in self._waiters.values() if not call.future.done()]
-        if waiting:
-            self._arm(min(waiting))
+        return self._first_deadline()
 
 
 class Call:

@@ -1,0 +1,144 @@
+"""The users' side of a lease: the objects by which they have it, their acquisitions and their bodies.
+
+Threads share a lease, and their bodies come and go at the same moments. What depends on two of these is
+decided under the session's mutex. A finalizer may run in the middle of our own steps, so it takes no
+mutex: it changes one thing, in one step, and leaves the rest to the keeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from .._runtime.aio import Interrupt
+
+if TYPE_CHECKING:
+    from .hold import Hold
+
+
+class Watch(ref[Any]):
+    """A watch over an object that users have: a lease, or the exit of a body.
+
+    If that is finalized before the watch is given up, something is called. A method `__del__` would
+    run at the end of each one: what a signal's handler raises just then would be lost.
+    """
+
+    __slots__ = ("body", "hold")
+    hold: Hold
+    body: Body | None
+
+
+class Body:
+    """A body of `with` that runs under a lease."""
+
+    __slots__ = ("interrupt", "runner")
+
+    def __init__(self, runner: object, interrupt: Interrupt | None) -> None:
+        self.runner = runner
+        """The task or thread that has entered it."""
+        self.interrupt = interrupt
+        """The interruption of its task; the inner one of two bodies in one task has none."""
+
+
+class Usage:
+    """The usage of one lease."""
+
+    __slots__ = ("_left", "_mutex", "bodies", "depth", "dropped", "given", "watches")
+
+    def __init__(self, mutex: RLock) -> None:
+        self._mutex = mutex
+        self.bodies: list[Body] = []
+        """The bodies of `with` that run under the lease. To be copied before it is gone through."""
+        self.watches: list[Watch] = []
+        """The watches over the lease, and over the exits of its bodies. To be copied, too."""
+        self.depth = 1
+        """The acquisitions that the lease stands for: more than one where the lock is re-entrant."""
+        self.given = False
+        """Whether the one who asked for the lease has got it. If not, an exception came in between."""
+        self.dropped = False
+        """Whether the one who acquired the lease never got it, or has left its body without releasing
+        it, because of an exception. The keeper frees the lease."""
+        self._left = False
+        """Whether the last body was left: no other may begin."""
+
+    # Watches.
+
+    def watch(self, hold: Hold, thing: object, on_drop: Callable[[Watch], None]) -> Watch:
+        """Calls `on_drop` when `thing` is finalized, while `hold` is held."""
+        watch = Watch(thing, on_drop)
+        watch.hold = hold
+        watch.body = None
+        self.watches.append(watch)
+        return watch
+
+    def unwatch(self, thing: object) -> None:
+        """Gives up the watch over `thing`."""
+        for watch in list(self.watches):
+            if watch() is thing:
+                with suppress(ValueError):  # its lease has ended meanwhile
+                    self.watches.remove(watch)
+
+    def is_watched_by(self, watch: Watch) -> bool:
+        """Tells whether `watch` has not been given up."""
+        return any(one is watch for one in list(self.watches))
+
+    # Bodies.
+
+    def begin(self, body: Body) -> bool:
+        """Notes a body that begins; returns False if it may not: the lease is being released."""
+        with self._mutex:
+            if self._left or self.dropped:
+                return False
+            self.bodies.append(body)
+            return True
+
+    def end(self, body: Body | None) -> None:
+        """Forgets a body that has ended, unless that was done before."""
+        if body is not None:
+            with suppress(ValueError):
+                self.bodies.remove(body)
+
+    def leave(self, depth: int) -> bool:
+        """Notes that a body was left, of an acquisition at `depth`; returns whether it has to release.
+
+        No body begins under the lease after the last one.
+        """
+        if depth > 1:
+            return True
+        with self._mutex:
+            self._left = not self.bodies
+            return self._left
+
+    # Acquisitions.
+
+    def give_one_back(self) -> bool:
+        """Counts one acquisition less; returns False if there is one only, and the lease is to end."""
+        with self._mutex:
+            if self.depth == 1:
+                return False
+            self.depth -= 1
+            return True
+
+    def abandon(self, depth: int) -> bool:
+        """Gives up one acquisition whose body is over: `depth` was the depth when that was left.
+
+        Returns whether the lease is to be freed. Called where an object is finalized.
+        """
+        if self.depth < depth:
+            return False  # it has been released
+        if depth > 1:
+            self.depth -= 1
+        elif not self.bodies:
+            self.dropped = True
+        return self.dropped
+
+    def confirm_dropped(self) -> bool:
+        """Confirms that the lease was dropped, unless somebody has come to use it since."""
+        if self.dropped:
+            with self._mutex:
+                if self.bodies or self.give_one_back():
+                    self.dropped = False
+        return self.dropped

@@ -1,0 +1,196 @@
+"""Rules that PostgreSQL's defaults, poolers and clean-up must not break."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast import aio as holdfast
+from servers.pgbouncer import PgBouncer
+from servers.postgres import PostgresServer
+from worlds.aio import Job, eventually, pause
+
+
+async def waits(locks: holdfast.Locks, number: int = 1) -> None:
+    async def there() -> bool:
+        return len((await locks.inspect("x")).waiters) == number
+
+    await eventually(there)
+
+
+async def crowd(urls: list[str], rounds: int) -> None:
+    """Has several managers take one lock in turns; each finds itself alone in it."""
+    inside: list[int] = []
+    tokens: list[int] = []
+
+    async def contend(url: str) -> None:
+        async with holdfast.connect(url) as locks:
+            for _ in range(rounds):
+                async with locks.lock("x") as lease:
+                    inside.append(1)
+                    assert len(inside) == 1
+                    assert not tokens or lease.token > tokens[-1]
+                    tokens.append(lease.token)
+                    await pause(0.0)
+                    inside.pop()
+
+    jobs = [Job(contend, url) for url in urls]
+    for job in jobs:
+        await job.result()
+    assert len(tokens) == len(urls) * rounds
+
+
+@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+async def test_every_default_isolation_level(kept: PostgresServer, level: str) -> None:
+    url = kept.new_database()
+    with kept.connect(autocommit=True) as connection:
+        connection.execute(
+            f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_isolation = '{level}'"
+        )
+    await crowd([url] * 6, 10)
+
+
+async def test_through_a_transaction_pooler(kept: PostgresServer) -> None:
+    database = kept.new_database().rpartition("/")[2]
+    pooler = PgBouncer(kept.port, size=3)
+    try:
+        url = pooler.url(database)
+        await crowd([url] * 6, 10)
+        async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+            lease = await locks.lock("x").acquire()
+            waiter = Job(others.lock("x").acquire)
+            await waits(locks)
+            await lease.release()
+            second = await waiter.result()
+            assert second.token > lease.token
+            await second.release()
+            # The channel of a listener that heard nothing is given up, and waiters are looked after.
+            backend: Any = (await others._session()).backend
+            assert backend._wakeups.channel == ""
+    finally:
+        pooler.stop()
+
+
+async def test_through_a_session_pooler_messages_come(kept: PostgresServer) -> None:
+    database = kept.new_database().rpartition("/")[2]
+    pooler = PgBouncer(kept.port, mode="session", size=20)
+    try:
+        await crowd([pooler.url(database)] * 4, 10)
+    finally:
+        pooler.stop()
+
+
+async def test_a_listener_that_goes_deaf_is_noticed(kept: PostgresServer) -> None:
+    url = kept.new_database()
+    async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+        lease = await locks.lock("x").acquire()
+        waiter = Job(others.lock("x").acquire)
+        await waits(locks)
+        backend: Any = (await others._session()).backend
+        wakeups = backend._wakeups
+        assert wakeups.channel
+        wakeups._probed, wakeups._probe_at = 5, 0.0  # a message that did not come through
+
+        async def deaf() -> bool:
+            return not wakeups.channel
+
+        await eventually(deaf)
+        await lease.release()
+        second = await waiter.result()
+        assert second.token > lease.token
+
+
+async def test_many_create_the_tables_at_once(kept: PostgresServer) -> None:
+    url = kept.new_database()
+
+    async def use(name: str) -> None:
+        async with holdfast.connect(url) as locks:
+            await (await locks.lock(name).acquire()).release()
+
+    jobs = [Job(use, f"x{number}") for number in range(10)]
+    for job in jobs:
+        await job.result()
+
+
+async def test_tables_of_a_later_release_are_refused(kept: PostgresServer) -> None:
+    url = kept.new_database()
+    async with holdfast.connect(url) as locks:
+        await (await locks.lock("x").acquire()).release()
+    with kept.connect(dbname=url.rpartition("/")[2], autocommit=True) as connection:
+        connection.execute("UPDATE holdfast_store SET format = 2")
+    with pytest.raises(holdfast.ConfigError, match="format 2"):
+        async with holdfast.connect(url):
+            pass
+
+
+async def test_who_may_not_create_tables_uses_those_of_the_script(kept: PostgresServer) -> None:
+    from holdfast.stores.postgres import schema
+
+    url = kept.new_database()
+    database = url.rpartition("/")[2]
+    role = f"app_{database}"
+    with kept.connect(dbname=database, autocommit=True) as connection:
+        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        connection.execute(schema.script())
+        connection.execute(f"CREATE ROLE {role} LOGIN")
+        connection.execute(
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}"
+        )
+        connection.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}")
+    async with holdfast.connect(url.replace("//", f"//{role}@")) as locks:
+        lease = await locks.lock("x").acquire()
+        assert await locks.force_release("x") is True
+        assert not await lease.release()
+
+
+async def test_stale_names_are_cleaned_away_and_tokens_stay_above_them(
+    kept: PostgresServer,
+) -> None:
+    url = kept.new_database()
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x").acquire()
+        await lease.release()
+        backend: Any = (await locks._session()).backend
+        day = 86400 * 1_000_000
+        with kept.connect(dbname=url.rpartition("/")[2], autocommit=True) as connection:
+            # As if it had last been used two days ago, by a clock that was far ahead since then.
+            connection.execute("UPDATE holdfast_lock SET touched = touched - %s", [2 * day])
+            for _ in range(2):
+                backend._store.call("clean", [1000, 200, day], backend.clock.now() + 10)
+            assert connection.execute("SELECT count(*) FROM holdfast_lock").fetchone() == (0,)
+            (floor,) = connection.execute("SELECT floor FROM holdfast_store").fetchone()
+            assert floor >= lease.token
+            connection.execute("UPDATE holdfast_store SET floor = floor + %s", [day])
+        second = await locks.lock("x").acquire()
+        assert second.token == floor + day + 1
+
+
+async def test_what_is_used_is_not_cleaned_away(kept: PostgresServer) -> None:
+    url = kept.new_database()
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x").acquire()
+        backend: Any = (await locks._session()).backend
+        for _ in range(3):
+            backend._store.call("clean", [1000, 200, 1], backend.clock.now() + 10)
+        assert (await locks.inspect("x")).token == lease.token
+        assert await lease.release() is True
+
+
+async def test_no_plan_reads_a_whole_table(kept: PostgresServer) -> None:
+    """Plans are kept by a connection: they must not rest on tables that were small once."""
+    url = kept.new_database()
+    async with holdfast.connect(url, connections=1) as locks:
+        for _ in range(10):  # by then PostgreSQL keeps its plans
+            await (await locks.lock("x").acquire()).release()
+        with kept.connect(dbname=url.rpartition("/")[2], autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE")
+            for _ in range(10):
+                await (await locks.lock("x").acquire()).release()
+            read = (
+                "SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'holdfast%'"
+            )
+            connection.execute("SELECT pg_stat_reset()")
+            for number in range(100):
+                await (await locks.lock(f"x{number}").acquire()).release()
+            assert connection.execute(read).fetchone()[0] in (0, None)

@@ -1,0 +1,15 @@
+"""A scene that many tests begin with: somebody waits for a lock."""
+
+from __future__ import annotations
+
+from holdfast import aio as holdfast
+from worlds.aio import eventually
+
+
+async def until_waiting(locks: holdfast.Locks, number: int = 1, name: str = "x") -> None:
+    """Returns once so many wait for the lock."""
+
+    async def right() -> bool:
+        return len((await locks.inspect(name)).waiters) == number
+
+    await eventually(right)

@@ -1,0 +1,32 @@
+"""Many coroutines that wait at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast import aio as holdfast
+from stores import postgres_server
+from worlds.aio import eventually
+
+
+async def test_a_thousand_waiters_use_a_handful_of_connections() -> None:
+    server = postgres_server()
+    url = server.new_database()
+    async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+        held = await locks.lock("x", ttl=120.0).acquire()
+        waiters = [asyncio.create_task(others.lock("x").acquire()) for _ in range(1000)]
+
+        async def all_wait() -> bool:
+            return len((await locks.inspect("x")).waiters) == 1000
+
+        await eventually(all_wait)
+        with server.connect(autocommit=True) as connection:
+            ((number,),) = connection.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = %s", [url.rpartition("/")[2]]
+            ).fetchall()
+        assert number <= 12  # of two managers
+        for waiter in waiters:
+            waiter.cancel()
+        await asyncio.wait(waiters)
+        await held.release()
+        assert await locks.list() == []
