@@ -21,6 +21,7 @@ ALSO = {
     "faults": "sqlite",
     "gate": "sqlite",
     "manual": "memory",
+    "mysql": "mariadb",
     "versioned": FENCES,
 }
 """Words in the path of a test that mean a store without being its name."""

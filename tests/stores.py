@@ -114,8 +114,14 @@ def postgres(folder: Path | None = None) -> Iterator[str]:
     yield postgres_server().new_database()
 
 
+@contextmanager
+def mariadb(folder: Path | None = None) -> Iterator[str]:
+    yield mariadb_server().new_database()
+
+
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "etcd": etcd,
+    "mariadb": mariadb,
     "memory": memory,
     "postgres": postgres,
     "redis": redis,

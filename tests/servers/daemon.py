@@ -48,7 +48,12 @@ class Daemon:
         )
         assert done.returncode == 0, f"{command[0]}: {done.stdout}{done.stderr}"
 
-    def run(self, command: Sequence[str], ready: Callable[[], bool]) -> None:
+    def run(
+        self,
+        command: Sequence[str],
+        ready: Callable[[], bool],
+        environment: dict[str, str] | None = None,
+    ) -> None:
         """Start it, and wait until it is ready."""
         guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         with (self.folder / "log").open("ab") as log:
@@ -59,6 +64,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 cwd=self.folder,
                 start_new_session=True,
+                env={**os.environ, **(environment or {})},
                 **self._as,
             )
         limit = time.monotonic() + READY_LIMIT

@@ -1,7 +1,10 @@
-"""A throw-away MariaDB."""
+"""A throw-away MariaDB, or the MySQL that $HOLDFAST_TEST_MYSQL_SERVER names."""
 
 from __future__ import annotations
 
+import getpass
+import os
+import subprocess
 from contextlib import suppress
 from typing import Any
 
@@ -10,18 +13,30 @@ from .ports import free_port
 
 
 class MariaServer:
-    def __init__(self, *settings: str) -> None:
-        self._program = find("mariadbd", "mariadb-server")
+    def __init__(self, *settings: str, environment: dict[str, str] | None = None) -> None:
+        self._environment = environment
+        other = os.environ.get("HOLDFAST_TEST_MYSQL_SERVER", "")
+        self._program = other or find("mariadbd", "mariadb-server")
         self._daemon = Daemon("mariadb", "mysql")
         self.port = free_port()
         self._settings = settings
+        self._databases = 0
         self._data = str(self._daemon.folder / "data")
-        install = find("mariadb-install-db", "mariadb-server")
-        command = [install, "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
-        self._daemon.prepare([*command, "--auth-root-authentication-method=normal"])
+        if other:
+            self._settings = ("--mysqlx=OFF", "--secure-file-priv=", *settings)
+            command = [other, "--no-defaults", f"--datadir={self._data}"]
+            self._daemon.prepare([*command, "--secure-file-priv=", "--initialize-insecure"])
+        else:
+            install = find("mariadb-install-db", "mariadb-server")
+            command = [install, "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
+            self._daemon.prepare([*command, "--auth-root-authentication-method=normal"])
         self.start()
         with self.connect(database=None) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE DATABASE IF NOT EXISTS app")
+            # A URL that is shown has no user: the system's user is taken then.
+            user = f"'{getpass.getuser()}'@'%'"
+            cursor.execute(f"CREATE USER IF NOT EXISTS {user}")
+            cursor.execute(f"GRANT ALL ON *.* TO {user} WITH GRANT OPTION")
 
     @property
     def url(self) -> str:
@@ -31,7 +46,7 @@ class MariaServer:
         command = [self._program, "--no-defaults", f"--datadir={self._data}"]
         command += [f"--port={self.port}", f"--socket={self._daemon.folder}/s.sock"]
         command += ["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=16M"]
-        self._daemon.run([*command, *self._settings], self._answers)
+        self._daemon.run([*command, *self._settings], self._answers, self._environment)
 
     def _answers(self) -> bool:
         import pymysql
@@ -47,6 +62,20 @@ class MariaServer:
 
         settings = {"host": "127.0.0.1", "port": self.port, "user": "root", "database": "app"}
         return pymysql.connect(**{**settings, **options})
+
+    def new_database(self) -> str:
+        """Makes an empty database, and returns its URL."""
+        self._databases += 1
+        name = f"test{self._databases}"
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {name}")
+        return f"mariadb://127.0.0.1:{self.port}/{name}"
+
+    def client(self, script: str, database: str) -> None:
+        """Has the command-line client run a script."""
+        command = [find("mariadb", "mariadb-client"), "--no-defaults", "--host=127.0.0.1"]
+        command += [f"--port={self.port}", "--user=root", database]
+        subprocess.run(command, input=script.encode(), check=True, timeout=60)
 
     def kill(self) -> None:
         self._daemon.kill()

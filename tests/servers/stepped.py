@@ -22,6 +22,7 @@ def _library() -> Path:
     compiler = shutil.which("cc")
     assert compiler is not None, "this test needs a C compiler: apt-get install gcc"
     folder = mkdtemp(prefix="hf-clock-")
+    Path(folder).chmod(0o755)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = Path(folder) / "stepped_clock.so"
     flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Wno-builtin-declaration-mismatch", "-nostdlib"]
@@ -29,17 +30,34 @@ def _library() -> Path:
     return made
 
 
-class SteppedServer(RedisServer):
-    def __init__(self, *options: str) -> None:
-        self._clock = Path(mkdtemp(prefix="hf-clock-")) / "offset"
-        self._clock.write_bytes(struct.pack("q", 0))
-        environment = {"LD_PRELOAD": str(_library()), "STEPPED_CLOCK": str(self._clock)}
-        super().__init__(*options, environment=environment)
+class SteppedClock:
+    """A wall clock for a server that is started with `environment`."""
+
+    def __init__(self) -> None:
+        self._file = Path(mkdtemp(prefix="hf-clock-")) / "offset"
+        self._file.parent.chmod(0o755)  # the server may run as another user
+        self._file.write_bytes(struct.pack("q", 0))
+        self.offset = 0
+        self.environment = {"LD_PRELOAD": str(_library()), "STEPPED_CLOCK": str(self._file)}
 
     def step(self, seconds: int) -> None:
         """So many seconds off the real time from now on."""
-        with self._clock.open("r+b") as file, mmap.mmap(file.fileno(), 8) as memory:
+        with self._file.open("r+b") as file, mmap.mmap(file.fileno(), 8) as memory:
             memory[:] = struct.pack("q", seconds)
+        self.offset = seconds
+
+    def remove(self) -> None:
+        shutil.rmtree(self._file.parent, ignore_errors=True)
+
+
+class SteppedServer(RedisServer):
+    def __init__(self, *options: str) -> None:
+        self._clock = SteppedClock()
+        super().__init__(*options, environment=self._clock.environment)
+
+    def step(self, seconds: int) -> None:
+        """So many seconds off the real time from now on."""
+        self._clock.step(seconds)
         limit = time.monotonic() + READY_LIMIT
         # Valkey counts on by itself between looks at the clock.
         while abs(int(self("TIME")[0]) - time.time() - seconds) > 30:
@@ -48,4 +66,4 @@ class SteppedServer(RedisServer):
 
     def stop(self) -> None:
         super().stop()
-        shutil.rmtree(self._clock.parent, ignore_errors=True)
+        self._clock.remove()

@@ -31,6 +31,8 @@ SCHEMES: dict[str, Scheme] = {
     "memory": Scheme("memory"),
     "sqlite": Scheme("sqlite"),
     "etcd": Scheme("etcd", "etcd"),
+    "mariadb": Scheme("mysql", "mysql"),
+    "mysql": Scheme("mysql", "mysql"),
     "postgresql": Scheme("postgres", "postgres"),
     "postgres": Scheme("postgres", "postgres"),
     "redis": Scheme("redis", "redis"),
@@ -49,8 +51,6 @@ CLIENT = Scheme("redis", "redis", "client")
 """In place of a URL: a client of redis-py that the user already has."""
 
 COMING: tuple[str, ...] = (
-    "mysql",
-    "mariadb",
     "http",
     "https",
 )

@@ -1,0 +1,1 @@
+"""`mysql://…` and `mariadb://…`: locks in tables of a MySQL or MariaDB database."""

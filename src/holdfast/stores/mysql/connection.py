@@ -1,0 +1,148 @@
+"""One connection to a MySQL or MariaDB, over PyMySQL: every wait on it has a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import pymysql
+
+from ...clock import Clock
+from ..sql.connections import Row, Value
+from ..sql.failures import Lost, Unready
+from .address import Address
+from .failures import refusal
+from .sockets import Deadline, connect
+
+CONNECT_SHARE = 2.0
+"""Seconds that one of several addresses has to answer, at most."""
+SESSION = (
+    "SET SESSION autocommit = 1, completion_type = 0, sql_mode = ''",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
+)
+"""What every connection is told first, whatever the server's defaults are."""
+
+
+class MysqlConnection:
+    """A connection, and the calls of routines on it. One caller at a time."""
+
+    def __init__(self, address: Address, clock: Clock) -> None:
+        self._address = address
+        self._clock = clock
+        self._deadline = Deadline(clock.now)
+        self._connection: Any = None
+
+    def open(self, deadline: float) -> None:
+        """Connects, to the first address that answers."""
+        try:
+            places = self._address.places(deadline, self._clock.now)
+        except OSError as error:
+            raise Lost(f"the name of the host cannot be resolved: {error}") from error
+        reason: Exception = Lost("it has no address")
+        for number, place in enumerate(places, start=1):
+            until = deadline
+            if number < len(places):
+                until = min(deadline, self._clock.now() + CONNECT_SHARE)
+            self._deadline.at = until
+            try:
+                self._connect(place.family, place.where)
+                self._deadline.at = deadline
+                for statement in SESSION:
+                    self.run(statement, deadline)
+                return
+            except (Lost, Unready) as error:
+                self.close()
+                reason = error
+        raise reason
+
+    def _connect(self, family: int, where: Any) -> None:
+        address = self._address
+        settings = dict(address.settings)
+        if address.tls == "required":
+            settings["ssl"] = address.tls_context()
+        elif address.tls == "disabled":
+            settings["ssl_disabled"] = True
+        try:
+            sock = connect(family, where, self._deadline)
+        except OSError as error:
+            raise Lost(f"it cannot be reached: {error}") from error
+        try:
+            connection = self._connection = pymysql.Connection(
+                host=address.host,
+                port=address.port,
+                charset="utf8mb4",
+                autocommit=None,
+                defer_connect=True,
+                program_name="holdfast",
+                **settings,
+            )
+            if connection.ssl and address.tls == "preferred":
+                connection.ctx = address.tls_context()
+            connection._secure = bool(address.unix_socket)
+            connection.connect(sock)
+        except pymysql.err.MySQLError as error:
+            sock.close()
+            raise _refused(error, address) from None
+        except (OSError, RuntimeError) as error:  # a login that needs another package
+            sock.close()
+            raise Lost(f"it cannot be logged in to: {error}") from error
+        except BaseException:
+            sock.close()
+            raise
+
+    def call(self, routine: str, values: Sequence[Value], deadline: float) -> list[Row]:
+        """Calls a routine, which has a transaction of its own; returns its rows."""
+        arguments: list[str] = []
+        for is_list, group in groupby(values, lambda value: not isinstance(value, str | int)):
+            beside = list(group)
+            # Lists beside each other are the columns of one list.
+            arguments += [_table(beside)] if is_list else map(_literal, beside)
+        return self.run(f"CALL holdfast_{routine}({', '.join(arguments)})", deadline)
+
+    def run(self, statement: str, deadline: float) -> list[Row]:
+        """Runs one statement; returns its rows, once all of it has been done."""
+        connection = self._connection
+        if connection is None:
+            raise Lost("the connection is closed")
+        self._deadline.at = deadline
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+                rows = cursor.fetchall()
+                while cursor.nextset():
+                    pass
+        except pymysql.err.MySQLError as error:
+            raise _refused(error, self._address) from None
+        return [tuple(map(_value, row)) for row in rows or ()]
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection._force_close()  # without a word: a peer that vanished would not read it
+
+
+def _refused(error: pymysql.err.MySQLError, address: Address) -> Exception:
+    code, message = (*error.args, 0, "")[:2] if error.args else (0, "")
+    if not isinstance(code, int) or code == 0:
+        return Lost(f"the connection broke: {error}")
+    return refusal(code, str(message), address)
+
+
+def _value(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _literal(value: Any) -> str:
+    """Returns a value as no mode or character set of the server reads otherwise: by its digits."""
+    return f"X'{value.encode().hex()}'" if isinstance(value, str) else str(int(value))
+
+
+def _table(columns: Any) -> str:
+    """Returns lists as one list of rows, in JSON, with hexadecimal digits in place of text."""
+    rows = (",".join(map(_cell, row)) for row in zip(*columns, strict=True))
+    return "'[" + ",".join(f"[{row}]" for row in rows) + "]'"
+
+
+def _cell(value: Any) -> str:
+    return f'"{value.encode().hex()}"' if isinstance(value, str) else str(int(value))

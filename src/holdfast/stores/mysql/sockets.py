@@ -1,0 +1,91 @@
+"""Sockets on which every wait ends by a deadline, whatever timeouts the driver sets on them."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+
+class Deadline:
+    """The time on a clock by which all that waits on a socket has to be done."""
+
+    __slots__ = ("_now", "at")
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.at = 0.0
+
+    def left(self) -> float:
+        left = self.at - self._now()
+        if left <= 0:
+            raise TimeoutError("the deadline is over")
+        return left
+
+
+class _Timed(socket.socket):
+    """What the sockets here have in common. A wait that a signal interrupts does not begin anew."""
+
+    deadline: Deadline | None = None
+
+    def settimeout(self, value: float | None) -> None:
+        """Does nothing once there is a deadline: the driver's timeouts begin anew with each read."""
+        if self.deadline is None:
+            super().settimeout(value)
+
+    def hurry(self) -> None:
+        """Bounds the next call by the deadline."""
+        if self.deadline is not None:
+            super().settimeout(self.deadline.left())
+
+    def recv_into(self, *values: Any, **named: Any) -> int:
+        self.hurry()
+        return super().recv_into(*values, **named)
+
+    def sendall(self, *values: Any, **named: Any) -> None:
+        self.hurry()
+        return super().sendall(*values, **named)
+
+
+class TimedSocket(_Timed):
+    """A plain socket, to a TCP port or a Unix socket."""
+
+
+class TimedTls(_Timed, ssl.SSLSocket):
+    """A socket that speaks TLS."""
+
+    def send(self, *values: Any, **named: Any) -> int:
+        self.hurry()
+        return super().send(*values, **named)
+
+
+class TimedContext(ssl.SSLContext):
+    """A context whose sockets take over the deadline of those that they are made of."""
+
+    sslsocket_class = TimedTls
+
+    def wrap_socket(self, sock: socket.socket, *values: Any, **named: Any) -> ssl.SSLSocket:
+        assert isinstance(sock, TimedSocket)
+        deadline = sock.deadline
+        sock.hurry()  # the handshake is one call
+        wrapped = super().wrap_socket(sock, *values, **named)
+        assert isinstance(wrapped, TimedTls)
+        wrapped.deadline = deadline
+        return wrapped
+
+
+def connect(family: int, where: Any, deadline: Deadline) -> TimedSocket:
+    """Returns a connected socket; raises `OSError`, which `TimeoutError` is, by the deadline."""
+    sock = TimedSocket(family, socket.SOCK_STREAM)
+    try:
+        sock.deadline = deadline
+        sock.hurry()
+        sock.connect(where)
+        if family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
