@@ -13,7 +13,14 @@ from .ports import free_port
 
 
 class PostgresServer:
-    def __init__(self, *settings: str) -> None:
+    def __init__(
+        self,
+        *settings: str,
+        environment: dict[str, str] | None = None,
+        primary: PostgresServer | None = None,
+    ) -> None:
+        """Starts a server; a standby, if it has a `primary`."""
+        self._environment = environment
         folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
         self._program = find("postgres", "postgresql", *folders)
         self._daemon = Daemon("postgres", "postgres")
@@ -21,9 +28,14 @@ class PostgresServer:
         self._settings = settings
         self._databases = 0
         self._data = str(self._daemon.folder / "data")
-        initdb = find("initdb", "postgresql", *folders)
-        command = [initdb, "-D", self._data, "-A", "trust", "-N", "-U", "postgres", "-E", "UTF8"]
-        self._daemon.prepare([*command, "--locale=C.UTF-8"])
+        if primary is None:
+            initdb = find("initdb", "postgresql", *folders)
+            command = [initdb, "-D", self._data, "-A", "trust", "-N", "-U", "postgres"]
+            self._daemon.prepare([*command, "-E", "UTF8", "--locale=C.UTF-8"])
+        else:
+            copy = find("pg_basebackup", "postgresql", *folders)
+            command = [copy, "-D", self._data, "-R", "-X", "stream", "-c", "fast", "--no-sync"]
+            self._daemon.prepare([*command, "-d", primary.url])
         self.start()
 
     @property
@@ -36,7 +48,7 @@ class PostgresServer:
         command += ["-c", "max_connections=200"]
         for setting in self._settings:
             command += ["-c", setting]
-        self._daemon.run(command, self._answers)
+        self._daemon.run(command, self._answers, self._environment)
 
     def _answers(self) -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):

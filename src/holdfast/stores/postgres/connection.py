@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from ..sql.connections import Row, Value
 from ..sql.failures import Lost, Unready
 from .address import Address
-from .failures import ISOLATION, READ_ONLY, refusal, unreachable
+from .failures import ISOLATION, READ_ONLY, RECOVERING, refusal, unreachable
 
 INTEGERS, BOOLEAN = frozenset({20, 21, 23}), 16
 """The numbers of PostgreSQL's types."""
@@ -92,6 +92,8 @@ class PostgresConnection:
             self._explicit = True
             result = self._send(statement, values, deadline)
             code = _code(result)
+        if code == RECOVERING and self._explicit:
+            code = READ_ONLY
         if code:
             raise refusal(code, _message(result), self._address)
         return _rows(result)
