@@ -35,7 +35,8 @@ async def test_a_standby_is_refused_and_a_failover_followed(
 
         await eventually(followed)
         with pytest.raises(holdfast.BackendUnavailable, match="primary"):
-            await holdfast.connect(standby.url).lock("y").acquire(timeout=1.0)
+            async with holdfast.connect(standby.url):
+                pass
 
         server.kill()
         with standby.connect(autocommit=True) as connection:

@@ -37,7 +37,8 @@ def test_a_standby_is_refused_and_a_failover_followed(
 
         eventually(followed)
         with pytest.raises(holdfast.BackendUnavailable, match="primary"):
-            holdfast.connect(standby.url).lock("y").acquire(timeout=1.0)
+            with holdfast.connect(standby.url):
+                pass
 
         server.kill()
         with standby.connect(autocommit=True) as connection:

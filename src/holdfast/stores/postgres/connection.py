@@ -68,6 +68,8 @@ class PostgresConnection:
             self._until_ready(connection, select.POLLOUT if writing else select.POLLIN, deadline)
             polling = connection.connect_poll()
         connection.nonblocking = 1
+        if connection.parameter_status(b"in_hot_standby") == b"on":
+            raise refusal(READ_ONLY, "", self._address)
         encoding = (connection.parameter_status(b"server_encoding") or b"UTF8").decode()
         if encoding not in ENCODINGS:
             raise ConfigError(
