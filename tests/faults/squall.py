@@ -43,6 +43,8 @@ class Squall:
 
 
 def main() -> None:
+    # An exception that comes inside `Thread.start` or a finalizer is told there: not our subject.
+    sys.unraisablehook = lambda unraisable: None
     locks = holdfast.connect("memory://")
     kept = locks.lock("kept", ttl=3.0).acquire()
     again, permits, both = (
