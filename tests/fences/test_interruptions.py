@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.fences import FileFence, MemoryFence
 
-ROUNDS = 400
+ROUNDS = 200
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 
