@@ -11,7 +11,7 @@ from psycopg import OperationalError, pq
 from ...clock import Clock
 from ...errors import ConfigError
 from ..sql.connections import Row, Value
-from ..sql.failures import Lost, Unready
+from ..sql.failures import Late, Lost, Unready
 from .address import Address
 from .failures import ISOLATION, READ_ONLY, RECOVERING, refusal, unreachable
 
@@ -177,12 +177,12 @@ class PostgresConnection:
         return results
 
     def _until_ready(self, connection: pq.abc.PGconn, events: int, deadline: float) -> None:
-        """Waits until the socket is ready; raises `Lost` at the deadline."""
+        """Waits until the socket is ready; raises `Late` at the deadline."""
         left = deadline - self._clock.now()
         poll = select.poll()
         poll.register(connection.socket, events)
         if left <= 0 or not poll.poll(left * 1000 + 1):
-            raise Lost("it did not answer in time")
+            raise Late("it did not answer in time")
 
 
 def _code(result: pq.abc.PGresult) -> str:
