@@ -37,7 +37,7 @@ def advisory(url: str) -> Take:
 
 
 def pals(url: str) -> Take:
-    import pals as library
+    import pals as library  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     locker: Any = library.Locker("bench", url.replace("postgresql:", "postgresql+psycopg:"))
 

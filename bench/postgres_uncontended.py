@@ -24,7 +24,7 @@ from .sql_uncontended import (
     in_asyncio,
     judged,
     raw,
-    times,
+    turns,
 )
 
 TARGET, CROWDED_TARGET = 1.3, 1.2
@@ -45,14 +45,13 @@ def figure(setting: Setting) -> list[Row]:
         server = stack.enter_context(postgres())
         connection = stack.enter_context(server.connect(autocommit=True))
         locks = stack.enter_context(holdfast.connect(server.url))
-        by_advisory, by_pals = advisory(server.url), pals(server.url)
         samples = interleave(
             {
                 RAW: raw(connection),
                 OURS: blocking(locks),
                 AIO: in_asyncio(server.url, stack),
-                ADVISORY: times(lambda: by_advisory()()),
-                PALS: times(lambda: by_pals()()),
+                ADVISORY: turns(advisory(server.url)),
+                PALS: turns(pals(server.url)),
             },
             rounds,
             40,

@@ -11,7 +11,9 @@ from .measure import ROOT
 
 sys.path.insert(0, str(ROOT / "tests"))  # the throw-away servers
 
-RAW_TABLE = "CREATE TABLE raw_lock (name varchar(200) PRIMARY KEY, owner varchar(40), expires bigint)"
+RAW_TABLE = (
+    "CREATE TABLE raw_lock (name varchar(200) PRIMARY KEY, owner varchar(40), expires bigint)"
+)
 TAKE = "INSERT INTO raw_lock VALUES (%s, %s, %s)"
 GIVE = "DELETE FROM raw_lock WHERE name = %s AND owner = %s"
 

@@ -12,6 +12,7 @@ from typing import Any
 import holdfast
 import holdfast.aio
 
+from .contest import Take
 from .measure import Row, Samples, compare, duration, ratio
 from .sql_server import GIVE, RAW_TABLE, TAKE
 
@@ -25,6 +26,13 @@ def times(pair: Callable[[], object]) -> Batch:
             pair()
 
     return batch
+
+
+def turns(take: Take) -> Batch:
+    def pair() -> None:
+        take()()
+
+    return times(pair)
 
 
 def raw(connection: Any) -> Batch:
@@ -59,12 +67,12 @@ def in_asyncio(url: str, stack: ExitStack) -> Batch:
     locks = runner.run(connect())
     stack.callback(lambda: runner.run(locks.close()))
 
-    async def turns(number: int) -> None:
+    async def pairs(number: int) -> None:
         lock = locks.lock("bench-aio")
         for _ in range(number):
             await (await lock.acquire()).release()
 
-    return lambda number: runner.run(turns(number))
+    return lambda number: runner.run(pairs(number))
 
 
 def judged(what: str, samples: Samples, ours: str, other: str, target: float) -> Row:
