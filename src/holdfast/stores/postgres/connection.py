@@ -41,6 +41,8 @@ class PostgresConnection:
         self._address = address
         self._clock = clock
         self._connection: pq.abc.PGconn | None = None
+        self._reading: select.poll | None = None
+        """What waits for the socket of an open connection to be readable."""
         self._explicit = False
         """True if a call needs a transaction that says how it is to be."""
         self._prepares = True
@@ -78,6 +80,8 @@ class PostgresConnection:
             self._until_ready(connection, select.POLLOUT if writing else select.POLLIN, deadline)
             polling = connection.connect_poll()
         connection.nonblocking = 1
+        self._reading = select.poll()
+        self._reading.register(connection.socket, select.POLLIN)
         encoding = (connection.parameter_status(b"server_encoding") or b"UTF8").decode()
         if encoding not in ENCODINGS:
             raise ConfigError(
@@ -135,6 +139,7 @@ class PostgresConnection:
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
+        self._reading = None
         if connection is not None:
             connection.finish()
 
@@ -215,8 +220,11 @@ class PostgresConnection:
     def _until_ready(self, connection: pq.abc.PGconn, events: int, deadline: float) -> None:
         """Waits until the socket is ready; raises `Lost` at the deadline."""
         left = deadline - self._clock.now()
-        poll = select.poll()
-        poll.register(connection.socket, events)
+        if events != select.POLLIN or self._reading is None:
+            poll = select.poll()
+            poll.register(connection.socket, events)
+        else:
+            poll = self._reading
         if left <= 0 or not poll.poll(left * 1000 + 1):
             raise Lost("it did not answer in time")
 
@@ -265,10 +273,12 @@ def _value(text: bytes | None, kind: int) -> Any:
 
 def _text(value: Value) -> bytes:
     """Returns a value as PostgreSQL reads it: a parameter, which is never part of the statement."""
+    if isinstance(value, str):
+        return value.encode()
     if isinstance(value, bool):
         return b"t" if value else b"f"
-    if isinstance(value, str | int):
-        return str(value).encode()
+    if isinstance(value, int):
+        return b"%d" % value
     return ("{" + ",".join(map(_element, value)) + "}").encode()
 
 
