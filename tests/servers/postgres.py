@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import glob
+import os
+import signal
 import socket
 from contextlib import suppress
 from typing import Any
@@ -78,7 +80,12 @@ class PostgresServer:
         return f"postgresql://127.0.0.1:{self.port}/{name}"
 
     def kill(self) -> None:
+        """As a crash of the machine would: its processes for connections are not of its group."""
+        serving = self._daemon.children()
         self._daemon.kill()
+        for process in serving:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
     def stop(self) -> None:
         self._daemon.stop()
