@@ -29,6 +29,7 @@ class PostgresServer:
         self.port = free_port()
         self._settings = settings
         self._databases = 0
+        self._emptied = ""
         self._data = str(self._daemon.folder / "data")
         if primary is None:
             initdb = find("initdb", "postgresql", *folders)
@@ -78,6 +79,17 @@ class PostgresServer:
                 connection.execute(f'CREATE ROLE "{getpass.getuser()}" SUPERUSER LOGIN')
             connection.execute(f"CREATE DATABASE {name}")
         return f"postgresql://127.0.0.1:{self.port}/{name}"
+
+    def emptied_database(self) -> str:
+        """Empty the tables of one database, quicker than to make another; answers its URL."""
+        if not self._emptied:
+            self._emptied = self.new_database()
+        with self.connect(dbname=self._emptied.rpartition("/")[2], autocommit=True) as connection:
+            there = connection.execute("SELECT to_regclass('holdfast_store') IS NOT NULL")
+            if there.fetchone()[0]:
+                connection.execute("TRUNCATE holdfast_lock, holdfast_entry, holdfast_audit")
+                connection.execute("UPDATE holdfast_store SET floor = 0, cleaned = ''")
+        return self._emptied
 
     def kill(self) -> None:
         """As a crash of the machine would: its processes for connections are not of its group."""
