@@ -133,8 +133,8 @@ class SqlBackend:
             self._closed = True
             self._wakeups.close()
             self._poller.close()
-            self._store.close()
-            self._worker.close()
+            # What was asked for is done first: a release whose caller was cancelled.
+            self._worker.close(self._store.close)
             self._keeper.close()
 
     # unasync: aio-only
@@ -142,8 +142,7 @@ class SqlBackend:
         self._closed = True
         self._wakeups.close()
         self._poller.close()
-        self._store.close()
-        self._worker.close()
+        self._worker.close(self._store.close)
         self._keeper.close()
 
     # unasync: end

@@ -131,8 +131,8 @@ class SqlBackend:
             self._closed = True
             self._wakeups.close()
             self._poller.close()
-            self._store.close()
-            self._worker.close()
+            # What was asked for is done first: a release whose caller was cancelled.
+            self._worker.close(self._store.close)
             self._keeper.close()
 
     def _refuse_if_closed(self) -> None:
