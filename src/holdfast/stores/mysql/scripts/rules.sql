@@ -88,13 +88,13 @@ BEGIN
     DECLARE ended LONGTEXT CHARACTER SET utf8mb4;
     SELECT GROUP_CONCAT(HEX(e.owner)) INTO ended
         FROM JSON_TABLE(
-            CONCAT('["', REPLACE(listed, ',', '","'), '"]'), '$[*]' COLUMNS (digits VARCHAR(128) PATH '$')
+            CONCAT('["', REPLACE(listed, ',', '","'), '"]'), '$[*]' COLUMNS (digits VARCHAR(128) CHARACTER SET ascii PATH '$')
         ) AS c STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.digits)
         WHERE e.place >= 0 AND e.expires <= moment FOR UPDATE /*!80001 OF e */ SKIP LOCKED;
     IF ended IS NOT NULL THEN
         DELETE e
             FROM JSON_TABLE(
-                CONCAT('["', REPLACE(ended, ',', '","'), '"]'), '$[*]' COLUMNS (digits VARCHAR(128) PATH '$')
+                CONCAT('["', REPLACE(ended, ',', '","'), '"]'), '$[*]' COLUMNS (digits VARCHAR(128) CHARACTER SET ascii PATH '$')
             ) AS c STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.digits);
     END IF;
 END
@@ -179,7 +179,7 @@ BEGIN
     DECLARE done BOOLEAN DEFAULT FALSE;
     DECLARE waiters CURSOR FOR
         SELECT e.owner, e.kind, e.ttl, e.weight, e.capacity
-            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) PATH '$')) AS c
+            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$')) AS c
                 STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
             WHERE e.name = lock_name AND e.place > 0 AND e.barge AND e.expires > moment ORDER BY e.place;
     OPEN waiters;
