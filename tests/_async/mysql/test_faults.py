@@ -11,7 +11,7 @@ from _async.mysql.scenes import waits
 from holdfast import aio as holdfast
 from servers.mariadb import MariaServer
 from servers.proxy import Proxy
-from worlds.aio import Job, eventually
+from worlds.aio import Job, eventually, pause
 
 
 async def test_a_lease_outlives_a_crash_of_the_server(server: MariaServer) -> None:
@@ -201,6 +201,9 @@ async def test_a_deadlock_is_tried_again(kept: MariaServer) -> None:
                 job = Job(release)
 
                 async def blocked() -> bool:
+                    await pause(
+                        0.15
+                    )  # the server renews this table when nobody has read it for 0.1 s
                     cursor.execute(
                         "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
                     )

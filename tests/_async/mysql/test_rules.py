@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from _async.mysql.scenes import crowd, waits
+from _async.mysql.scenes import crowd
 from holdfast import aio as holdfast
 from servers.mariadb import MariaServer
 from worlds.aio import Job, eventually
@@ -42,8 +42,8 @@ async def test_every_default_of_a_server(settings: list[str]) -> None:
     ["'", '"', "\\", "\\'", "%", "_", "`", "é", "😀", "*/ -- ", "x', 'y", "0x41", "NULL", ","],
 )
 async def test_no_name_is_part_of_a_statement(kept: MariaServer, name: str) -> None:
-    async with holdfast.connect(kept.new_database(), namespace=name) as locks:
-        async with locks.lock(name, label=name):
+    async with holdfast.connect(kept.new_database(), namespace=name, label=name) as locks:
+        async with locks.lock(name):
             (state,) = await locks.list()
             assert (state.name, state.holders[0].label.text) == (name, name)
 
@@ -182,26 +182,3 @@ async def test_marks_of_those_who_gave_up_are_cleaned_away(kept: MariaServer) ->
             store.call("clean", [1000, 200, DAY], backend.clock.now() + 10)
             cursor.execute("SELECT owner FROM holdfast_entry")
             assert cursor.fetchall() == ((b"two",),)
-
-
-async def test_a_thousand_waiters_use_a_handful_of_connections(kept: MariaServer) -> None:
-    url = kept.new_database()
-    database = url.rpartition("/")[2]
-    async with holdfast.connect(url) as locks:
-        lease = await locks.lock("x", ttl=60.0).acquire()
-        count = 200
-        jobs = [Job(locks.lock("x", ttl=60.0).acquire) for _ in range(count)]
-        await waits(locks, count)
-        with kept.connect() as connection, connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT COUNT(*) FROM information_schema.processlist WHERE db = %s", [database]
-            )
-            ((connections,),) = cursor.fetchall()
-        assert connections <= 6
-        await lease.release()
-        tokens = []
-        for job in jobs:
-            handed = await job.result()
-            tokens.append(handed.token)
-            await handed.release()
-        assert len(set(tokens)) == count

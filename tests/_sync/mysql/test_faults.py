@@ -13,7 +13,7 @@ import holdfast
 from _sync.mysql.scenes import waits
 from servers.mariadb import MariaServer
 from servers.proxy import Proxy
-from worlds.threads import Job, eventually
+from worlds.threads import Job, eventually, pause
 
 
 def test_a_lease_outlives_a_crash_of_the_server(server: MariaServer) -> None:
@@ -203,6 +203,7 @@ def test_a_deadlock_is_tried_again(kept: MariaServer) -> None:
                 job = Job(release)
 
                 def blocked() -> bool:
+                    pause(0.15)  # the server renews this table when nobody has read it for 0.1 s
                     cursor.execute(
                         "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
                     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from _sync.mysql.scenes import crowd, waits
+from _sync.mysql.scenes import crowd
 from servers.mariadb import MariaServer
 from worlds.threads import Job, eventually
 
@@ -44,8 +44,8 @@ def test_every_default_of_a_server(settings: list[str]) -> None:
     ["'", '"', "\\", "\\'", "%", "_", "`", "é", "😀", "*/ -- ", "x', 'y", "0x41", "NULL", ","],
 )
 def test_no_name_is_part_of_a_statement(kept: MariaServer, name: str) -> None:
-    with holdfast.connect(kept.new_database(), namespace=name) as locks:
-        with locks.lock(name, label=name):
+    with holdfast.connect(kept.new_database(), namespace=name, label=name) as locks:
+        with locks.lock(name):
             (state,) = locks.list()
             assert (state.name, state.holders[0].label.text) == (name, name)
 
@@ -184,26 +184,3 @@ def test_marks_of_those_who_gave_up_are_cleaned_away(kept: MariaServer) -> None:
             store.call("clean", [1000, 200, DAY], backend.clock.now() + 10)
             cursor.execute("SELECT owner FROM holdfast_entry")
             assert cursor.fetchall() == ((b"two",),)
-
-
-def test_a_thousand_waiters_use_a_handful_of_connections(kept: MariaServer) -> None:
-    url = kept.new_database()
-    database = url.rpartition("/")[2]
-    with holdfast.connect(url) as locks:
-        lease = locks.lock("x", ttl=60.0).acquire()
-        count = 200
-        jobs = [Job(locks.lock("x", ttl=60.0).acquire) for _ in range(count)]
-        waits(locks, count)
-        with kept.connect() as connection, connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT COUNT(*) FROM information_schema.processlist WHERE db = %s", [database]
-            )
-            ((connections,),) = cursor.fetchall()
-        assert connections <= 6
-        lease.release()
-        tokens = []
-        for job in jobs:
-            handed = job.result()
-            tokens.append(handed.token)
-            handed.release()
-        assert len(set(tokens)) == count

@@ -72,6 +72,7 @@ class Connections:
         """
         pause = PAUSE
         lost_at: float | None = None
+        reason: Exception | None = None
         while True:
             try:
                 return self._use_once(work, deadline)
@@ -81,8 +82,10 @@ class Connections:
                 if isinstance(failure, Lost):
                     lost_at = lost_at or now
                     until = min(deadline, lost_at + RESTART_LIMIT)
+                if reason is None or not isinstance(failure, Lost):
+                    reason = failure  # what the database said tells more than that time was over
                 if until - now <= pause:
-                    raise BackendUnavailable(f"{self._address}: {failure}") from failure
+                    raise BackendUnavailable(f"{self._address}: {reason}") from failure
             time.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
