@@ -20,8 +20,8 @@ async def test_a_thousand_waiters_use_a_handful_of_connections() -> None:
         while len(waiters) < MANY:  # a slow machine cannot take all of them within a call's 5 s
             waiters += [asyncio.create_task(others.lock("x").acquire()) for _ in range(AT_ONCE)]
 
-            async def all_wait() -> bool:
-                return len((await locks.inspect("x")).waiters) == len(waiters)
+            async def all_wait(number: int = len(waiters)) -> bool:
+                return len((await locks.inspect("x")).waiters) == number
 
             await eventually(all_wait)
         with server.connect() as connection, connection.cursor() as cursor:
