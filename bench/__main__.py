@@ -36,6 +36,11 @@ FIGURES = {
     "simulator": "simulated runs a second",
     "zookeeper_uncontended": "ZooKeeper: acquire and release, the same name and fresh ones",
     "zookeeper_wakeup": "ZooKeeper: from the release in one process to the grant in another",
+    "postgres_uncontended": "PostgreSQL: acquire and release, also among a million names",
+    "postgres_handoff": "PostgreSQL: 2, 8 and 32 processes and one lock",
+    "postgres_wakeup": "PostgreSQL: from the release in one process to the grant in another",
+    "postgres_keeper": "PostgreSQL: ten thousand leases, renewed",
+    "mariadb_uncontended": "MariaDB: acquire and release",
     "fences": "a fenced write beside the same write without a fence",
 }
 

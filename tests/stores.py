@@ -111,7 +111,7 @@ def etcd(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def postgres(folder: Path | None = None) -> Iterator[str]:
-    yield postgres_server().new_database()
+    yield postgres_server().emptied_database()
 
 
 @contextmanager

@@ -203,3 +203,31 @@ async def test_an_entry_by_hand_that_fails_is_forgotten(url: str) -> None:
             await stack.enter_async_context(lock)
         async with AsyncExitStack() as stack:
             assert (await stack.enter_async_context(lock)).held
+
+
+async def test_one_lease_in_the_stacks_of_two() -> None:
+    """Each leaves its own body: the other's is still told of the loss, and no one else."""
+    async with holdfast.connect("memory://") as locks:
+        lease = await locks.lock("x", ttl=30.0).acquire()
+        bodies = lease._hold._usage.bodies
+        left: list[object] = []
+
+        async def first() -> None:
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(lease)
+                await eventually(lambda: len(bodies) == 2)
+                second_body = bodies[1]
+            assert bodies == [second_body]
+            left.append(None)
+
+        async def second() -> None:
+            await eventually(lambda: len(bodies) == 1)
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(lease)
+                await eventually(lambda: left)
+                assert lease.held
+
+        jobs = [Job(first), Job(second)]
+        for job in jobs:
+            await job.result()
+        assert not lease.held

@@ -205,3 +205,31 @@ def test_an_entry_by_hand_that_fails_is_forgotten(url: str) -> None:
             stack.enter_context(lock)
         with ExitStack() as stack:
             assert stack.enter_context(lock).held
+
+
+def test_one_lease_in_the_stacks_of_two() -> None:
+    """Each leaves its own body: the other's is still told of the loss, and no one else."""
+    with holdfast.connect("memory://") as locks:
+        lease = locks.lock("x", ttl=30.0).acquire()
+        bodies = lease._hold._usage.bodies
+        left: list[object] = []
+
+        def first() -> None:
+            with ExitStack() as stack:
+                stack.enter_context(lease)
+                eventually(lambda: len(bodies) == 2)
+                second_body = bodies[1]
+            assert bodies == [second_body]
+            left.append(None)
+
+        def second() -> None:
+            eventually(lambda: len(bodies) == 1)
+            with ExitStack() as stack:
+                stack.enter_context(lease)
+                eventually(lambda: left)
+                assert lease.held
+
+        jobs = [Job(first), Job(second)]
+        for job in jobs:
+            job.result()
+        assert not lease.held

@@ -281,7 +281,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-def run(module: str, *arguments: str, before: tuple[str, ...] = (), limit: float = 50.0) -> str:
+def run(module: str, *arguments: str, before: tuple[str, ...] = (), limit: float = 100.0) -> str:
     """Run one of the programs here to its end; answers what it printed."""
     command = [*before, sys.executable, "-m", f"faults.{module}", *arguments]
     process = subprocess.Popen(

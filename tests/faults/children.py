@@ -14,7 +14,7 @@ import holdfast.aio
 from faults.actors import Stage
 from faults.program import drive, settle
 
-CHILD_LIMIT = 10
+CHILD_LIMIT = 40
 """Seconds after which a child counts as hung."""
 
 

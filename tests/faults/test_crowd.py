@@ -16,7 +16,7 @@ SEED = int(os.environ.get("HOLDFAST_SEED", "20"))
 def test_two_hundred_processes_want_one_lock(stage: Stage) -> None:
     path = f"{stage.folder}/log"
     open(path, "x").close()
-    run("crowd", stage.url, path, str(PROCESSES), str(TURNS), str(KILLS), str(SEED), limit=100.0)
+    run("crowd", stage.url, path, str(PROCESSES), str(TURNS), str(KILLS), str(SEED), limit=300.0)
     events = checker.read(path)
     assert checker.check(events) == []
     killed = {event.who for event in events if event.kind == "kill"}

@@ -13,16 +13,16 @@ SCENES = ["inherited", "anew", "ends", "killed", "orphaned", "midway", "apart"]
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_fork(scene: str, world: str, tmp_path: Path) -> None:
-    run("forking", scene, world, str(tmp_path), limit=30.0)
+    run("forking", scene, world, str(tmp_path), limit=100.0)
 
 
 def test_many_forks_while_threads_are_at_work(tmp_path: Path) -> None:
-    run("forking", "busy", "blocking", str(tmp_path), limit=30.0)
+    run("forking", "busy", "blocking", str(tmp_path), limit=100.0)
 
 
 @pytest.mark.parametrize("scene", ["untold", "untold_before_use"])
 def test_fork_that_python_was_not_told_of(scene: str, tmp_path: Path) -> None:
-    run("forking", scene, "blocking", str(tmp_path), limit=50.0)
+    run("forking", scene, "blocking", str(tmp_path), limit=100.0)
 
 
 def test_threads_that_fork_at_once(tmp_path: Path) -> None:

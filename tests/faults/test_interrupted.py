@@ -209,3 +209,51 @@ def test_while_an_inner_body_is_left(
             assert lease._hold._usage.depth == 1
             assert lease.held
         assert others.lock("x").try_acquire(timeout=20.0) is not None
+
+
+def test_as_a_body_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never runs, so nobody waits for its end."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    with holdfast.connect(url) as others, holdfast.connect(url) as locks:
+        lock = locks.rlock("x", ttl=30.0)
+        begin = Usage.begin
+
+        def interrupted(usage: Usage, body: Any) -> bool:
+            monkeypatch.undo()
+            begin(usage, body)
+            raise KeyboardInterrupt
+
+        with lock as lease:
+            monkeypatch.setattr(Usage, "begin", interrupted)
+            with pytest.raises(KeyboardInterrupt), lock:
+                pass
+            assert len(lease._hold._usage.bodies) == 1
+            assert lease.held
+        assert others.lock("x").try_acquire() is not None
+
+
+def test_as_a_lease_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was released is not kept for ever among what is held."""
+    with holdfast.connect("memory://") as locks:
+        lease = locks.lock("x").acquire()
+        session = lease._hold._session
+
+        class Watches(list[Any]):
+            def clear(self) -> None:
+                raise KeyboardInterrupt
+
+        lease._hold._usage.watches = Watches()
+        with pytest.raises(KeyboardInterrupt):
+            lease.release()
+        assert lease.state == "released"
+        assert not session.leases
+
+
+def test_leases_that_come_and_go_leave_no_watch() -> None:
+    with holdfast.connect("memory://") as locks:
+        lock = locks.rlock("x")
+        holds: list[Hold] = []
+        for _ in range(10):
+            with pytest.warns(ResourceWarning, match="was dropped"):
+                holds.append(lock.acquire()._hold)
+        assert not holds[-1]._usage.watches

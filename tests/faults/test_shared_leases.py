@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Event
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 import holdfast
 from holdfast._runtime.threads import current
-from worlds.threads import Job
+from holdfast._sync.lock import Lock
+from worlds.threads import Job, eventually
 
 THREADS, ROUNDS, LOOKS = 8, 300, 3
 
@@ -101,3 +103,86 @@ def test_a_re_entrant_lock_is_not_taken_again_while_another_thread_releases_it()
             assert locks.inspect("x").holders[0].token == again.token
             again.release()
             assert not locks.inspect("x").held
+
+
+def test_a_renewal_beside_a_release_is_told_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store says that the lease is gone, before the release has heard that it was the reason."""
+    with holdfast.connect("memory://") as locks:
+        lease = locks.lock("x").acquire()
+        backend: Any = lease._hold._session.backend
+        release = backend.release
+
+        def slow(*arguments: Any) -> bool:
+            answer: bool = release(*arguments)
+            with pytest.raises(holdfast.LeaseLost, match="being released"):
+                Job(lease.renew).result()
+            return answer
+
+        monkeypatch.setattr(backend, "release", slow)
+        lost: list[object] = []
+        lease.on_lost(lost.append)
+        assert lease.release()
+        assert lease.state == "released"
+        assert not lost
+
+
+def test_two_that_enter_an_object_by_hand_at_once() -> None:
+    """As an ExitStack does. One is refused, and the other leaves what it has entered itself."""
+    noted, left = Event(), Event()
+
+    class Slow(list[Any]):
+        def append(self, one: Any) -> None:
+            super().append(one)
+            if len(self) > 1:
+                noted.set()
+                assert left.wait(20.0)
+
+    with holdfast.connect("memory://") as locks:
+        lock = locks.semaphore("x", permits=2)
+        lock._by_hand = Slow()
+        acquired = Event()
+        to_enter = lock._to_enter
+
+        def enter() -> None:
+            second = ThisLock(lock._opening, lock._request)
+            second._by_hand = lock._by_hand
+            with ExitStack() as stack:
+                stack.enter_context(second)
+
+        class ThisLock(Lock):
+            def _to_enter(self) -> holdfast.Lease:
+                lease = to_enter()
+                acquired.set()
+                eventually(lambda: lock._by_hand)
+                return lease
+
+        job = Job(enter)
+        assert acquired.wait(20.0)
+        with ExitStack() as stack:
+            lease = stack.enter_context(lock)
+            eventually(lambda: noted.is_set() or job.done())
+        left.set()
+        assert not lease.held
+        assert isinstance(job.error(), holdfast.ConfigError)
+        assert not lock._by_hand
+        assert not locks.inspect("x").held
+
+
+def test_an_entry_by_hand_that_was_interrupted_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with holdfast.connect("memory://") as locks:
+        lock = locks.lock("x")
+        note = Lock._note_by_hand
+
+        def interrupted(*arguments: Any) -> None:
+            note(*arguments)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Lock, "_note_by_hand", interrupted)
+        with pytest.raises(KeyboardInterrupt), ExitStack() as stack:
+            stack.enter_context(lock)
+        monkeypatch.undo()
+        with ExitStack() as stack:
+            assert stack.enter_context(lock).held
+        assert not locks.inspect("x").held

@@ -7,6 +7,11 @@ from pathlib import Path
 from faults.actors import run
 
 
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_nothing_is_left_behind_on_the_store(tmp_path: Path) -> None:
     said = run("storm", f"sqlite://{tmp_path}/locks.db", "5", limit=150.0)
+    assert said == "", said
+
+
+def test_nothing_is_left_behind_in_the_engine() -> None:
+    said = run("squall", "5", limit=150.0)
     assert said == "", said

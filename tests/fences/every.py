@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fences.http_sites import AsgiSite, WsgiSite
+from fences.http_sites import AsgiSite, WorkerSite, WsgiSite
 from fences.object_sites import AsyncObjectSite, AzureSite, GcsSite, ObjectSite, StampedSite
 from fences.redis_sites import AsyncRedisSite, ClusterSite, RedisSite
 from fences.sites import FileSite, MemorySite, Site
@@ -25,3 +25,5 @@ SITES: dict[str, Callable[..., Site]] = {
     "wsgi": WsgiSite,
     **SQL_SITES,
 }
+RANDOM_SITES: dict[str, Callable[..., Site]] = {**SITES, "workers": WorkerSite}
+"""Those, and one that is of interest only where several processes have it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -166,3 +167,37 @@ class AsgiSite(WsgiSite):
 
     def reset_floors(self, lock: Any = None, to: int = 0) -> None:
         FileFence().reset_floors(self.folder / "tokens", by="a test", lock=lock, to=to)
+
+
+class WorkerSite(AsgiSite):
+    """One worker of several: every process serves by itself, with tokens and values in files."""
+
+    def __init__(self, folder: Path, single_use: bool = False) -> None:
+        (folder / "values").mkdir(exist_ok=True)
+        super().__init__(folder, single_use)
+        self.values = FileValues(folder / "values")
+
+
+class FileValues(dict[str, str]):
+    """Values that all processes share, a file for each."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def _path(self, name: str) -> Path:
+        return self._folder / quote(name, safe="")
+
+    def __contains__(self, name: object) -> bool:
+        return self._path(str(name)).exists()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self._path(name).read_text()
+        except FileNotFoundError:
+            return default
+
+    def __setitem__(self, name: str, value: str) -> None:
+        fresh = self._folder / f"new {os.getpid()} {threading.get_ident()}"
+        fresh.write_text(value)
+        fresh.rename(self._path(name))

@@ -25,7 +25,7 @@ from typing import Any
 
 import holdfast
 from fences import object_sites, redis_sites, sql_sites
-from fences.every import SITES
+from fences.every import RANDOM_SITES
 from fences.sites import Site
 from holdfast.fences import sql_guard
 from servers.mariadb import MariaServer
@@ -190,7 +190,7 @@ def site_of(kind: str, folder: Path, setting: dict[str, Any]) -> Site:
         vars(redis_sites)["redis_server"] = server(SimpleNamespace, setting["redis"])
     if "store" in setting:
         object_sites._buckets[str(folder)] = setting["store"]
-    return SITES[kind](folder)
+    return RANDOM_SITES[kind](folder)
 
 
 def choose_level(site: Site, dice: random.Random) -> None:

@@ -1,11 +1,13 @@
-"""Files: things that are no plain files, files with two names, and a memory that was damaged."""
+"""Files: what is no plain file, or no path; files with two names; a memory that was damaged."""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,3 +80,21 @@ def test_damaged_floors_let_nobody_new_pass(damage: str, tmp_path: Path) -> None
     assert fence.reset(tmp_path / "new", by="ada", to=34) == 0
     floors.unlink()
     fence.write(tmp_path / "newer", "b", 35)
+
+
+@pytest.mark.parametrize("verb", ["write", "guard", "hold", "highest", "reset"])
+def test_what_is_no_path_is_refused(verb: str, tmp_path: Path) -> None:
+    fence: Any = FileFence()
+    calls: dict[str, Callable[[Any], Any]] = {
+        "write": lambda path: fence.write(path, "a", 34),
+        "guard": lambda path: fence.guard(path, 34),
+        "hold": lambda path: fence.hold(path, 34).__enter__(),
+        "highest": fence.highest,
+        "reset": lambda path: fence.reset(path, by="a test"),
+    }
+    for path in (None, 0, b"x", "", "a\0b", "\ud800", object(), tmp_path / ("n" * 250)):
+        with pytest.raises(holdfast.ConfigError, match=r"path|name"):
+            calls[verb](path)
+    longest = tmp_path / ("n" * 244)
+    fence.write(longest, "a", 34)
+    assert fence.highest(longest) == 34

@@ -132,7 +132,7 @@ def test_who_passed_is_not_overtaken(interface: str) -> None:
         late = threading.Thread(target=put, args=("34",))
         late.start()
         # Until it waits for its turn; or has come through, which it must not.
-        while late.is_alive() and not app.log and not fence._turns._queues.get("/slow"):
+        while late.is_alive() and not app.log and not fence._turns.waiting("/slow"):
             late.join(0.001)
         assert app.log == []
         app.go_on.set()

@@ -42,7 +42,7 @@ async def test_tasks_and_threads_take_turns() -> None:
     for one in threads:
         await asyncio.to_thread(one.join, 20)
     assert order == [1] * 40
-    assert not fence._turns._queues
+    assert not fence._turns._turns
 
 
 async def test_a_late_request_does_not_overtake_the_one_that_was_let_in() -> None:
@@ -87,7 +87,7 @@ async def test_one_who_gives_up_waiting_passes_the_turn_on() -> None:
     assert [type(one).__name__ for one in done] == ["CancelledError", "CancelledError", "str"]
     async with fence.hold("x", 1):
         pass
-    assert not fence._turns._queues
+    assert not fence._turns._turns
 
 
 async def _enter(fence: MemoryFence) -> str:
@@ -126,7 +126,7 @@ def test_a_thread_that_is_interrupted_while_it_waits_gives_up_its_place() -> Non
             go_on.wait(30)
 
     def interrupt() -> None:
-        while not fence._turns._queues["x"]:
+        while not fence._turns.waiting("x"):
             time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGUSR1)
 
@@ -143,9 +143,9 @@ def test_a_thread_that_is_interrupted_while_it_waits_gives_up_its_place() -> Non
         with pytest.raises(ZeroDivisionError), fence.hold("x", 1):
             raise AssertionError("another has the turn")
         sender.join(20)
-        assert not fence._turns._queues["x"]
+        assert not fence._turns.waiting("x")
     finally:
         go_on.set()
         holder.join(20)
         signal.signal(signal.SIGUSR1, before)
-    assert not fence._turns._queues
+    assert not fence._turns._turns

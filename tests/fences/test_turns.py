@@ -94,7 +94,7 @@ async def test_nor_by_one_that_waits_behind_a_task_of_its_own() -> None:
     assert await asyncio.to_thread(inside.wait, 60)
     task = asyncio.create_task(next_one())
     await asyncio.sleep(0)
-    assert len(fence._turns._queues["x"]) == 1
+    assert fence._turns.waiting("x") == 1
     try:
         with pytest.raises(holdfast.ConfigError, match="in asyncio use"):
             fence.guard("x", 35)

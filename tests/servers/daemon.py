@@ -73,6 +73,16 @@ class Daemon:
             assert time.monotonic() < limit, f"{self.name} does not answer:\n{self.log}"
             time.sleep(0.02)
 
+    def children(self) -> list[int]:
+        """The processes that it started."""
+        assert self._process is not None
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        return [
+            int(child)
+            for task in tasks.iterdir()
+            for child in (task / "children").read_text().split()
+        ]
+
     def kill(self) -> None:
         """As a crash would, with all of its processes; the folder stays."""
         if self._process is not None:

@@ -56,6 +56,43 @@ def test_a_process_ends_though_a_lookup_hangs(call: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+FORKED = """
+import os, signal, sys, threading
+from importlib.util import spec_from_loader
+from holdfast.stores import resolving
+
+importing = threading.Event()
+
+class Slow:
+    def find_spec(self, name, *rest):
+        return spec_from_loader(name, self) if name == "encodings.idna" else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        importing.set()
+        threading.Event().wait()
+
+sys.meta_path.insert(0, Slow())
+threading.Thread(target=lambda: "a.test".encode("idna"), daemon=True).start()
+assert importing.wait(60)
+pid = os.fork()
+if not pid:
+    signal.alarm(20)
+    resolving.look_up("127.0.0.1", 1)
+    resolving.look_up("localhost", 1)
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0)
+"""
+
+
+def test_a_child_that_was_forked_while_a_codec_was_imported_does_not_wait_for_it() -> None:
+    """A thread of the parent looks a name up for the first time; the import never ends in the child."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKED]
+    assert subprocess.run(command, timeout=60, check=False).returncode == 0
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_an_address_needs_no_thread(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolving, "Thread", None)
@@ -72,7 +109,7 @@ def test_a_name_that_nobody_knows_is_an_error_each_time() -> None:
 
 def test_a_name_that_cannot_be_asked_for_is_an_error() -> None:
     with pytest.raises(OSError, match="no name of a host"):
-        resolving.resolve("x" * 70, 7, time.monotonic() + 60.0, time.monotonic)
+        resolving.resolve("\xe4" * 70, 7, time.monotonic() + 60.0, time.monotonic)
 
 
 def test_where_no_thread_can_be_started_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

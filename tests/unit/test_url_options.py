@@ -18,6 +18,8 @@ URLS = {
     "memory": "memory://",
     "sqlite": "sqlite:///{folder}/locks.db",
     "etcd": "etcd://h",
+    "postgresql": "postgresql://h/db",
+    "postgres": "postgres://h/db",
     "redis": "redis://h",
     "rediss": "rediss://h",
     "redis+unix": "redis+unix:///socket",
@@ -41,6 +43,7 @@ FILE = Values("", "/there/is/none")
 PLAIN = {
     "appendfsync": Values("always", "sometimes"),
     "claim_window": SECONDS,
+    "connections": Values("2", "0.5"),
     "db": Values("3", "1.5"),
     "fresh": Values("wait", "stop"),
     "heartbeat": SECONDS,

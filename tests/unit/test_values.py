@@ -81,7 +81,7 @@ BAD_URLS = [
     ("://x", "no scheme"),
     ("ftp://x", "unknown kind"),
     ("Sqlit:///x", "unknown kind"),
-    ("postgresql://localhost", "not in this release"),
+    ("https://localhost", "not in this release"),
     ("sqlite://", "no path"),
     ("sqlite://locks.db", "host"),
     ("sqlite:///", "no path"),
@@ -114,7 +114,7 @@ def test_a_url_that_is_no_text_is_refused() -> None:
         "nosuch://me:sesame@host/0",
         "me:sesame@host",
         "memory://me:sesame@x",
-        "postgresql://me:sesame@host/db?password=sesame",
+        "postgresql://me:sesame@host:port/db?password=sesame",
     ],
 )
 def test_credentials_never_appear_in_an_error(url: str) -> None:

@@ -250,10 +250,10 @@ class Hold:
             if state == self._state:
                 return
             self._lost = (session.clock.wall(), reason)
-            self._usage.watches.clear()
             self._untold = True
             self._state = state
-            session.leases.pop(self.owner, None)
+            session.leases.pop(self._ticket.owner, None)
+            self._usage.watches.clear()
         self._tell_lost()
 
     def _tell_lost(self) -> None:
@@ -333,8 +333,10 @@ class Hold:
             self._state = after(before, FREED)
             if self._state is before:
                 return False
+            session.leases.pop(
+                self._ticket.owner, None
+            )  # at once: what interrupts us comes behind it
             self._usage.watches.clear()
-            session.leases.pop(self._ticket.owner, None)
         if self._alarmed or self._watchers or session.listeners:
             self._tell_freed()
         return True

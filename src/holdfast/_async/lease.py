@@ -22,7 +22,7 @@ from ..entries import Claim
 from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockNotOwned
 from ..events import Ignored
 from ..lifecycle import LOST
-from ..model import Renewed, Unknown, slot_of
+from ..model import Gone, Renewed, Unknown, slot_of
 from .entering import Enterable
 from .hold import HOLDING, Hold
 from .usage import Body, Watch
@@ -36,7 +36,7 @@ def _on_drop(watch: Watch) -> None:
     """Warns that nobody can release a lease any more, which goes on being renewed."""
     hold = watch.hold
     session = hold._session
-    if not hold._usage.is_watched_by(watch) or session.closed:
+    if not hold._usage.take_drop(watch) or session.closed:
         return
     if session.generation != forks.current() or sys.is_finalizing():
         return
@@ -242,6 +242,8 @@ class Lease(Enterable):
             # more than it did at first.
             renew_ttl = session.backend.guarantees.renew_ttl
             hold.ttl = hold._ticket.ttl = max(asked, outcome.ttl) if renew_ttl else outcome.ttl
+        if isinstance(outcome, Gone) and hold._releases:
+            raise hold._loss()  # another thread or task is releasing it: that is no loss
         due = hold._hear(outcome, sent, "the store did not answer for this lease")
         if isinstance(outcome, Unknown):
             raise BackendUnavailable(
@@ -289,7 +291,8 @@ class Lease(Enterable):
             raise LockNotOwned(
                 f"the lease on {self.name!r} was not entered, so it cannot be left", name=self.name
             )
-        return self, bodies[-1]
+        runner = current()
+        return self, ([body for body in bodies if body.runner is runner] or bodies)[-1]
 
     if TYPE_CHECKING:
 
@@ -302,10 +305,14 @@ class Lease(Enterable):
         runner = current()
         inner = any(body.runner is runner for body in list(hold._usage.bodies))
         body = Body(runner, None if inner else Interrupt())
-        if not hold._usage.begin(body):
-            raise hold._loss()
-        if Interrupt.works:
-            hold._set_alarm()
+        try:
+            if not hold._usage.begin(body):
+                raise hold._loss()
+            if Interrupt.works:
+                hold._set_alarm()
+        except BaseException:
+            hold._usage.end(body)
+            raise
         return body
 
     async def _leave(self, error: BaseException | None, body: Body) -> None:

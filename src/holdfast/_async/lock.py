@@ -6,6 +6,7 @@ the body raised.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .. import checks, forks
@@ -84,16 +85,20 @@ class Lock(Enterable):
 
     def _check_by_hand(self) -> None:
         generation = forks.current()
-        if any(one._hold._session.generation != generation for one, _ in self._by_hand):
-            self._by_hand.clear()  # by the parent of this process
+        for entry in list(self._by_hand):
+            hold, body = entry[0]._hold, entry[1]
+            # By the parent of this process, or interrupted on the threshold.
+            if hold._session.generation != generation or body not in hold._usage.bodies:
+                with suppress(ValueError):  # left meanwhile
+                    self._by_hand.remove(entry)
         if self._by_hand and self._request.weight < self._request.capacity:
             raise self._mistakable()
 
     def _note_by_hand(self, lease: Lease, body: Body) -> None:
-        self._by_hand.append((lease, body))
-        if self._by_hand[0][0] is not lease:
-            self._by_hand.remove((lease, body))
-            raise self._mistakable()
+        with lease._hold._session.mutex:
+            if any(other is not lease for other, _ in self._by_hand[:1]):
+                raise self._mistakable()
+            self._by_hand.append((lease, body))
 
     def _mistakable(self) -> ConfigError:
         return ConfigError(

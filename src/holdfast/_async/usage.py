@@ -81,9 +81,13 @@ class Usage:
                 with suppress(ValueError):  # its lease has ended meanwhile
                     self.watches.remove(watch)
 
-    def is_watched_by(self, watch: Watch) -> bool:
-        """Tells whether `watch` has not been given up."""
-        return any(one is watch for one in list(self.watches))
+    def take_drop(self, watch: Watch) -> bool:
+        """Ends a watch whose object is gone; returns False if it had been given up before."""
+        try:
+            self.watches.remove(watch)
+        except ValueError:
+            return False
+        return True
 
     # Bodies.
 

@@ -97,7 +97,7 @@ class Exit:
 def _on_drop(watch: Watch) -> None:
     """Gives up the lease of a body that is over, and whose exit was never called."""
     hold = watch.hold
-    if hold._usage.is_watched_by(watch):
+    if hold._usage.take_drop(watch):
         hold._usage.end(watch.body)
         hold._abandon(hold._usage.depth)
 

@@ -36,7 +36,7 @@ class ReentrantHold(Hold):
 
     def _lease_again(self, opening: Opening) -> Lease | None:
         """Returns the lease, which its holder has taken again; None if it has ended."""
-        if self._expire_if_due(self._session.now()):
+        if self._expire_if_due(self._session.now()) or self._usage.dropped:
             return None
         lease = self._lease() if self._lease is not None else None
         if lease is None:

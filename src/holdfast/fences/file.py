@@ -22,10 +22,10 @@ from types import TracebackType
 from ..errors import ConfigError
 from . import floors, rules
 from .fence import Fence, not_installed, prove, refuse_high_floors
-from .file_memory import FLOORS, FileMemory, Path, mark_of, memory_path, read_floors
+from .file_memory import FLOORS, FileMemory, Path, check_path, mark_of, memory_path, read_floors
 from .file_pruning import prune
 from .floors import Floor
-from .record import FIRST_LOOK, HOLDERS, LAST_LOOK, Record, sync_folder
+from .record import FIRST_LOOK, LAST_LOOK, Record, sync_folder
 from .rules import Credential, FencedLease, Mark, Token
 
 
@@ -165,8 +165,9 @@ class FileFence(Fence):
 
         With `heal` it is for a reset, which needs no floors, and a damaged memory counts as none.
         """
+        check_path(path)
         real = os.path.realpath(path)
-        holder = HOLDERS.get(memory_path(real))
+        holder = Record.holder_of(memory_path(real))
         if holder is not None:
             (holder.refuse_to_block if wait else holder.refuse_to_await)(str(path))
         record = Record.locked(memory_path(real), wait=wait)
@@ -194,8 +195,9 @@ class FileFence(Fence):
 
 def _refuse_to_replace(path: Path) -> None:
     """Refuses what is there and no file: a rename would put a file in its place."""
+    check_path(path)
     try:
-        mode = os.stat(path or os.curdir).st_mode
+        mode = os.stat(path).st_mode
     except OSError:
         return  # nothing is there; or what keeps us from it is met, and told, by the write
     if stat.S_ISDIR(mode):
@@ -209,6 +211,7 @@ def _refuse_to_replace(path: Path) -> None:
 
 def _refuse_hard_links(path: Path) -> None:
     """Refuses a file that has several names: the fence remembers by name, and would know of one."""
+    check_path(path)
     try:
         found = os.stat(path)
     except OSError:

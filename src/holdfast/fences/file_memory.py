@@ -15,6 +15,8 @@ from .rules import Credential, Mark
 
 SUFFIX = ".fence"
 FLOORS = ".holdfast-floors.fence"
+MAX_NAME = 255
+"""Bytes of a file's name, on every file system that is in use."""
 OWN = re.compile(r"\..*\.fence(-a|-b|\.new)?", re.DOTALL)
 
 Path = str | os.PathLike[str]
@@ -134,8 +136,28 @@ def mark_of(path: str, state: dict[str, Any]) -> Mark:
     return mark
 
 
+def check_path(path: object) -> None:
+    """Refuses what is no path: an int would be taken for an open file, and None for a folder."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise ConfigError(f"path must be a str or a pathlib.Path, not {type(path).__name__}")
+    try:
+        possible = bool(text) and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise ConfigError(f"no file can have this path: {text!r:.80}")
+    room = MAX_NAME - len(f".{SUFFIX}.new")
+    if len(os.fsencode(os.path.basename(os.path.realpath(text)))) > room:
+        raise ConfigError(
+            f"the name of a fenced file may have {room} bytes, since that of its memory is longer, "
+            f"not as many as {text!r:.80}"
+        )
+
+
 def memory_path(path: Path) -> str:
     """Returns the path of the fence's memory of a file."""
+    check_path(path)
     folder, name = os.path.split(os.path.realpath(path))
     memory = f".{name}{SUFFIX}"
     if memory == FLOORS or OWN.fullmatch(name):

@@ -9,7 +9,7 @@ from types import TracebackType
 from . import floors, rules
 from .fence import Fence, prove, refuse_high_floors
 from .floors import Floor
-from .resource_turns import ResourceTurns
+from .resource_turns import Place, ResourceTurns
 from .rules import Credential, FencedLease, Mark, Token
 
 
@@ -132,6 +132,7 @@ class HeldResource:
     """The turn at one resource of a `MemoryFence`, for the body of `with`."""
 
     def __init__(self, fence: MemoryFence, resource: str, given: Credential) -> None:
+        self._place: Place | None = None
         self._fence = fence
         self._resource = resource
         self._given = given
@@ -139,18 +140,21 @@ class HeldResource:
         """The mark from before, and the one that this hold made."""
 
     def __enter__(self) -> None:
-        self._fence._turns.begin(self._resource)
-        self._check()
-
-    async def __aenter__(self) -> None:
-        await self._fence._turns.begin_in_loop(self._resource)
-        self._check()
-
-    def _check(self) -> None:
+        place = self._place = Place(self._fence._turns, self._resource, self)
         try:
+            place.begin()
             self._marks = self._fence._pass(self._resource, self._given)
         except BaseException:
-            self._fence._turns.end(self._resource)
+            place.leave()
+            raise
+
+    async def __aenter__(self) -> None:
+        place = self._place = Place(self._fence._turns, self._resource, self)
+        try:
+            await place.begin_in_loop()
+            self._marks = self._fence._pass(self._resource, self._given)
+        except BaseException:
+            place.leave()
             raise
 
     @property
@@ -169,7 +173,8 @@ class HeldResource:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._fence._turns.end(self._resource)
+        assert self._place is not None
+        self._place.leave()
 
     async def __aexit__(
         self,
@@ -177,4 +182,4 @@ class HeldResource:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._fence._turns.end(self._resource)
+        self.__exit__(kind, error, trace)

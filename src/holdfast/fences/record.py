@@ -11,7 +11,9 @@ import fcntl
 import json
 import os
 import time
+from io import FileIO
 from typing import Any
+from weakref import ref
 
 from ..errors import GuaranteeError
 from ..surroundings import greenlets
@@ -19,43 +21,54 @@ from .turn_holder import TurnHolder
 
 FIRST_LOOK, LAST_LOOK = 0.001, 0.05
 """Seconds after which whoever cannot block looks again, since nobody tells it of an unlocked file."""
-HOLDERS: dict[str, TurnHolder] = {}
-"""The holders within this process of the records that are locked, by path."""
+HOLDERS: dict[str, ref[Record]] = {}
+"""The records that this process has locked, by path."""
 
 
 class Record:
-    """The file at `path`, locked until `close`. Made if it is not there; then it is empty."""
+    """The file at `path`, locked until `close`. Made if it is not there; then it is empty.
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    A signal's handler may raise between any two steps, also at the beginning of `close`. So files are
+    objects that are closed, and so unlocked, when they are dropped.
+    """
+
+    def __init__(self, path: str) -> None:
         self.path = path
-        self._held = [descriptor]
+        self.holder = TurnHolder.here()
         self._process = os.getpid()
-        self._holder: TurnHolder | None = None
+        self._held: list[FileIO] = []
+        """Open files, each locked or about to be; the last one has the name."""
 
     @classmethod
     def locked(cls, path: str, *, shared: bool = False, wait: bool = True) -> Record | None:
-        """None if it is not to be had without waiting."""
-        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                _lock(descriptor, how, wait)
-                if _is(descriptor, path):
-                    record = cls(path, descriptor)
+        """Returns the record, locked; None if it is not to be had without waiting."""
+        record = cls(path)
+        try:
+            while True:
+                record._held.append(FileIO(path, "a+"))
+                _lock(record._held[-1], fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait)
+                if _is(record._held[-1], path):
                     if not shared:
-                        HOLDERS[path] = record._holder = TurnHolder.here()
+                        HOLDERS[path] = ref(record)
                     return record
-            except BlockingIOError:
-                os.close(descriptor)
-                return None
-            except BaseException:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)  # it was replaced while we waited
+                record._let_go(0)  # it was replaced while we waited
+        except BlockingIOError:
+            record.close()
+            return None
+        except BaseException:
+            record.close()
+            raise
+
+    @staticmethod
+    def holder_of(path: str) -> TurnHolder | None:
+        """Returns who has locked the file within this process; None if nobody has."""
+        found = HOLDERS.get(path)
+        record = found() if found is not None else None
+        return record.holder if record is not None else None
 
     def read(self) -> dict[str, Any]:
         """Returns the contents that were written last; an empty record if there are none."""
-        return _contents(self.path, self._held[-1])
+        return _contents(self.path, self._held[-1].fileno())
 
     @staticmethod
     def peek(path: str) -> dict[str, Any]:
@@ -70,32 +83,30 @@ class Record:
             os.close(descriptor)
 
     def replace(self, contents: dict[str, Any]) -> None:
-        """On the disk when this returns, with all or nothing of it after a crash."""
+        """Writes the contents, on the disk when this returns; after a crash all of it, or nothing."""
         fresh = f"{self.path}.new"  # we alone are here; one that is left from a crash is used again
-        mode = os.fstat(self._held[-1]).st_mode & 0o777
-        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        try:
-            os.fchmod(descriptor, mode)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            write_all(descriptor, json.dumps(contents).encode())
-            os.fsync(descriptor)
-            os.rename(fresh, self.path)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self._held.append(descriptor)
+        mode = os.fstat(self._held[-1].fileno()).st_mode & 0o777
+        self._held.insert(0, FileIO(fresh, "w+"))  # the first is not the one that is read
+        descriptor = self._held[0].fileno()
+        os.fchmod(descriptor, mode)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        write_all(descriptor, json.dumps(contents).encode())
+        os.fsync(descriptor)
+        os.rename(fresh, self.path)
+        self._held.reverse()
         self._let_go(1)
         sync_folder(self.path)
 
     def touch(self) -> None:
         """Makes it as young as one that was replaced just now."""
-        os.utime(self._held[-1])
+        os.utime(self._held[-1].fileno())
 
     def remove(self) -> None:
         os.unlink(self.path)
 
     def close(self) -> None:
-        if self._holder is not None and HOLDERS.get(self.path) is self._holder:
+        found = HOLDERS.get(self.path)
+        if found is not None and found() is self:
             del HOLDERS[self.path]  # before it is unlocked, and another puts itself there
         self._let_go(0)
 
@@ -103,12 +114,13 @@ class Record:
         """Unlocks and closes all files but the last `keep`: those that were replaced come first."""
         ours = self._process == os.getpid()
         while len(self._held) > keep:
-            descriptor = self._held.pop(0)
-            if ours:
+            file = self._held[0]
+            if ours and not file.closed:
                 # A child that was forked meanwhile has it open, and would keep the lock with it. In
                 # such a child itself it must stay locked: it is its parent's.
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+                fcntl.flock(file, fcntl.LOCK_UN)
+            file.close()
+            del self._held[0]
 
     def __enter__(self) -> Record:
         return self
@@ -117,16 +129,16 @@ class Record:
         self.close()
 
 
-def _lock(descriptor: int, how: int, wait: bool) -> None:
+def _lock(file: FileIO, how: int, wait: bool) -> None:
     """Locks a file; raises `BlockingIOError` if it is not to be had, and is not waited for."""
     if not (wait and greenlets()):
-        fcntl.flock(descriptor, how if wait else how | fcntl.LOCK_NB)
+        fcntl.flock(file, how if wait else how | fcntl.LOCK_NB)
         return
     # A call that waits would stop every greenlet of this thread, the holder's too.
     pause = FIRST_LOOK
     while True:
         try:
-            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            fcntl.flock(file, how | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             time.sleep(pause)
@@ -155,8 +167,9 @@ def _contents(path: str, descriptor: int) -> dict[str, Any]:
     raise Damaged.at(path)
 
 
-def _is(descriptor: int, path: str) -> bool:
-    ours = os.fstat(descriptor)
+def _is(file: FileIO, path: str) -> bool:
+    """Returns True if the file still has this name."""
+    ours = os.fstat(file.fileno())
     try:
         named = os.stat(path)
     except FileNotFoundError:

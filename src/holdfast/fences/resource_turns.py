@@ -2,29 +2,78 @@
 
 One who has the turn writes; the others wait in order. The end of a turn hands it to the next, so
 nobody polls and nobody is overtaken.
+
+A signal's handler may raise between any two steps of ours. So whoever wants a turn first makes a
+`Place`, and leaves it in the end, whether it had the turn by then, waited for it, or neither. To leave
+twice does no harm, and finishes what an interrupted one could not. If even that is interrupted, the
+place is left when its user is dropped.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+from weakref import ref
 
 from .turn_holder import TurnHolder
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
-Wake = Callable[[], object]
-"""Wakes a waiter; returns False if there is nobody to be woken any more."""
+
+class Place:
+    """The place of one who wants the turn at a resource; it is left when its `user` is dropped."""
+
+    def __init__(self, turns: ResourceTurns, resource: str, user: object) -> None:
+        self._turns = turns
+        self.resource = resource
+        self.holder = TurnHolder.here()
+        self.waiter: _Waiter | _WaiterInLoop | None = None
+        """The one to be woken when the turn has come; None if nobody waits."""
+        # Not a finalizer, which would run each time; an exception of a signal's handler is lost there.
+        self._watch: ref[object] | None = ref(user, self._dropped)
+
+    def begin(self) -> None:
+        """Waits for the turn, in a thread; raises `ConfigError` if it would wait for itself."""
+        self.waiter = waiter = _Waiter()
+        if not self._turns.enter(self, blocks=True):
+            waiter.woken.wait()
+
+    async def begin_in_loop(self) -> None:
+        """Waits for the turn, in an event loop; raises `ConfigError` if the task has it already."""
+        from asyncio import get_running_loop
+
+        self.waiter = waiter = _WaiterInLoop(get_running_loop())
+        if not self._turns.enter(self, blocks=False):
+            await waiter.turn
+
+    def leave(self) -> None:
+        """Ends the turn, or gives up waiting for it."""
+        self._turns.leave(self)
+        self._watch = None
+
+    def _dropped(self, _: object) -> None:
+        self._turns.drop(self)
+
+    def wake(self) -> bool:
+        """Tells the waiter that its turn has come; returns False if it cannot be told any more."""
+        waiter = self.waiter
+        if waiter is None:
+            return True
+        if not waiter.wake():
+            return False
+        self.waiter = None
+        return True
 
 
-class _Place(NamedTuple):
-    """The place of a waiter in the queue for a turn."""
+class _Turn:
+    """The turn at one resource: who has it, and who waits."""
 
-    wake: Wake
-    holder: TurnHolder
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.queue: deque[Place] = deque()
 
 
 class ResourceTurns:
@@ -32,91 +81,101 @@ class ResourceTurns:
 
     def __init__(self) -> None:
         self._mutex = Lock()
-        self._queues: dict[str, deque[_Place]] = {}
-        """The waiters for each resource whose turn is taken."""
-        self._holders: dict[str, TurnHolder] = {}
+        self._turns: dict[str, _Turn] = {}
+        self._dropped: deque[Place] = deque()
+        """Places that were dropped, perhaps by the garbage collector while the mutex was held."""
 
-    def begin(self, resource: str) -> None:
-        """Waits for the turn, in a thread; raises `ConfigError` if it would wait for itself."""
-        woken = Event()
-        if self._enrol(resource, woken.set, blocks=True):
-            return
-        try:
-            woken.wait()
-        except BaseException:  # interrupted by a signal's handler
-            self._withdraw(resource, woken.set)
-            raise
+    def taken(self, resource: str) -> bool:
+        """Returns True if somebody has the turn."""
+        return resource in self._turns
 
-    async def begin_in_loop(self, resource: str) -> None:
-        """Waits for the turn, in an event loop; raises `ConfigError` if the task has it already."""
-        from asyncio import get_running_loop
+    def waiting(self, resource: str) -> int:
+        """Returns how many wait for the turn."""
+        turn = self._turns.get(resource)
+        return len(turn.queue) if turn is not None else 0
 
-        waiter = _Waiter(get_running_loop())
-        if self._enrol(resource, waiter.wake, blocks=False):
-            return
-        try:
-            await waiter.turn
-        except BaseException:
-            if not waiter.passed_over:
-                self._withdraw(resource, waiter.wake)
-            raise
-
-    def end(self, resource: str) -> None:
-        while True:
-            with self._mutex:
-                queue = self._queues[resource]
-                if not queue:
-                    del self._queues[resource], self._holders[resource]
-                    return
-                place = queue.popleft()
-                self._holders[resource] = place.holder
-            if place.wake() is not False:
-                return
-
-    def _enrol(self, resource: str, wake: Wake, *, blocks: bool) -> bool:
+    def enter(self, place: Place, *, blocks: bool) -> bool:
         """Takes the turn if it is free, and returns True; otherwise a place in the queue."""
-        us = TurnHolder.here()
-        with self._mutex:
-            queue = self._queues.get(resource)
-            if queue is None:
-                self._queues[resource] = deque()
-                self._holders[resource] = us
-                return True
-            if blocks:
-                # A task of this thread that waits ahead of us could not take its turn, either.
-                for ahead in (self._holders[resource], *(place.holder for place in queue)):
-                    ahead.refuse_to_block(resource)
-            else:
-                self._holders[resource].refuse_to_await(resource)
-            queue.append(_Place(wake, us))
-            return False
+        try:
+            with self._mutex:
+                turn = self._turns.get(place.resource)
+                if turn is None:
+                    place.waiter = None
+                    self._turns[place.resource] = _Turn(place)
+                    return True
+                if blocks:
+                    # A task of this thread that waits ahead of us could not take its turn, either.
+                    for ahead in (turn.place, *turn.queue):
+                        ahead.holder.refuse_to_block(place.resource)
+                else:
+                    turn.place.holder.refuse_to_await(place.resource)
+                turn.queue.append(place)
+                return False
+        finally:
+            self._settle()
 
-    def _withdraw(self, resource: str, wake: Wake) -> None:
-        """Gives up waiting; if the turn has come meanwhile, hands it on."""
+    def leave(self, place: Place) -> None:
+        """Ends the turn of `place`, or its wait. The turn is then somebody else's, who was told."""
         with self._mutex:
-            queue = self._queues[resource]
-            for place in queue:
-                if place.wake == wake:
-                    queue.remove(place)
-                    return
-        self.end(resource)
+            self._leave(place)
+        self._settle()
+
+    def drop(self, place: Place) -> None:
+        """Leaves a place as soon as that can be: at once, unless the mutex is held."""
+        self._dropped.append(place)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Leaves the places that were dropped, unless another does so, who comes here afterwards."""
+        while self._dropped and self._mutex.acquire(blocking=False):
+            try:
+                while self._dropped:
+                    self._leave(self._dropped[0])
+                    self._dropped.popleft()
+            finally:
+                self._mutex.release()
+
+    def _leave(self, place: Place) -> None:
+        turn = self._turns.get(place.resource)
+        if turn is not None:
+            with suppress(ValueError):
+                turn.queue.remove(place)
+            self._hand_on(turn, place)
+
+    def _hand_on(self, turn: _Turn, left: Place) -> None:
+        """Sees to it that the one who has the turn is there, and knows it."""
+        while turn.place is left or not turn.place.wake():
+            if not turn.queue:
+                del self._turns[left.resource]
+                return
+            turn.place = turn.queue[0]
+            turn.queue.popleft()
 
 
 class _Waiter:
-    """A waiter in an event loop."""
+    """A thread that waits."""
+
+    def __init__(self) -> None:
+        self.woken = Event()
+
+    def wake(self) -> bool:
+        self.woken.set()
+        return True
+
+
+class _WaiterInLoop:
+    """A task that waits in an event loop."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
         self.turn: Future[None] = loop.create_future()
-        self.passed_over = False
-        """The turn went to the next, since our loop was closed."""
 
     def wake(self) -> bool:
         try:
             self._loop.call_soon_threadsafe(self._give)
         except RuntimeError:
-            self.passed_over = True
-        return not self.passed_over
+            return False  # the loop was closed
+        return True
 
     def _give(self) -> None:
         if not self.turn.done():

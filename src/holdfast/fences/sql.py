@@ -296,7 +296,7 @@ class SqlFence(Fence):
         try:
             yield from guard.let_pass(sql, probe, Credential(2**62 - 1), there=True)
         except StaleToken:
-            yield Request(sql.forget, (encoder(sql)(probe),))
+            yield Request(sql.forget(1), (encoder(sql)(probe),))
             return
         raise not_installed(f"the table {self._table}", "it let an older token pass")
 

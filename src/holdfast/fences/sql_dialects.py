@@ -234,7 +234,7 @@ class Statements:
         )
         self.old = self.mark(f"{old} AND resource <> ''{'' if dialect.gaps else dialect.skip}")
         self.lock_old = self.mark(f"{old} AND resource = ?{dialect.skip}")
-        self.forget = self.mark(f"DELETE FROM {table} WHERE resource = ?")
+        self._forget = f"DELETE FROM {table} WHERE resource IN "
         self.reset = self.mark(
             f"UPDATE {table} SET token = ?, reader = 0, lock_id = '', {touch} WHERE resource = ?"
         )
@@ -244,6 +244,10 @@ class Statements:
         )
         self.engine = self.mark(dialect.engine)
         self.column_type = self.mark(dialect.column_type)
+
+    def forget(self, count: int) -> str:
+        """Returns the statement that deletes the rows of so many resources."""
+        return self.mark(f"{self._forget}({', '.join('?' * count)})")
 
     def quoted(self, name: str) -> str:
         """Returns a table or a column as it stands in a statement, also if its name is a keyword."""

@@ -12,6 +12,9 @@ from .rules import Mark
 from .sql_connections import Request, Steps
 from .sql_dialects import Statements, encoder, text_of
 
+BATCH = 500
+"""Rows that one statement deletes."""
+
 
 def mark_of(token: Any, lock: Any, reader: Any) -> Mark:
     return Mark(int(token), text_of(lock), int(reader))
@@ -79,8 +82,12 @@ def prune(sql: Statements, older_than: float) -> Steps[int]:
     # The floors first: whatever fails from here on, no mark is gone without having raised them.
     risen = floors.raised(known, pruned)
     yield from _set_floors(sql, known, risen)
-    for name, *_ in rows:
-        yield Request(sql.forget, (name,))
+    # All at once would be too many values for some databases. InnoDB may read a list of keys by a scan
+    # of the table, and lock all of it: there one by one.
+    batch = 1 if sql.dialect.gaps else BATCH
+    for start in range(0, len(rows), batch):
+        names = tuple(name for name, *_ in rows[start : start + batch])
+        yield Request(sql.forget(len(names)), names)
     highest = max(floors.highest(risen.values())[:2])
     rows = (yield Request(sql.living, (highest, highest), rows=True)).rows
     living = [mark_of(*mark) for mark in rows]

@@ -105,7 +105,10 @@ has none of its parent's threads."""
 
 def look_up(host: str, port: int, flags: int = 0) -> list[Place]:
     """Returns the addresses of `host`, however long that takes."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    # As bytes: for a text Python imports a codec, and in a child that is forked while another thread
+    # does so, that import never ends.
+    name = host.encode() if host.isascii() else host
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=flags)
     return [Place(int(family), where) for family, _, _, _, where in found]
 
 

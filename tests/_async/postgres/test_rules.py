@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 
 from holdfast import aio as holdfast
@@ -68,6 +69,33 @@ async def test_through_a_transaction_pooler(kept: PostgresServer) -> None:
             # The channel of a listener that heard nothing is given up, and waiters are looked after.
             backend: Any = (await others._session()).backend
             assert backend._wakeups.channel == ""
+    finally:
+        pooler.stop()
+
+
+async def test_prepared_statements_that_a_pooler_shares_or_loses(kept: PostgresServer) -> None:
+    database = kept.new_database().rpartition("/")[2]
+    pooler = PgBouncer(kept.port, size=1)
+    try:
+        url = pooler.url(database)
+
+        async def turns(locks: holdfast.Locks) -> None:
+            for _ in range(10):
+                await (await locks.lock("x").acquire()).release()
+
+        async with (
+            holdfast.connect(url, connections=1) as locks,
+            holdfast.connect(url, connections=1) as others,
+        ):
+            await turns(locks)
+            await turns(others)
+            connection: Any = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+            with connection:
+                prepared = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%'"
+                assert connection.execute(prepared).fetchone()[0] == 2
+                connection.execute("DEALLOCATE ALL")
+            await turns(locks)
+            await turns(others)
     finally:
         pooler.stop()
 
@@ -185,11 +213,18 @@ async def test_no_plan_reads_a_whole_table(kept: PostgresServer) -> None:
             await (await locks.lock("x").acquire()).release()
         with kept.connect(dbname=url.rpartition("/")[2], autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
-            for _ in range(10):
-                await (await locks.lock("x").acquire()).release()
             read = (
                 "SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'holdfast%'"
             )
+
+            async def reported() -> bool:
+                """Tells whether the server counts what a manager reads when it is opened."""
+                await (await locks.lock("x").acquire()).release()
+                return bool(connection.execute(read).fetchone()[0])
+
+            await eventually(reported)
+            for _ in range(10):
+                await (await locks.lock("x").acquire()).release()
             connection.execute("SELECT pg_stat_reset()")
             for number in range(100):
                 await (await locks.lock(f"x{number}").acquire()).release()

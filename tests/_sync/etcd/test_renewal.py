@@ -171,3 +171,52 @@ def test_what_was_refused_is_forgotten(cluster: EtcdCluster) -> None:
         with pytest.raises(holdfast.ConfigError):
             backend.acquire(other, soon(backend))
         assert backend._attempts.known("x", "other") is None
+
+
+def test_of_many_holders_only_those_whose_keys_are_gone_are_told(
+    cluster: EtcdCluster, unwatched: None
+) -> None:
+    with holdfast.connect(cluster.url) as locks:
+        backend = backend_of(locks)
+        leases = [locks.lock(f"l{number}", ttl=60.0).acquire() for number in range(130)]
+        claims = [Claim(f"l{number}", one.owner, 60.0) for number, one in enumerate(leases)]
+        calls: list[str] = []
+        call = backend._retrier.call
+
+        def noted(method: str, *args: Any) -> Any:
+            calls.append(method)
+            return call(method, *args)
+
+        backend._retrier.call = noted
+        outcomes = backend.renew(claims, soon(backend))
+        assert [outcome.token for outcome in outcomes] == [one.token for one in leases]
+        assert calls.count(messages.TXN) == 2  # a hundred at once
+        gone = {7, 99, 129}
+        for number in gone:
+            delete(backend, backend._attempts.known(f"l{number}", leases[number].owner).key)
+        outcomes = backend.renew(claims, soon(backend))
+        assert {number for number, one in enumerate(outcomes) if one is GONE} == gone
+
+
+def test_one_read_serves_all_waiters_that_are_renewed_together(cluster: EtcdCluster) -> None:
+    with holdfast.connect(cluster.url) as locks:
+        backend = backend_of(locks)
+        asked(backend, "holder")
+        waiters = [asked(backend, f"w{number}") for number in range(30)]
+        claims = [Claim("x", waiter.owner, 60.0) for waiter in waiters]
+        backend.renew(claims, soon(backend))
+        eventually(lambda: all(watched(backend, waiter) for waiter in waiters))
+        reads: list[bytes] = []
+        read = backend._retrier.range
+
+        def noted(request: bytes, deadline: float) -> Any:
+            reads.append(request)
+            return read(request, deadline)
+
+        backend._retrier.range = noted
+        for blocker in backend._attempts.waiter_watch._blockers.values():
+            blocker.stirred = True
+        for _ in range(3):  # from the second on all of them are quiet
+            outcomes = backend.renew(claims, soon(backend))
+            assert all(isinstance(outcome, Waiting) for outcome in outcomes)
+            assert len(reads) == 1

@@ -258,7 +258,7 @@ def test_a_revoked_permission_is_said_plainly(kept: MariaServer) -> None:
             with holdfast.connect(poor):
                 pass
         cursor.execute(f"GRANT SELECT, INSERT, UPDATE ON {database}.* TO poor_{database}")
-        with pytest.raises(holdfast.ConfigError, match="permission.*execute") as denied:
+        with pytest.raises(holdfast.ConfigError, match=r"permission.*execute") as denied:
             with holdfast.connect(poor) as locks:
                 locks.lock("x").acquire(timeout=0.5)
     for error in (caught, denied):

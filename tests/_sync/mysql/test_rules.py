@@ -45,15 +45,15 @@ def test_every_default_of_a_server(settings: list[str]) -> None:
 )
 def test_no_name_is_part_of_a_statement(kept: MariaServer, name: str) -> None:
     with holdfast.connect(kept.new_database(), namespace=name, label=name) as locks:
-        with locks.lock(name):
-            (state,) = locks.list()
-            assert (state.name, state.holders[0].label.text) == (name, name)
+        locks.lock(name).acquire()
+        (state,) = locks.list()
+        assert (state.name, state.holders[0].label.text) == (name, name)
 
 
 def test_names_that_differ_in_case_accents_or_blanks_are_different(
     kept: MariaServer,
 ) -> None:
-    names = ["a", "A", "a ", "á", "a\u0301", "ａ", "ß", "ss"]
+    names = ["a", "A", "a ", "á", "a\u0301", "\uff41", "ß", "ss"]
     with holdfast.connect(kept.new_database()) as locks:
         leases = [locks.lock(name).acquire(timeout=1.0) for name in names]
         assert sorted(state.name for state in locks.list()) == sorted(names)

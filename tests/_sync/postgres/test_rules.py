@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 
 import holdfast
@@ -70,6 +71,33 @@ def test_through_a_transaction_pooler(kept: PostgresServer) -> None:
             # The channel of a listener that heard nothing is given up, and waiters are looked after.
             backend: Any = others._session().backend
             assert backend._wakeups.channel == ""
+    finally:
+        pooler.stop()
+
+
+def test_prepared_statements_that_a_pooler_shares_or_loses(kept: PostgresServer) -> None:
+    database = kept.new_database().rpartition("/")[2]
+    pooler = PgBouncer(kept.port, size=1)
+    try:
+        url = pooler.url(database)
+
+        def turns(locks: holdfast.Locks) -> None:
+            for _ in range(10):
+                locks.lock("x").acquire().release()
+
+        with (
+            holdfast.connect(url, connections=1) as locks,
+            holdfast.connect(url, connections=1) as others,
+        ):
+            turns(locks)
+            turns(others)
+            connection: Any = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+            with connection:
+                prepared = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%'"
+                assert connection.execute(prepared).fetchone()[0] == 2
+                connection.execute("DEALLOCATE ALL")
+            turns(locks)
+            turns(others)
     finally:
         pooler.stop()
 
@@ -187,11 +215,18 @@ def test_no_plan_reads_a_whole_table(kept: PostgresServer) -> None:
             locks.lock("x").acquire().release()
         with kept.connect(dbname=url.rpartition("/")[2], autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
-            for _ in range(10):
-                locks.lock("x").acquire().release()
             read = (
                 "SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'holdfast%'"
             )
+
+            def reported() -> bool:
+                """Tells whether the server counts what a manager reads when it is opened."""
+                locks.lock("x").acquire().release()
+                return bool(connection.execute(read).fetchone()[0])
+
+            eventually(reported)
+            for _ in range(10):
+                locks.lock("x").acquire().release()
             connection.execute("SELECT pg_stat_reset()")
             for number in range(100):
                 locks.lock(f"x{number}").acquire().release()

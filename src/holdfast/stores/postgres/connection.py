@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from psycopg import OperationalError, pq
@@ -11,13 +12,18 @@ from psycopg import OperationalError, pq
 from ...clock import Clock
 from ...errors import ConfigError
 from ..sql.connections import Row, Value
-from ..sql.failures import Lost, Unready
+from ..sql.failures import Late, Lost, Unready
 from .address import Address
-from .failures import ISOLATION, READ_ONLY, refusal, unreachable
+from .failures import ISOLATION, READ_ONLY, RECOVERING, refusal, unreachable
 
 INTEGERS, BOOLEAN = frozenset({20, 21, 23}), 16
 """The numbers of PostgreSQL's types."""
 ENCODINGS = ("UTF8", "SQL_ASCII")
+PREPARE_AFTER = 3
+"""Calls of a routine on one connection, after which its statement is prepared there."""
+UNPREPARED = ("26000", "0A000")
+"""A prepared statement is not there: a pooler has another server's connection, or forgot it; or its
+result has changed."""
 CONNECT_SHARE = 2.0
 """Seconds that one of several hosts has to answer, at most: the next one may be the primary."""
 
@@ -27,15 +33,21 @@ class PostgresConnection:
 
     A call is a statement that commits by itself. Where another isolation level than READ COMMITTED is
     the default, or transactions are read-only by default, it has a transaction around it, and all of
-    that is sent at once.
+    that is sent at once. A statement that is sent often is prepared, until one turns out to be lost:
+    a pooler may have no room for them.
     """
 
     def __init__(self, address: Address, clock: Clock) -> None:
         self._address = address
         self._clock = clock
         self._connection: pq.abc.PGconn | None = None
+        self._reading: select.poll | None = None
+        """What waits for the socket of an open connection to be readable."""
         self._explicit = False
         """True if a call needs a transaction that says how it is to be."""
+        self._prepares = True
+        self._calls: dict[bytes, int] = {}
+        """The calls of each statement, up to the one that prepared it."""
 
     def open(self, deadline: float) -> None:
         """Connects, to the first host that answers and is as it has to be."""
@@ -68,6 +80,10 @@ class PostgresConnection:
             self._until_ready(connection, select.POLLOUT if writing else select.POLLIN, deadline)
             polling = connection.connect_poll()
         connection.nonblocking = 1
+        if connection.parameter_status(b"in_hot_standby") == b"on":
+            raise refusal(READ_ONLY, "", self._address)
+        self._reading = select.poll()
+        self._reading.register(connection.socket, select.POLLIN)
         encoding = (connection.parameter_status(b"server_encoding") or b"UTF8").decode()
         if encoding not in ENCODINGS:
             raise ConfigError(
@@ -80,18 +96,26 @@ class PostgresConnection:
 
     def call(self, routine: str, values: Sequence[Value], deadline: float) -> list[Row]:
         """Calls a routine in a transaction of its own; returns its rows."""
-        marks = ", ".join(f"${number}" for number in range(1, len(values) + 1))
-        statement = f"SELECT * FROM holdfast_{routine}({marks})".encode()
-        return self.run(statement, [_text(value) for value in values], deadline)
+        statement, name = _statement(routine, len(values))
+        texts = [_text(value) for value in values]
+        return self.run(statement, texts, deadline, self._prepared(statement, name, deadline))
 
-    def run(self, statement: bytes, values: Sequence[bytes], deadline: float) -> list[Row]:
-        """Runs one statement; returns its rows."""
-        result = self._send(statement, values, deadline)
+    def run(
+        self, statement: bytes, values: Sequence[bytes], deadline: float, name: bytes = b""
+    ) -> list[Row]:
+        """Runs one statement, which is prepared if it has a name; returns its rows."""
+        result = self._send(statement, values, deadline, name)
         code = _code(result)
+        if name and code in UNPREPARED:
+            self._prepares, name = False, b""
+            result = self._send(statement, values, deadline, name)
+            code = _code(result)
         if code in (ISOLATION, READ_ONLY) and not self._explicit:
             self._explicit = True
-            result = self._send(statement, values, deadline)
+            result = self._send(statement, values, deadline, name)
             code = _code(result)
+        if code == RECOVERING and self._explicit:
+            code = READ_ONLY
         if code:
             raise refusal(code, _message(result), self._address)
         return _rows(result)
@@ -119,6 +143,7 @@ class PostgresConnection:
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
+        self._reading = None
         if connection is not None:
             connection.finish()
 
@@ -127,16 +152,31 @@ class PostgresConnection:
             raise Lost("the connection is closed")
         return self._connection
 
-    def _send(self, statement: bytes, values: Sequence[bytes], deadline: float) -> pq.abc.PGresult:
+    def _prepared(self, statement: bytes, name: bytes, deadline: float) -> bytes:
+        """Returns `name` if the statement is prepared, or is so now; else nothing."""
+        calls = self._calls.get(statement, 0)
+        if not self._prepares or calls > PREPARE_AFTER:
+            return name if self._prepares else b""
+        self._calls[statement] = calls + 1
+        if calls < PREPARE_AFTER:
+            return b""
+        connection = self._usable()
+        connection.send_prepare(name, statement)
+        self._prepares = not _code(self._results(connection, deadline)[-1])
+        return name if self._prepares else b""
+
+    def _send(
+        self, statement: bytes, values: Sequence[bytes], deadline: float, name: bytes
+    ) -> pq.abc.PGresult:
         """Sends a statement and waits for its result, or for the refusal of it or of its commit."""
         connection = self._usable()
         if not self._explicit:
-            connection.send_query_params(statement, values)
+            self._send_one(connection, statement, values, name)
             return self._results(connection, deadline)[-1]
         # In one round trip: nothing is locked while this client stands still.
         connection.enter_pipeline_mode()
         connection.send_query_params(b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", [])
-        connection.send_query_params(statement, values)
+        self._send_one(connection, statement, values, name)
         connection.send_query_params(b"COMMIT", [])
         connection.pipeline_sync()
         results = self._results(connection, deadline, until_sync=True)
@@ -145,6 +185,15 @@ class PostgresConnection:
             if _code(result):
                 return result
         return results[1]
+
+    @staticmethod
+    def _send_one(
+        connection: pq.abc.PGconn, statement: bytes, values: Sequence[bytes], name: bytes
+    ) -> None:
+        if name:
+            connection.send_query_prepared(name, values)
+        else:
+            connection.send_query_params(statement, values)
 
     def _results(
         self, connection: pq.abc.PGconn, deadline: float, until_sync: bool = False
@@ -173,12 +222,27 @@ class PostgresConnection:
         return results
 
     def _until_ready(self, connection: pq.abc.PGconn, events: int, deadline: float) -> None:
-        """Waits until the socket is ready; raises `Lost` at the deadline."""
+        """Waits until the socket is ready; raises `Late` at the deadline."""
         left = deadline - self._clock.now()
-        poll = select.poll()
-        poll.register(connection.socket, events)
+        if events != select.POLLIN or self._reading is None:
+            poll = select.poll()
+            poll.register(connection.socket, events)
+        else:
+            poll = self._reading
         if left <= 0 or not poll.poll(left * 1000 + 1):
-            raise Lost("it did not answer in time")
+            raise Late("it did not answer in time")
+
+
+@cache
+def _statement(routine: str, parameters: int) -> tuple[bytes, bytes]:
+    """Returns the statement that calls a routine, and the name under which it is prepared.
+
+    Whoever uses the same connection of a pooler may have prepared it: the same name is the same
+    statement.
+    """
+    marks = ", ".join(f"${number}" for number in range(1, parameters + 1))
+    name = f"holdfast_{routine}_{parameters}"
+    return f"SELECT * FROM holdfast_{routine}({marks})".encode(), name.encode()
 
 
 def _code(result: pq.abc.PGresult) -> str:
@@ -213,10 +277,12 @@ def _value(text: bytes | None, kind: int) -> Any:
 
 def _text(value: Value) -> bytes:
     """Returns a value as PostgreSQL reads it: a parameter, which is never part of the statement."""
+    if isinstance(value, str):
+        return value.encode()
     if isinstance(value, bool):
         return b"t" if value else b"f"
-    if isinstance(value, str | int):
-        return str(value).encode()
+    if isinstance(value, int):
+        return b"%d" % value
     return ("{" + ",".join(map(_element, value)) + "}").encode()
 
 

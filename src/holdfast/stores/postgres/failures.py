@@ -9,6 +9,9 @@ from .address import Address
 ISOLATION, READ_ONLY = "HF001", "25006"
 """A step was called in a transaction that had another isolation level; or could not write."""
 
+RECOVERING = "0A000"
+"""A standby's refusal of our BEGIN, which asks for a transaction that can write."""
+
 GIVEN_UP = frozenset({"40001", "40P01", "55P03", "57014", "23505", "HF001"})
 """Nothing happened: a serialization failure, a deadlock, a row that was locked for too long, a time-out
 of the server's own, an owner that arrived twice at once."""

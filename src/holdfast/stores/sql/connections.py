@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from ...clock import Clock
 from ...errors import BackendUnavailable
-from .failures import Again, Lost, Unready
+from .failures import Again, Late, Lost, Unready
 
 PAUSE, LONGEST_PAUSE = 0.01, 0.25
 """Seconds before a step is sent again; each time twice as long."""
@@ -72,18 +72,18 @@ class Connections:
         """
         pause = PAUSE
         lost_at: float | None = None
-        reason: Exception | None = None
+        reason: Lost | Again | None = None
         while True:
             try:
                 return self._use_once(work, deadline)
             except (Lost, Again) as failure:
+                if reason is None or not isinstance(failure, Late):
+                    reason = failure  # a refusal says more than that the time is over
                 now = self._clock.now()
                 until = deadline
                 if isinstance(failure, Lost):
                     lost_at = lost_at or now
                     until = min(deadline, lost_at + RESTART_LIMIT)
-                if reason is None or not isinstance(failure, Lost):
-                    reason = failure  # what the database said tells more than that time was over
                 if until - now <= pause:
                     raise BackendUnavailable(f"{self._address}: {reason}") from failure
             time.sleep(pause)
@@ -132,7 +132,7 @@ class Connections:
         """Waits until a connection may have been given back."""
         left = deadline - self._clock.now()
         if left <= 0:
-            raise Lost("all connections to the database were busy for too long")
+            raise Late("all connections to the database were busy for too long")
         turn = allocate_lock()
         turn.acquire()
         self._waiting.append(turn)

@@ -7,6 +7,10 @@ class Lost(Exception):
     """Raised when a connection broke, or did not answer in time: the step may have happened."""
 
 
+class Late(Lost):
+    """Raised when there was no answer in time."""
+
+
 class Again(Exception):
     """Raised when the database gave a step up, so that nothing happened: it is to be sent again."""
 

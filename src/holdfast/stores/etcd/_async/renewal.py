@@ -9,10 +9,9 @@ from ....entries import Claim
 from ....model import GONE, UNKNOWN, Outcome, Waiting
 from ..keys import StoredEntry
 from ..wire import messages
-from ..wire.messages import Transaction
-from .acquire import heartbeat_within
+from .acquire import heartbeat_within, longest_hold
 from .attempt import Attempt
-from .grant import Granter, position
+from .grant import Granter
 from .leases import FRESH
 from .parts import Parts
 from .release import Releaser, heirs, with_granted
@@ -22,8 +21,32 @@ AT_ONCE = 100
 
 Members = list[tuple[int, Attempt, Claim]]
 """Attempts to renew, each with the number of its outcome."""
-Reads = dict[str, tuple[int, list[StoredEntry]]]
-"""The queues that were read for this renewal, by the lock's name, each with the read's revision."""
+
+
+class Reading:
+    """A queue as it was read for a renewal, with all that its waiters have in common: there may be
+    thousands, and each would otherwise go through the whole queue."""
+
+    __slots__ = ("_positions", "admitted", "entries", "longest_hold", "places", "revision")
+
+    def __init__(self, revision: int, entries: list[StoredEntry]) -> None:
+        self.revision = revision
+        self.entries = entries
+        self.places = [one.place for one in entries]
+        self.admitted = admitted(self.places)
+        """The number of entries, from the first on, that may hold the lock."""
+        self.longest_hold = longest_hold(entries)
+        self._positions = {
+            (one.kv.key, one.entry.owner): number for number, one in enumerate(entries)
+        }
+
+    def position(self, attempt: Attempt) -> int | None:
+        """Returns the index of the entry of `attempt`; None if it has none."""
+        return self._positions.get((attempt.key, attempt.owner))
+
+
+Reads = dict[str, Reading]
+"""The queues that were read for one renewal, by the lock's name."""
 
 
 class Renewer:
@@ -65,28 +88,46 @@ class Renewer:
         self._attempts.waiter_watch.follow()
         for start in range(0, len(held), AT_ONCE):
             await self._renew_held(held[start : start + AT_ONCE], outcomes, deadline)
+        by_name: dict[str, list[Attempt]] = {}
+        for _, attempt, _ in waiting:
+            by_name.setdefault(attempt.name, []).append(attempt)
         reads: Reads = {}
         for number, attempt, _ in waiting:
-            outcomes[number] = await self._renew_waiting(attempt, reads, deadline)
+            together = by_name[attempt.name]
+            outcomes[number] = await self._renew_waiting(attempt, together, reads, deadline)
         ended = [one for number, one, _ in (*held, *waiting) if outcomes[number] is GONE]
         return outcomes, [attempt for attempt in ended if not attempt.released]
 
     async def _renew_held(self, members: Members, outcomes: list[Outcome], deadline: float) -> None:
-        """Reads the keys, too: the leases alone do not tell of a forced release."""
-        request = messages.then(*(messages.read(attempt.key) for _, attempt, _ in members))
-        reply = await self._retrier.txn(request, deadline)
-        for (number, attempt, claim), keys in zip(members, reply.results, strict=True):
-            assert not isinstance(keys, Transaction)
+        """Looks at the keys, too: the leases alone do not tell of a forced release."""
+        attempts = [attempt for _, attempt, _ in members]
+        as_they_were = [messages.created_at(one.key, one.created) for one in attempts]
+        # With a read in it, since a transaction of conditions alone asks no majority.
+        any_read = messages.otherwise(messages.read(attempts[0].key))
+        reply = await self._retrier.txn(b"".join(as_they_were) + any_read, deadline)
+        gone = set() if reply.succeeded else await self._without_keys(attempts, deadline)
+        for number, attempt, claim in members:
             lease = attempt.lease
-            alive = lease is not None and not lease.dead
-            if alive and any(kv.created == attempt.created for kv in keys):
+            if lease is None or lease.dead or attempt in gone:
+                outcomes[number] = GONE
+            else:
                 self._attempts.holder_watch.watch(attempt.queue, reply.revision + 1)
                 outcomes[number] = await self._granter.confirm(attempt, claim.ttl, deadline)
-            else:
-                outcomes[number] = GONE
 
-    async def _renew_waiting(self, attempt: Attempt, reads: Reads, deadline: float) -> Outcome:
-        """Returns how things stand with a waiter whose lease was just kept alive."""
+    async def _without_keys(self, attempts: list[Attempt], deadline: float) -> set[Attempt]:
+        """Returns those of `attempts` whose keys are not there any more."""
+        request = messages.then(*[messages.read(one.key) for one in attempts])
+        reply = await self._retrier.txn(request, deadline)
+        there = {(kv.key, kv.created) for kv in messages.held_keys(reply.results)}
+        return {one for one in attempts if (one.key, one.created) not in there}
+
+    async def _renew_waiting(
+        self, attempt: Attempt, together: list[Attempt], reads: Reads, deadline: float
+    ) -> Outcome:
+        """Returns how things stand with a waiter whose lease was just kept alive.
+
+        `together` are all waiters of the lock that are renewed now: one read serves them.
+        """
         lease = attempt.lease
         if lease is None or lease.dead:
             return GONE
@@ -96,26 +137,29 @@ class Renewer:
                 return GONE
             return Waiting(lease.ttl / 3, lease.sent)
         if attempt.name not in reads:
-            waiter_watch.begin_look(attempt)
+            for one in together:
+                if not waiter_watch.is_quiet(one):
+                    waiter_watch.begin_look(one)
             queue = attempt.queue
             found = await self._retrier.range(messages.range_of(queue.start, queue.end), deadline)
-            reads[attempt.name] = found.revision, self._naming.stored_entries(found.keys)
-        revision, entries = reads[attempt.name]
-        mine = position(entries, attempt)
+            entries = self._naming.stored_entries(found.keys)
+            reads[attempt.name] = Reading(found.revision, entries)
+        reading = reads[attempt.name]
+        entries, mine = reading.entries, reading.position(attempt)
         if mine is None:
             return GONE
         self._attempts.seen(attempt, entries[mine])
         if attempt.token:
             return await self._granter.confirm(attempt, attempt.ttl, deadline)
-        places = [one.place for one in entries]
-        if mine < admitted(places):
+        if mine < reading.admitted:
             outcome = await self._granter.take(attempt, deadline)
             if attempt.owns(heirs(entries)[0]):
                 # Whoever held the lock has died. Those who may share it need not find out one by one.
                 await self._releaser.hand_on(with_granted(entries, entries[mine]), deadline)
             return outcome
-        waiter_watch.watch(attempt, entries, blocker(places, mine), revision + 1)
+        blocking = blocker(reading.places, mine)
+        waiter_watch.watch(attempt, entries, blocking, reading.revision + 1)
         waiter_watch.end_look(attempt)
         if not attempt.extend(lease.sent + lease.ttl):
             return GONE
-        return Waiting(heartbeat_within(entries, lease), lease.sent)
+        return Waiting(heartbeat_within(reading.longest_hold, lease), lease.sent)

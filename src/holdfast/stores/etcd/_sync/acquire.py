@@ -169,7 +169,7 @@ class Acquirer:
         attempt.extend(lease.sent + lease.ttl)
         # The first waiter looks soon: a holder that released within a moment has not seen it.
         soon = self._clock.now() - lease.sent + FIRST_LOOK if mine == 1 else lease.ttl
-        return Queued(min(soon, heartbeat_within(entries, lease)), lease.sent)
+        return Queued(min(soon, heartbeat_within(longest_hold(entries), lease)), lease.sent)
 
 
 def longest_hold(queue: list[StoredEntry]) -> float:
@@ -177,6 +177,9 @@ def longest_hold(queue: list[StoredEntry]) -> float:
     return max((one.entry.ttl for one in queue if one.place.granted), default=0.0)
 
 
-def heartbeat_within(queue: list[StoredEntry], lease: Lease) -> float:
-    """Returns the seconds after which a waiter has to be renewed, so that its lease does not end."""
-    return min(longest_hold(queue), lease.ttl / 3)
+def heartbeat_within(hold: float, lease: Lease) -> float:
+    """Returns the seconds after which a waiter has to be renewed, so that its lease does not end.
+
+    `hold` is the longest for which others may have the lock, if they do not renew it.
+    """
+    return min(hold, lease.ttl / 3)

@@ -11,28 +11,28 @@ CREATE OR REPLACE FUNCTION holdfast_now() RETURNS bigint LANGUAGE sql VOLATILE A
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$;
 
--- Prepares a step, which waits for `wait` ms at most for the steps of others.
+-- Prepares a step, which waits for `wait` ms at most for the steps of others, and whose commit waits for the disk.
+--
+-- A plan is kept by the connection: one that was made for an empty table would read all of a large one. And to
+-- compile plans takes longer than to run ours. All in one expression: each costs as much again in every transaction.
 CREATE OR REPLACE FUNCTION holdfast_begin(wait integer) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'a step of Holdfast needs the isolation level READ COMMITTED' USING ERRCODE = 'HF001';
+    IF current_setting('transaction_isolation') = 'read committed'
+        AND (current_setting('synchronous_commit') <> 'off' OR set_config('synchronous_commit', 'on', true) <> '')
+        AND set_config('lock_timeout', wait::text, true) <> ''
+        AND set_config('enable_seqscan', 'off', true) <> ''
+        AND set_config('jit', 'off', true) <> ''
+    THEN
+        RETURN true;
     END IF;
-    -- A plan is kept by the connection: one that was made for an empty table would read all of a large one. And
-    -- to compile plans takes longer than to run ours.
-    RETURN set_config('lock_timeout', wait::text, true) IS NOT NULL
-        AND set_config('enable_seqscan', 'off', true) IS NOT NULL
-        AND set_config('jit', 'off', true) IS NOT NULL;
+    RAISE EXCEPTION 'a step of Holdfast needs the isolation level READ COMMITTED' USING ERRCODE = 'HF001';
 END
 $$;
 
--- Makes this step's commit wait for the disk only if it has to: what grants, renews or frees must last, and a
--- place in the queue need not.
-CREATE OR REPLACE FUNCTION holdfast_commit(lasting boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Lets this step's commit not wait for the disk: what grants, renews or frees must last, and a place in the queue need not.
+CREATE OR REPLACE FUNCTION holdfast_hurry() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT lasting THEN
-        RETURN set_config('synchronous_commit', 'off', true) IS NOT NULL;
-    END IF;
-    RETURN current_setting('synchronous_commit') <> 'off' OR set_config('synchronous_commit', 'on', true) IS NOT NULL;
+    RETURN set_config('synchronous_commit', 'off', true) IS NOT NULL;
 END
 $$;
 
@@ -198,7 +198,6 @@ BEGIN
             FROM lock RETURNING token INTO number;
     IF FOUND THEN
         answer := 'granted';
-        ready := holdfast_commit(true);
         RETURN;
     END IF;
 
@@ -267,7 +266,9 @@ BEGIN
         number := holdfast_remaining(lock_name);
     END IF;
     ready := holdfast_save(lock);
-    ready := holdfast_commit(granted OR answer = 'granted');
+    IF NOT (granted OR answer = 'granted') THEN
+        ready := holdfast_hurry();
+    END IF;
 END
 $$;
 
@@ -285,7 +286,6 @@ BEGIN
             RETURN NEXT;
         END IF;
     END LOOP;
-    ready := holdfast_commit(true);
 END
 $$;
 
@@ -310,8 +310,10 @@ BEGIN
         SELECT * INTO lock FROM holdfast_lock WHERE name = lock_name FOR UPDATE;
         CONTINUE WHEN NOT FOUND;
         now := holdfast_now();
+        -- Not with every heartbeat: there may be thousands of waiters.
         UPDATE holdfast_entry SET expires = now + patience, channel = wake_on
-            WHERE owner = ANY (asking) AND name = lock_name AND place > 0 AND expires > now;
+            WHERE owner = ANY (asking) AND name = lock_name AND place > 0 AND expires > now
+                AND (expires < now + patience * 7 / 10 OR channel <> wake_on);
         SELECT * INTO settled FROM holdfast_settle(lock, asking);
         lock := settled.lock;
         lasting := lasting OR settled.granted;
@@ -347,7 +349,9 @@ BEGIN
             RETURN NEXT;
         END LOOP;
     END LOOP;
-    ready := holdfast_commit(lasting);
+    IF NOT lasting THEN
+        ready := holdfast_hurry();
+    END IF;
 END
 $$;
 
@@ -372,7 +376,6 @@ BEGIN
     )
         SELECT freed.*, saved.done INTO gone FROM freed LEFT JOIN saved ON true;
     IF gone.done THEN
-        ready := holdfast_commit(true);
         RETURN gone.expires > holdfast_now();
     END IF;
 
@@ -385,7 +388,7 @@ BEGIN
             EXIT WHEN FOUND;
         END IF;
         IF remember = 0 THEN
-            ready := holdfast_commit(false);
+            ready := holdfast_hurry();
             RETURN false;
         END IF;
         INSERT INTO holdfast_entry VALUES (
@@ -393,7 +396,6 @@ BEGIN
             '', '', 0, ''
         ) ON CONFLICT DO NOTHING;
         IF FOUND OR EXISTS (SELECT FROM holdfast_entry WHERE owner = leaving AND (place = -1 OR name <> lock_name)) THEN
-            ready := holdfast_commit(true);
             RETURN false;
         END IF;
         -- Its request arrived at this moment.
@@ -408,7 +410,9 @@ BEGIN
         granted := settled.granted;
     END IF;
     ready := holdfast_save(lock);
-    ready := holdfast_commit(granted OR gone.place = 0);
+    IF NOT (granted OR gone.place = 0) THEN
+        ready := holdfast_hurry();
+    END IF;
     RETURN gone.place = 0 AND gone.expires > holdfast_now();
 END
 $$;
@@ -442,7 +446,6 @@ BEGIN
     SELECT * INTO settled FROM holdfast_settle(lock, '{}');
     ready := holdfast_save(settled.lock);
     INSERT INTO holdfast_audit (name, actor, holders) VALUES (lock_name, breaking, coalesce(broken, ''));
-    ready := holdfast_commit(true);
     RETURN broken IS NOT NULL;
 END
 $$;
@@ -512,7 +515,9 @@ BEGIN
     )
     SELECT max(token), count(*) INTO highest, removed FROM gone;
     UPDATE holdfast_store SET cleaned = coalesce(stop, ''), floor = greatest(floor, coalesce(highest, 0)) WHERE id = 0;
-    ready := holdfast_commit(removed > 0);
+    IF removed = 0 THEN
+        ready := holdfast_hurry();
+    END IF;
     RETURN removed;
 END
 $$;

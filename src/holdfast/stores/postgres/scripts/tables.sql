@@ -42,9 +42,10 @@ CREATE TABLE IF NOT EXISTS holdfast_entry (
     label    text     NOT NULL
 ) WITH (fillfactor = 50);
 
+-- No index has `expires`: a renewal then changes the row alone.
 CREATE INDEX IF NOT EXISTS holdfast_entry_by_name ON holdfast_entry (name, place);
 CREATE INDEX IF NOT EXISTS holdfast_entry_by_slot ON holdfast_entry (name, slot) WHERE slot IS NOT NULL;
-CREATE INDEX IF NOT EXISTS holdfast_entry_given_up ON holdfast_entry (expires) WHERE place = -1;
+CREATE INDEX IF NOT EXISTS holdfast_entry_given_up ON holdfast_entry (owner) WHERE place = -1;
 
 -- Who broke which lock.
 CREATE TABLE IF NOT EXISTS holdfast_audit (

@@ -1,0 +1,42 @@
+"""Servers for the figures on databases, as the tests start theirs: a commit is on the disk."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .measure import ROOT
+
+sys.path.insert(0, str(ROOT / "tests"))  # the throw-away servers
+
+RAW_TABLE = (
+    "CREATE TABLE raw_lock (name varchar(200) PRIMARY KEY, owner varchar(40), expires bigint)"
+)
+TAKE = "INSERT INTO raw_lock VALUES (%s, %s, %s)"
+GIVE = "DELETE FROM raw_lock WHERE name = %s AND owner = %s"
+
+
+@contextmanager
+def postgres() -> Iterator[Any]:
+    """Runs a PostgreSQL for the `with`; yields it."""
+    from servers.postgres import PostgresServer
+
+    server = PostgresServer()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def mariadb() -> Iterator[Any]:
+    """Runs a MariaDB for the `with`; yields it."""
+    from servers.mariadb import MariaServer
+
+    server = MariaServer()
+    try:
+        yield server
+    finally:
+        server.stop()
