@@ -59,6 +59,9 @@ class SqlBackend:
             # The first waiter: from now on there is something to wake it.
             await wakeups.prepare(deadline)
             answer = await self._acquire(ticket, True, deadline)
+        if isinstance(answer, Busy) and self._store.doubts(ticket.owner):
+            # A copy of the request may still arrive, and nobody would know of its grant.
+            await self._worker.call(self._store.release, ticket.name, ticket.owner, deadline)
         return answer
 
     async def _acquire(
