@@ -1,12 +1,13 @@
-"""Two servers of a Galera cluster: a grant that the other has made since is a conflict at the commit."""
+"""Two servers of a Galera cluster: grants of both at once are a conflict at the commit."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 
-import holdfast
 import pytest
+
+import holdfast
 from servers.galera import GaleraNode
 from worlds.threads import Job
 

@@ -100,6 +100,21 @@ BEGIN
 END
 $$
 
+-- Removes the entry of an owner. If it is to be kept in mind for a while, so that a copy of its request is refused, the
+-- entry becomes a mark.
+CREATE PROCEDURE /*!80029 IF NOT EXISTS */ /*M!100103 IF NOT EXISTS */ holdfast_leave(lock_name VARBINARY(2049), leaving VARBINARY(64), remember BIGINT)
+SQL SECURITY INVOKER MODIFIES SQL DATA
+BEGIN
+    DECLARE until BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) + remember;
+    IF remember = 0 THEN
+        DELETE FROM holdfast_entry WHERE owner = leaving AND name = lock_name;
+    ELSE
+        UPDATE holdfast_entry AS e SET e.name = '', e.place = -until, e.token = 0, e.slot = NULL, e.expires = until
+            WHERE e.owner = leaving AND e.name = lock_name;
+    END IF;
+END
+$$
+
 -- Does all that is due at a lock whose row is locked: ends leases that are over, passes over waiters that are gone,
 -- and grants the lock to those who are next. Those `asking`, a list, read the answer, and get their whole TTL; others are
 -- handed the lock for their claim window. Returns the lock, as it is to be saved, and its first waiter.

@@ -245,8 +245,8 @@ BEGIN
 END
 $$
 
--- Frees a lease, or leaves the queue, and hands on. Returns whether a lease was freed that had not ended. An owner that
--- is not known, and whose request may still be under way, is kept in mind for `remember`: that request is refused.
+-- Frees a lease, or leaves the queue, and hands on. Returns whether a lease was freed that had not ended. An owner whose
+-- request, or a copy of it, may still be under way is kept in mind for `remember`: that request is refused.
 CREATE PROCEDURE /*!80029 IF NOT EXISTS */ /*M!100103 IF NOT EXISTS */ holdfast_release(
     wait_ms BIGINT, lock_name VARBINARY(2049), leaving VARBINARY(64), remember BIGINT
 )
@@ -267,7 +267,7 @@ step: BEGIN
         SET gone_place = NULL;
         SELECT e.place, e.weight, e.expires, e.slot INTO gone_place, gone_weight, gone_expires, gone_slot
             FROM holdfast_entry AS e WHERE e.owner = leaving AND e.name = lock_name FOR UPDATE;
-        DELETE FROM holdfast_entry WHERE owner = leaving AND name = lock_name;
+        CALL holdfast_leave(lock_name, leaving, remember);
     ELSE
         SET gone_place = NULL;
     END IF;
@@ -283,7 +283,7 @@ step: BEGIN
             SELECT e.place, e.weight, e.expires, e.slot INTO gone_place, gone_weight, gone_expires, gone_slot
                 FROM holdfast_entry AS e WHERE e.owner = leaving AND e.name = lock_name AND e.place >= 0 FOR UPDATE;
             IF gone_place IS NOT NULL THEN
-                DELETE FROM holdfast_entry WHERE owner = leaving;
+                CALL holdfast_leave(lock_name, leaving, remember);
                 LEAVE search;
             END IF;
         END IF;
