@@ -45,7 +45,6 @@ LONG_FILES = (
     "cli/test_run_descendants.py",
     "types/test_checkers.py",
     "fences/test_every_fence.py",
-    "sim/test_etcd_simulated.py",
     "redis_processes/test_signals.py",
     "cli/test_run.py",
     "zookeeper/test_servers.py",

@@ -1,4 +1,4 @@
-"""The simulated etcd: its answers beside a real one's, a scene of its own, and the runs by seed."""
+"""The simulated etcd: its answers beside a real one's, and a scene of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import aio, clock
 from holdfast.sim.etcd.data import Answer, Keys, Refusal
-from holdfast.sim.etcd.plan import VARIANTS, EtcdPlan
+from holdfast.sim.etcd.plan import EtcdPlan
 from holdfast.sim.plan import Plan
 from holdfast.sim.process import PROCESS
 from holdfast.sim.world import World
@@ -21,7 +21,6 @@ from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.messages import absent, changed_at, created_at
 from servers.etcd import EtcdCluster
-from sim.test_simulator import simulate
 from stores import etcd_cluster
 
 NAMES = [b"a/%d" % number for number in range(4)]
@@ -178,17 +177,3 @@ def test_a_keep_alive_by_a_leader_that_was_deposed_does_not_count(
         world.loop.run(world.director.spawn(both()), world.director, 100_000, 60.0)
     world.loop.close()
     assert (ended["ours"] < ended["theirs"]) == rule, ended
-
-
-def test_etcd_holds_and_its_bad_variants_are_caught() -> None:
-    done = simulate("--backend", "etcd", "--seeds", "30")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "30 runs" in done.stdout
-    bad = [name for name, kind in VARIANTS.items() if not kind.calm]
-    assert done.stdout.count("known to be bad, caught by seed") == len(bad)
-
-
-def test_an_etcd_trace_is_the_same_each_time() -> None:
-    once, again = (simulate("--backend", "etcd", "--seed", "7").stdout for _ in range(2))
-    assert "holds 'x' as" in once
-    assert once == again

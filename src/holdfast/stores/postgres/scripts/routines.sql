@@ -79,7 +79,8 @@ $$;
 
 -- Does all that is due at a lock whose row is locked: ends leases that are over, passes over waiters that are gone,
 -- and grants the lock to those who are next. Those in `asking` read the answer, and get their whole TTL; others are
--- handed the lock for their claim window, and woken. Returns the lock, as it is to be saved, and its first waiter.
+-- handed the lock for their claim window, and woken. Returns the lock, as it is to be saved, and its first waiter, unless
+-- the lock is full.
 CREATE OR REPLACE FUNCTION holdfast_settle(
     INOUT lock holdfast_lock, asking text[], OUT head holdfast_entry, OUT granted boolean
 ) LANGUAGE plpgsql AS $$
@@ -118,7 +119,11 @@ BEGIN
             UPDATE holdfast_entry SET expires = least(expires, now + claim) WHERE owner = head.owner;
             EXIT;
         END IF;
-        lock.token := holdfast_mint(lock.name, lock.token, now, head.kind, head.capacity, lock.freed);
+        IF head.kind = 'semaphore' THEN
+            lock.token := holdfast_mint(lock.name, lock.token, now, head.kind, head.capacity, lock.freed);
+        ELSE
+            lock.token := greatest(lock.token + 1, now);
+        END IF;
         ends := now + CASE WHEN head.owner = ANY (asking) THEN head.ttl ELSE least(head.claim, head.ttl) END;
         UPDATE holdfast_entry SET place = 0, token = lock.token, since = now, expires = ends,
                 slot = CASE WHEN kind = 'semaphore' THEN lock.token % capacity END
@@ -130,6 +135,10 @@ BEGIN
         granted := true;
         IF head.channel <> '' AND NOT head.owner = ANY (asking) THEN
             PERFORM pg_notify(head.channel, head.owner || ' ' || lock.token);
+        END IF;
+        IF lock.used >= head.capacity THEN
+            head := NULL;
+            EXIT;
         END IF;
     END LOOP;
 END
@@ -207,7 +216,8 @@ BEGIN
         PERFORM holdfast_make(lock_name);
     END LOOP;
     now := holdfast_now();
-    IF holdfast_due(lock, now) THEN
+    -- A lock that is full, and whose leases go on, has nothing for anybody.
+    IF (lock.used < ask_capacity OR lock.first <= now) AND holdfast_due(lock, now) THEN
         SELECT * INTO settled FROM holdfast_settle(lock, '{}');
         lock := settled.lock;
         head := settled.head;
@@ -228,14 +238,19 @@ BEGIN
             UPDATE holdfast_entry SET expires = greatest(expires, now + ask_ttl) WHERE owner = asking;
         ELSIF ask_queue THEN
             answer := 'queued';
+            number := holdfast_remaining(lock_name);
             UPDATE holdfast_entry SET expires = now + patience, channel = ask_channel WHERE owner = asking;
         ELSE
             answer := 'busy';
+            number := holdfast_remaining(lock_name);
         END IF;
     ELSE
-        IF lock.used > 0 OR head.owner IS NOT NULL THEN
-            SELECT kind, capacity INTO present_kind, present_capacity FROM holdfast_entry
-                WHERE name = lock_name AND place = CASE WHEN lock.used > 0 THEN 0 ELSE head.place END LIMIT 1;
+        IF lock.used > 0 THEN
+            SELECT min(kind), min(capacity), greatest(0, max(expires) - now) INTO present_kind, present_capacity, number
+                FROM holdfast_entry WHERE name = lock_name AND place = 0;
+        ELSE
+            present_kind := head.kind;
+            present_capacity := head.capacity;
         END IF;
         IF present_kind <> ask_kind OR present_capacity <> ask_capacity THEN
             answer := 'kind';
@@ -261,9 +276,6 @@ BEGIN
             answer := 'busy';
         END IF;
         lock.touched := now;
-    END IF;
-    IF answer IN ('queued', 'busy') THEN
-        number := holdfast_remaining(lock_name);
     END IF;
     ready := holdfast_save(lock);
     IF NOT (granted OR answer = 'granted') THEN
@@ -366,16 +378,21 @@ DECLARE
     settled record;
     granted boolean := false;
 BEGIN
-    -- The two most frequent cases in one query: it holds the lock; and nobody waits.
+    -- The most frequent case in one query: it holds the lock. Most often nobody waits.
     WITH freed AS (
         DELETE FROM holdfast_entry WHERE owner = leaving AND name = lock_name AND place = 0
             RETURNING place, weight, expires, slot
     ), saved AS (
         UPDATE holdfast_lock SET used = used - weight, freed = coalesce(slot, -1)
-            FROM freed WHERE name = lock_name AND front = back AND used >= weight RETURNING true AS done
+            FROM freed WHERE name = lock_name AND used >= weight
+            RETURNING back > front AS awaited, holdfast_lock AS row
     )
-        SELECT freed.*, saved.done INTO gone FROM freed LEFT JOIN saved ON true;
-    IF gone.done THEN
+        SELECT freed.*, saved.awaited, saved.row INTO gone FROM freed LEFT JOIN saved ON true;
+    IF gone.awaited IS NOT NULL THEN
+        IF gone.awaited THEN
+            SELECT * INTO settled FROM holdfast_settle(gone.row, '{}');
+            ready := holdfast_save(settled.lock);
+        END IF;
         RETURN gone.expires > holdfast_now();
     END IF;
 
