@@ -42,12 +42,16 @@ class MariaServer:
             cursor.execute(f"GRANT ALL ON *.* TO {user} WITH GRANT OPTION")
 
     @property
+    def socket(self) -> str:
+        return f"{self._daemon.folder}/s.sock"
+
+    @property
     def url(self) -> str:
         return f"mysql://root@127.0.0.1:{self.port}/app"
 
     def start(self) -> None:
         command = [self._program, "--no-defaults", f"--datadir={self._data}"]
-        command += [f"--port={self.port}", f"--socket={self._daemon.folder}/s.sock"]
+        command += [f"--port={self.port}", f"--socket={self.socket}"]
         command += ["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=16M", self._temporary]
         self._daemon.run([*command, *self._settings], self._answers, self._environment)
 

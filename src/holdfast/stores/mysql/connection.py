@@ -9,6 +9,7 @@ from typing import Any
 import pymysql
 
 from ...clock import Clock
+from ...errors import ConfigError
 from ..sql.connections import Row, Value
 from ..sql.failures import Late, Lost, Unready
 from .address import Address
@@ -120,6 +121,11 @@ class MysqlConnection:
 
     def _failure(self, error: pymysql.err.MySQLError) -> Exception:
         """Returns the exception to raise for one of PyMySQL's."""
+        cause: Any = getattr(error, "original_exception", None)
+        if getattr(cause, "verify_message", ""):
+            return ConfigError(
+                f"{self._address} shows a certificate that is refused: {cause.verify_message}"
+            )
         code, message = error.args[:2] if len(error.args) > 1 else (0, "")
         failure = refusal(code, str(message), self._address)
         if isinstance(failure, Lost) and self._clock.now() >= self._deadline.at:
