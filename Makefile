@@ -7,13 +7,14 @@ PROGRAMS_redlock = $(PROGRAMS_redis)
 PROGRAMS_etcd = etcd:etcd-server etcdctl:etcd-client openssl:openssl
 PROGRAMS_postgres = openssl:openssl pgbouncer:pgbouncer pg_ctlcluster:postgresql
 PROGRAMS_zookeeper = ip:iproute2 java:default-jre-headless openssl:openssl /usr/share/zookeeper/bin/zkServer.sh:zookeeper
+PROGRAMS_mariadb = mariadbd:mariadb-server openssl:openssl
 PROGRAMS_fences = $(PROGRAMS_redis) mariadbd:mariadb-server pg_ctlcluster:postgresql
 # What is got from elsewhere, by a script in tools/.
 TOOLS_redis = redis-servers
 TOOLS_fences = azurite
 
 # Each has a target test-…: the stores, and the fences.
-STORES = etcd fences memory postgres redis redlock sqlite zookeeper
+STORES = etcd fences mariadb memory postgres redis redlock sqlite zookeeper
 
 BIN = .venv/bin
 # More processes than cores: most tests wait. The order is that of tests/selection.py.

@@ -22,6 +22,8 @@ class MariaServer:
         self._settings = settings
         self._databases = 0
         self._data = str(self._daemon.folder / "data")
+        # One that starts removes what it takes for leftovers in a folder that it shares with others.
+        self._temporary = f"--tmpdir={self._daemon.folder}"
         if other:
             self._settings = ("--mysqlx=OFF", "--secure-file-priv=", *settings)
             command = [other, "--no-defaults", f"--datadir={self._data}"]
@@ -29,6 +31,7 @@ class MariaServer:
         else:
             install = find("mariadb-install-db", "mariadb-server")
             command = [install, "--no-defaults", f"--datadir={self._data}", "--skip-test-db"]
+            command += [self._temporary]
             self._daemon.prepare([*command, "--auth-root-authentication-method=normal"])
         self.start()
         with self.connect(database=None) as connection, connection.cursor() as cursor:
@@ -39,13 +42,17 @@ class MariaServer:
             cursor.execute(f"GRANT ALL ON *.* TO {user} WITH GRANT OPTION")
 
     @property
+    def socket(self) -> str:
+        return f"{self._daemon.folder}/s.sock"
+
+    @property
     def url(self) -> str:
         return f"mysql://root@127.0.0.1:{self.port}/app"
 
     def start(self) -> None:
         command = [self._program, "--no-defaults", f"--datadir={self._data}"]
-        command += [f"--port={self.port}", f"--socket={self._daemon.folder}/s.sock"]
-        command += ["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=16M"]
+        command += [f"--port={self.port}", f"--socket={self.socket}"]
+        command += ["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=16M", self._temporary]
         self._daemon.run([*command, *self._settings], self._answers, self._environment)
 
     def _answers(self) -> bool:

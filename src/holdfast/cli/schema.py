@@ -20,6 +20,7 @@ Prints the tables and routines that locks need in a database, as SQL. Holdfast c
 use; where its user may not do that, let somebody who may run this once, for example:
 
   holdfast schema postgresql:// | psql --single-transaction mydatabase
+  holdfast schema mysql:// | mysql mydatabase
 
 Nothing is connected to; the URL says which kind of database it is.
 """

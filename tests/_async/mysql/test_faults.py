@@ -11,7 +11,7 @@ from _async.mysql.scenes import waits
 from holdfast import aio as holdfast
 from servers.mariadb import MariaServer
 from servers.proxy import Proxy
-from worlds.aio import Job, eventually
+from worlds.aio import Job, eventually, pause
 
 
 async def test_a_lease_outlives_a_crash_of_the_server(server: MariaServer) -> None:
@@ -110,6 +110,46 @@ async def test_a_request_that_arrives_after_it_was_given_up_is_refused(kept: Mar
         proxy.close()
 
 
+async def test_a_request_that_arrives_after_its_copy_was_granted_and_freed_is_refused(
+    kept: MariaServer,
+) -> None:
+    proxy = Proxy(kept.port)
+    database = kept.new_database().rpartition("/")[2]
+    try:
+        async with holdfast.connect(f"mariadb://127.0.0.1:{proxy.port}/{database}") as locks:
+            await (await locks.lock("warm").acquire()).release()
+            proxy.about, proxy.keep_once = b"holdfast_acquire", True
+            lease = await locks.lock("x").acquire()  # on another connection
+            assert not proxy.keep_once
+            assert await lease.release() is True
+            proxy.let_go()
+            assert await locks.list() == []
+    finally:
+        proxy.close()
+
+
+async def test_a_request_that_arrives_after_its_copy_was_answered_busy_is_refused(
+    kept: MariaServer,
+) -> None:
+    proxy = Proxy(kept.port)
+    url = kept.new_database()
+    database = url.rpartition("/")[2]
+    try:
+        async with (
+            holdfast.connect(url) as others,
+            holdfast.connect(f"mariadb://127.0.0.1:{proxy.port}/{database}") as locks,
+        ):
+            held = await others.lock("x").acquire()
+            await (await locks.lock("warm").acquire()).release()
+            proxy.about, proxy.keep_once = b"holdfast_acquire", True
+            assert await locks.lock("x").try_acquire() is None
+            assert await held.release() is True
+            proxy.let_go()
+            assert await locks.list() == []
+    finally:
+        proxy.close()
+
+
 async def test_a_silent_server_ends_a_call_in_time_and_a_lease_by_the_clock(
     kept: MariaServer,
 ) -> None:
@@ -201,6 +241,9 @@ async def test_a_deadlock_is_tried_again(kept: MariaServer) -> None:
                 job = Job(release)
 
                 async def blocked() -> bool:
+                    await pause(
+                        0.15
+                    )  # the server renews this table when nobody has read it for 0.1 s
                     cursor.execute(
                         "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
                     )
@@ -255,7 +298,7 @@ async def test_a_revoked_permission_is_said_plainly(kept: MariaServer) -> None:
             async with holdfast.connect(poor):
                 pass
         cursor.execute(f"GRANT SELECT, INSERT, UPDATE ON {database}.* TO poor_{database}")
-        with pytest.raises(holdfast.ConfigError, match="permission.*execute") as denied:
+        with pytest.raises(holdfast.ConfigError, match=r"permission.*execute") as denied:
             async with holdfast.connect(poor) as locks:
                 await locks.lock("x").acquire(timeout=0.5)
     for error in (caught, denied):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from _async.mysql.scenes import crowd, waits
+from _async.mysql.scenes import crowd
 from holdfast import aio as holdfast
 from servers.mariadb import MariaServer
 from worlds.aio import Job, eventually
@@ -19,7 +19,7 @@ DAY = 86400 * 1_000_000
     [
         ["--transaction-isolation=READ-UNCOMMITTED"],
         ["--transaction-isolation=SERIALIZABLE"],
-        ["--autocommit=0", "--completion-type=CHAIN", "--transaction-read-only=ON"],
+        ["--autocommit=0", "--completion-type=CHAIN"],
         ["--sql-mode=ANSI,NO_BACKSLASH_ESCAPES", "--sysdate-is-now"],
         ["--default-storage-engine=MyISAM", "--character-set-server=utf16", "--sql-mode="],
         ["--log-bin", "--binlog-format=ROW", "--default-time-zone=+05:45"],
@@ -29,7 +29,10 @@ DAY = 86400 * 1_000_000
 async def test_every_default_of_a_server(settings: list[str]) -> None:
     server = MariaServer(*settings, "--innodb-flush-log-at-trx-commit=0")
     try:
-        await crowd([server.new_database()] * 4, 5)
+        url = server.new_database()
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SET GLOBAL TRANSACTION READ ONLY")  # a default, which we may change
+        await crowd([url] * 4, 5)
     finally:
         server.stop()
 
@@ -39,16 +42,16 @@ async def test_every_default_of_a_server(settings: list[str]) -> None:
     ["'", '"', "\\", "\\'", "%", "_", "`", "é", "😀", "*/ -- ", "x', 'y", "0x41", "NULL", ","],
 )
 async def test_no_name_is_part_of_a_statement(kept: MariaServer, name: str) -> None:
-    async with holdfast.connect(kept.new_database(), namespace=name) as locks:
-        async with locks.lock(name, label=name):
-            (state,) = await locks.list()
-            assert (state.name, state.holders[0].label.text) == (name, name)
+    async with holdfast.connect(kept.new_database(), namespace=name, label=name) as locks:
+        await locks.lock(name).acquire()
+        (state,) = await locks.list()
+        assert (state.name, state.holders[0].label.text) == (name, name)
 
 
 async def test_names_that_differ_in_case_accents_or_blanks_are_different(
     kept: MariaServer,
 ) -> None:
-    names = ["a", "A", "a ", "á", "a\u0301", "ａ", "ß", "ss"]
+    names = ["a", "A", "a ", "á", "a\u0301", "\uff41", "ß", "ss"]
     async with holdfast.connect(kept.new_database()) as locks:
         leases = [await locks.lock(name).acquire(timeout=1.0) for name in names]
         assert sorted(state.name for state in await locks.list()) == sorted(names)
@@ -179,26 +182,3 @@ async def test_marks_of_those_who_gave_up_are_cleaned_away(kept: MariaServer) ->
             store.call("clean", [1000, 200, DAY], backend.clock.now() + 10)
             cursor.execute("SELECT owner FROM holdfast_entry")
             assert cursor.fetchall() == ((b"two",),)
-
-
-async def test_a_thousand_waiters_use_a_handful_of_connections(kept: MariaServer) -> None:
-    url = kept.new_database()
-    database = url.rpartition("/")[2]
-    async with holdfast.connect(url) as locks:
-        lease = await locks.lock("x", ttl=60.0).acquire()
-        count = 200
-        jobs = [Job(locks.lock("x", ttl=60.0).acquire) for _ in range(count)]
-        await waits(locks, count)
-        with kept.connect() as connection, connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT COUNT(*) FROM information_schema.processlist WHERE db = %s", [database]
-            )
-            ((connections,),) = cursor.fetchall()
-        assert connections <= 6
-        await lease.release()
-        tokens = []
-        for job in jobs:
-            handed = await job.result()
-            tokens.append(handed.token)
-            await handed.release()
-        assert len(set(tokens)) == count

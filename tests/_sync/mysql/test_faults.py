@@ -13,7 +13,7 @@ import holdfast
 from _sync.mysql.scenes import waits
 from servers.mariadb import MariaServer
 from servers.proxy import Proxy
-from worlds.threads import Job, eventually
+from worlds.threads import Job, eventually, pause
 
 
 def test_a_lease_outlives_a_crash_of_the_server(server: MariaServer) -> None:
@@ -112,6 +112,46 @@ def test_a_request_that_arrives_after_it_was_given_up_is_refused(kept: MariaServ
         proxy.close()
 
 
+def test_a_request_that_arrives_after_its_copy_was_granted_and_freed_is_refused(
+    kept: MariaServer,
+) -> None:
+    proxy = Proxy(kept.port)
+    database = kept.new_database().rpartition("/")[2]
+    try:
+        with holdfast.connect(f"mariadb://127.0.0.1:{proxy.port}/{database}") as locks:
+            locks.lock("warm").acquire().release()
+            proxy.about, proxy.keep_once = b"holdfast_acquire", True
+            lease = locks.lock("x").acquire()  # on another connection
+            assert not proxy.keep_once
+            assert lease.release() is True
+            proxy.let_go()
+            assert locks.list() == []
+    finally:
+        proxy.close()
+
+
+def test_a_request_that_arrives_after_its_copy_was_answered_busy_is_refused(
+    kept: MariaServer,
+) -> None:
+    proxy = Proxy(kept.port)
+    url = kept.new_database()
+    database = url.rpartition("/")[2]
+    try:
+        with (
+            holdfast.connect(url) as others,
+            holdfast.connect(f"mariadb://127.0.0.1:{proxy.port}/{database}") as locks,
+        ):
+            held = others.lock("x").acquire()
+            locks.lock("warm").acquire().release()
+            proxy.about, proxy.keep_once = b"holdfast_acquire", True
+            assert locks.lock("x").try_acquire() is None
+            assert held.release() is True
+            proxy.let_go()
+            assert locks.list() == []
+    finally:
+        proxy.close()
+
+
 def test_a_silent_server_ends_a_call_in_time_and_a_lease_by_the_clock(
     kept: MariaServer,
 ) -> None:
@@ -203,6 +243,7 @@ def test_a_deadlock_is_tried_again(kept: MariaServer) -> None:
                 job = Job(release)
 
                 def blocked() -> bool:
+                    pause(0.15)  # the server renews this table when nobody has read it for 0.1 s
                     cursor.execute(
                         "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
                     )
@@ -257,7 +298,7 @@ def test_a_revoked_permission_is_said_plainly(kept: MariaServer) -> None:
             with holdfast.connect(poor):
                 pass
         cursor.execute(f"GRANT SELECT, INSERT, UPDATE ON {database}.* TO poor_{database}")
-        with pytest.raises(holdfast.ConfigError, match="permission.*execute") as denied:
+        with pytest.raises(holdfast.ConfigError, match=r"permission.*execute") as denied:
             with holdfast.connect(poor) as locks:
                 locks.lock("x").acquire(timeout=0.5)
     for error in (caught, denied):

@@ -102,6 +102,46 @@ def test_a_request_that_arrives_after_it_was_given_up_is_refused(
         proxy.close()
 
 
+def test_a_request_that_arrives_after_its_copy_was_granted_and_freed_is_refused(
+    kept: PostgresServer,
+) -> None:
+    proxy = Proxy(kept.port)
+    database = kept.new_database().rpartition("/")[2]
+    try:
+        with holdfast.connect(f"postgresql://127.0.0.1:{proxy.port}/{database}") as locks:
+            locks.lock("warm").acquire().release()
+            proxy.about, proxy.keep_once = b"holdfast_acquire", True
+            lease = locks.lock("x").acquire()  # on another connection
+            assert not proxy.keep_once
+            assert lease.release() is True
+            proxy.let_go()
+            assert locks.list() == []
+    finally:
+        proxy.close()
+
+
+def test_a_request_that_arrives_after_its_copy_was_answered_busy_is_refused(
+    kept: PostgresServer,
+) -> None:
+    proxy = Proxy(kept.port)
+    url = kept.new_database()
+    database = url.rpartition("/")[2]
+    try:
+        with (
+            holdfast.connect(url) as others,
+            holdfast.connect(f"postgresql://127.0.0.1:{proxy.port}/{database}") as locks,
+        ):
+            held = others.lock("x").acquire()
+            locks.lock("warm").acquire().release()
+            proxy.about, proxy.keep_once = b"holdfast_acquire", True
+            assert locks.lock("x").try_acquire() is None
+            assert held.release() is True
+            proxy.let_go()
+            assert locks.list() == []
+    finally:
+        proxy.close()
+
+
 def test_a_silent_server_ends_a_call_in_time_and_a_lease_by_the_clock(
     kept: PostgresServer,
 ) -> None:

@@ -53,6 +53,9 @@ class Worker:
         self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._ahead: deque[Callable[[], None]] = deque()
         self._threads: list[Thread] = []
+        self._ended: list[None] = []
+        """An item for each thread that makes no more calls."""
+        self._last: Callable[[], object] | None = None
         self._under_way = 0
         self._closed = False
 
@@ -103,14 +106,18 @@ class Worker:
                 with suppress(IndexError):  # another thread was faster
                     self._ahead.popleft()()
             job()
+        self._ended.append(None)
+        if len(self._ended) == len(self._threads) and self._last is not None:
+            self._last()
 
     def close(self, last: Callable[[], object] | None = None) -> None:
-        """Takes no more calls; the thread makes those that were asked for, and `last`, and ends."""
+        """Takes no more calls; the threads make those that were asked for, and `last`, and end."""
         if not self._closed and self._threads:
-            if last is not None:
-                self._jobs.put(last)
+            self._last = last
             for _ in self._threads:
                 self._jobs.put(None)
+        elif not self._closed and last is not None:
+            last()
         self._closed = True
 
     def _succeed(self, future: asyncio.Future[Any], result: object) -> None:

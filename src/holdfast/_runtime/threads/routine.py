@@ -53,8 +53,9 @@ class Worker:
 
     call_ahead = call
 
-    def close(self) -> None:
-        pass
+    def close(self, last: Callable[[], object] | None = None) -> None:
+        if last is not None:
+            last()
 
 
 FAILED_PAUSE, LOOKS = 1.0, 20

@@ -33,10 +33,14 @@ REFUSED = frozenset(
     | {"sql_mode", "use_unicode", "write_timeout"}
 )
 """Those that are ours to choose."""
+ENCODINGS = ("utf8", "utf8mb4")
 
 
 def split_query(target: Target) -> tuple[Target, dict[str, str]]:
     """Returns the target with our own options alone, and those of PyMySQL."""
+    if target.query.get("charset", "").lower() in ENCODINGS:  # as engines of SQLAlchemy have it
+        target = target._replace(query={**target.query})
+        target.query.pop("charset")
     for name in sorted(REFUSED & set(target.query)):
         raise ConfigError(f"option {name!r} cannot be given: holdfast chooses it itself")
     ours = {name: value for name, value in target.query.items() if name not in THEIRS}

@@ -9,8 +9,9 @@ from typing import Any
 import pymysql
 
 from ...clock import Clock
+from ...errors import ConfigError
 from ..sql.connections import Row, Value
-from ..sql.failures import Lost, Unready
+from ..sql.failures import Late, Lost, Unready
 from .address import Address
 from .failures import refusal
 from .sockets import Deadline, connect
@@ -65,6 +66,8 @@ class MysqlConnection:
             settings["ssl_disabled"] = True
         try:
             sock = connect(family, where, self._deadline)
+        except TimeoutError as error:
+            raise Late("it did not answer in time") from error
         except OSError as error:
             raise Lost(f"it cannot be reached: {error}") from error
         try:
@@ -83,7 +86,7 @@ class MysqlConnection:
             connection.connect(sock)
         except pymysql.err.MySQLError as error:
             sock.close()
-            raise _refused(error, address) from None
+            raise self._failure(error) from None
         except (OSError, RuntimeError) as error:  # a login that needs another package
             sock.close()
             raise Lost(f"it cannot be logged in to: {error}") from error
@@ -113,20 +116,26 @@ class MysqlConnection:
                 while cursor.nextset():
                     pass
         except pymysql.err.MySQLError as error:
-            raise _refused(error, self._address) from None
+            raise self._failure(error) from None
         return [tuple(map(_value, row)) for row in rows or ()]
+
+    def _failure(self, error: pymysql.err.MySQLError) -> Exception:
+        """Returns the exception to raise for one of PyMySQL's."""
+        cause: Any = getattr(error, "original_exception", None)
+        if getattr(cause, "verify_message", ""):
+            return ConfigError(
+                f"{self._address} shows a certificate that is refused: {cause.verify_message}"
+            )
+        code, message = error.args[:2] if len(error.args) > 1 else (0, "")
+        failure = refusal(code, str(message), self._address)
+        if isinstance(failure, Lost) and self._clock.now() >= self._deadline.at:
+            return Late("it did not answer in time")
+        return failure
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection._force_close()  # without a word: a peer that vanished would not read it
-
-
-def _refused(error: pymysql.err.MySQLError, address: Address) -> Exception:
-    code, message = (*error.args, 0, "")[:2] if error.args else (0, "")
-    if not isinstance(code, int) or code == 0:
-        return Lost(f"the connection broke: {error}")
-    return refusal(code, str(message), address)
 
 
 def _value(value: Any) -> Any:

@@ -16,7 +16,7 @@ UNREADY = frozenset({1040, 1047, 1053, 1129, 1135, 1203, 1226, 1317, 1927, 1969,
 starts, stops or is not part of its cluster; a step that somebody or a time limit ended, whose
 transaction may still be open."""
 LOST = frozenset(
-    {2002, 2003, 2006, 2013, 2014, 2055, 4031, 1152, 1153, 1154, 1159, 1160, 1161, 1184}
+    {0, 2002, 2003, 2006, 2013, 2014, 2055, 4031, 1152, 1153, 1154, 1159, 1160, 1161, 1184}
 )
 READ_ONLY = frozenset({1792, 1836})
 OPTION = 1290
@@ -42,7 +42,7 @@ def refusal(code: int, message: str, address: Address) -> Exception:
     if code in GIVEN_UP:
         return Again(f"the database gave up: {message}")
     if code in LOST:
-        return Lost("the connection broke, or it did not answer in time")
+        return Lost("the connection broke")
     if code in UNREADY:
         return Unready(message)
     if code in CREDENTIALS:

@@ -61,14 +61,28 @@ class Connections:
         self._waiting: deque[Any] = deque()
         self._closed = False
 
-    def call(self, routine: str, values: Sequence[Value], deadline: float) -> list[Row]:
-        """Calls a routine that may be repeated without harm; returns its rows."""
-        return self.use(lambda connection: connection.call(routine, values, deadline), deadline)
+    def call(
+        self,
+        routine: str,
+        values: Sequence[Value],
+        deadline: float,
+        lost: Callable[[], None] = lambda: None,
+    ) -> list[Row]:
+        """Calls a routine that may be repeated without harm; returns its rows. `lost` as for `use`."""
+        return self.use(
+            lambda connection: connection.call(routine, values, deadline), deadline, lost
+        )
 
-    def use(self, work: Callable[[Connection], Result], deadline: float) -> Result:
+    def use(
+        self,
+        work: Callable[[Connection], Result],
+        deadline: float,
+        lost: Callable[[], None] = lambda: None,
+    ) -> Result:
         """Does `work`, which may be repeated without harm, with a connection; again if it failed.
 
-        A database that is restarting cannot be reached for a moment, which is waited for.
+        A database that is restarting cannot be reached for a moment, which is waited for. Calls `lost`
+        when a connection broke: what was sent on it may still arrive, after what is sent again.
         """
         pause = PAUSE
         lost_at: float | None = None
@@ -82,6 +96,7 @@ class Connections:
                 now = self._clock.now()
                 until = deadline
                 if isinstance(failure, Lost):
+                    lost()
                     lost_at = lost_at or now
                     until = min(deadline, lost_at + RESTART_LIMIT)
                 if until - now <= pause:

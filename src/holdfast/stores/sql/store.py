@@ -80,14 +80,18 @@ class SqlStore:
         """Notes that a request of `owner` is on its way from now on."""
         self._in_doubt.add(owner)
 
+    def doubts(self, owner: str) -> bool:
+        """Tells whether a request of `owner` may still arrive."""
+        return owner in self._in_doubt
+
     def acquire(
         self, request: AcquireRequest, channel: str, deadline: float
     ) -> Granted | Queued | Busy:
         """Grants the lock, or puts the owner into the queue, to be woken on `channel`."""
         label = request.label
-        ((answer, number, kind, capacity),) = self._step(
-            "acquire",
-            deadline,
+        copies: list[None] = []
+        values: list[Value] = [
+            self._wait(deadline),
             self._prefix + request.name,
             request.owner,
             _micros(request.ttl),
@@ -102,10 +106,14 @@ class SqlStore:
             label.host,
             label.pid,
             label.text,
+        ]
+        ((answer, number, kind, capacity),) = self._steps.call(
+            "acquire", values, deadline, lambda: copies.append(None)
         )
         if answer == "left":
             raise given_up(request.name, request.owner)
-        self._in_doubt.discard(request.owner)
+        if not copies:  # else one of them may still be under way
+            self._in_doubt.discard(request.owner)
         if answer == "granted":
             return Granted(number, request.ttl)
         if answer == "queued":

@@ -88,14 +88,29 @@ BEGIN
     DECLARE ended LONGTEXT CHARACTER SET utf8mb4;
     SELECT GROUP_CONCAT(HEX(e.owner)) INTO ended
         FROM JSON_TABLE(
-            CONCAT('["', REPLACE(listed, ',', '","'), '"]'), '$[*]' COLUMNS (digits VARCHAR(128) PATH '$')
+            CONCAT('["', REPLACE(listed, ',', '","'), '"]'), '$[*]' COLUMNS (digits VARCHAR(128) CHARACTER SET ascii PATH '$')
         ) AS c STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.digits)
         WHERE e.place >= 0 AND e.expires <= moment FOR UPDATE /*!80001 OF e */ SKIP LOCKED;
     IF ended IS NOT NULL THEN
         DELETE e
             FROM JSON_TABLE(
-                CONCAT('["', REPLACE(ended, ',', '","'), '"]'), '$[*]' COLUMNS (digits VARCHAR(128) PATH '$')
+                CONCAT('["', REPLACE(ended, ',', '","'), '"]'), '$[*]' COLUMNS (digits VARCHAR(128) CHARACTER SET ascii PATH '$')
             ) AS c STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.digits);
+    END IF;
+END
+$$
+
+-- Removes the entry of an owner. If it is to be kept in mind for a while, so that a copy of its request is refused, the
+-- entry becomes a mark.
+CREATE PROCEDURE /*!80029 IF NOT EXISTS */ /*M!100103 IF NOT EXISTS */ holdfast_leave(lock_name VARBINARY(2049), leaving VARBINARY(64), remember BIGINT)
+SQL SECURITY INVOKER MODIFIES SQL DATA
+BEGIN
+    DECLARE until BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) + remember;
+    IF remember = 0 THEN
+        DELETE FROM holdfast_entry WHERE owner = leaving AND name = lock_name;
+    ELSE
+        UPDATE holdfast_entry AS e SET e.name = '', e.place = -until, e.token = 0, e.slot = NULL, e.expires = until
+            WHERE e.owner = leaving AND e.name = lock_name;
     END IF;
 END
 $$
@@ -179,7 +194,7 @@ BEGIN
     DECLARE done BOOLEAN DEFAULT FALSE;
     DECLARE waiters CURSOR FOR
         SELECT e.owner, e.kind, e.ttl, e.weight, e.capacity
-            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) PATH '$')) AS c
+            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$')) AS c
                 STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
             WHERE e.name = lock_name AND e.place > 0 AND e.barge AND e.expires > moment ORDER BY e.place;
     OPEN waiters;

@@ -141,17 +141,17 @@ BEGIN
     -- Those that are locked here are the ones that are renewed and returned: another may be granted in between.
     SELECT CONCAT('[', GROUP_CONCAT(CONCAT('["', HEX(e.owner), '",', e.token, ',', c.ttl, ']')), ']') INTO renewed
         FROM JSON_TABLE(claims, '$[*]' COLUMNS (
-            name VARCHAR(4098) PATH '$[0]', owner VARCHAR(128) PATH '$[1]', ttl BIGINT PATH '$[2]'
+            name VARCHAR(4098) CHARACTER SET ascii PATH '$[0]', owner VARCHAR(128) CHARACTER SET ascii PATH '$[1]', ttl BIGINT PATH '$[2]'
         )) AS c STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
         WHERE e.name = UNHEX(c.name) AND e.place = 0 AND e.expires > CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)
         FOR UPDATE /*!80001 OF e */;
     SET renewed = COALESCE(renewed, '[]');
-    UPDATE JSON_TABLE(renewed, '$[*]' COLUMNS (owner VARCHAR(128) PATH '$[0]', ttl BIGINT PATH '$[2]')) AS c
+    UPDATE JSON_TABLE(renewed, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$[0]', ttl BIGINT PATH '$[2]')) AS c
         STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
         SET e.expires = GREATEST(e.expires, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) + c.ttl);
     COMMIT;
     SELECT UNHEX(c.owner), c.token
-        FROM JSON_TABLE(renewed, '$[*]' COLUMNS (owner VARCHAR(128) PATH '$[0]', token BIGINT PATH '$[1]')) AS c;
+        FROM JSON_TABLE(renewed, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$[0]', token BIGINT PATH '$[1]')) AS c;
 END
 $$
 
@@ -171,7 +171,7 @@ BEGIN
     DECLARE claimed CURSOR FOR
         SELECT UNHEX(c.name), GROUP_CONCAT(UPPER(c.owner))
             FROM JSON_TABLE(claims, '$[*]' COLUMNS (
-                name VARCHAR(4098) PATH '$[0]', owner VARCHAR(128) PATH '$[1]'
+                name VARCHAR(4098) CHARACTER SET ascii PATH '$[0]', owner VARCHAR(128) CHARACTER SET ascii PATH '$[1]'
             )) AS c GROUP BY c.name ORDER BY c.name;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
@@ -198,11 +198,11 @@ BEGIN
         SET moment = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
         -- By a list of its own: one that holds the lock meanwhile is not to be waited for.
         SELECT GROUP_CONCAT(CONCAT('"', c.owner, '"')) INTO some
-            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) PATH '$')) AS c
+            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$')) AS c
                 STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
             WHERE e.name = lock_name AND e.place > 0 AND e.expires > moment;
         IF some IS NOT NULL THEN
-            UPDATE JSON_TABLE(CONCAT('[', some, ']'), '$[*]' COLUMNS (owner VARCHAR(128) PATH '$')) AS c
+            UPDATE JSON_TABLE(CONCAT('[', some, ']'), '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$')) AS c
                 STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
                 SET e.expires = moment + e.patience;
         END IF;
@@ -220,18 +220,18 @@ BEGIN
             WHERE l.name = lock_name;
         -- One that was handed the lock before is told, and has its whole TTL from now.
         SELECT GROUP_CONCAT(CONCAT('"', c.owner, '"')) INTO handed
-            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) PATH '$')) AS c
+            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$')) AS c
                 STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
             WHERE e.name = lock_name AND e.place = 0 AND e.expires > moment FOR UPDATE /*!80001 OF e */ SKIP LOCKED;
         IF handed IS NOT NULL THEN
-            UPDATE JSON_TABLE(CONCAT('[', handed, ']'), '$[*]' COLUMNS (owner VARCHAR(128) PATH '$')) AS c
+            UPDATE JSON_TABLE(CONCAT('[', handed, ']'), '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$')) AS c
                 STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
                 SET e.expires = GREATEST(e.expires, moment + e.ttl);
         END IF;
         SELECT GREATEST(0, COALESCE(MAX(e.expires), 0) - moment) INTO longest
             FROM holdfast_entry AS e WHERE e.name = lock_name AND e.place = 0;
         SELECT GROUP_CONCAT(CONCAT('["', c.owner, '",', e.token, ',', longest, ']')) INTO some
-            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) PATH '$')) AS c
+            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$')) AS c
                 STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
             WHERE e.name = lock_name AND e.place >= 0 AND e.expires > moment;
         SET answers = CONCAT_WS(',', answers, some);
@@ -240,13 +240,13 @@ BEGIN
     COMMIT;
     SELECT UNHEX(c.owner), c.token, c.longest
         FROM JSON_TABLE(CONCAT('[', COALESCE(answers, ''), ']'), '$[*]' COLUMNS (
-            owner VARCHAR(128) PATH '$[0]', token BIGINT PATH '$[1]', longest BIGINT PATH '$[2]'
+            owner VARCHAR(128) CHARACTER SET ascii PATH '$[0]', token BIGINT PATH '$[1]', longest BIGINT PATH '$[2]'
         )) AS c;
 END
 $$
 
--- Frees a lease, or leaves the queue, and hands on. Returns whether a lease was freed that had not ended. An owner that
--- is not known, and whose request may still be under way, is kept in mind for `remember`: that request is refused.
+-- Frees a lease, or leaves the queue, and hands on. Returns whether a lease was freed that had not ended. An owner whose
+-- request, or a copy of it, may still be under way is kept in mind for `remember`: that request is refused.
 CREATE PROCEDURE /*!80029 IF NOT EXISTS */ /*M!100103 IF NOT EXISTS */ holdfast_release(
     wait_ms BIGINT, lock_name VARBINARY(2049), leaving VARBINARY(64), remember BIGINT
 )
@@ -267,7 +267,7 @@ step: BEGIN
         SET gone_place = NULL;
         SELECT e.place, e.weight, e.expires, e.slot INTO gone_place, gone_weight, gone_expires, gone_slot
             FROM holdfast_entry AS e WHERE e.owner = leaving AND e.name = lock_name FOR UPDATE;
-        DELETE FROM holdfast_entry WHERE owner = leaving AND name = lock_name;
+        CALL holdfast_leave(lock_name, leaving, remember);
     ELSE
         SET gone_place = NULL;
     END IF;
@@ -283,7 +283,7 @@ step: BEGIN
             SELECT e.place, e.weight, e.expires, e.slot INTO gone_place, gone_weight, gone_expires, gone_slot
                 FROM holdfast_entry AS e WHERE e.owner = leaving AND e.name = lock_name AND e.place >= 0 FOR UPDATE;
             IF gone_place IS NOT NULL THEN
-                DELETE FROM holdfast_entry WHERE owner = leaving;
+                CALL holdfast_leave(lock_name, leaving, remember);
                 LEAVE search;
             END IF;
         END IF;
@@ -346,11 +346,11 @@ BEGIN
     IF owners IS NOT NULL THEN
         SET owners = CONCAT('[', owners, ']');
         SELECT GROUP_CONCAT(CONCAT(e.owner, ' (token ', e.token, ')') SEPARATOR ', ') INTO broken
-            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) PATH '$')) AS c
+            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$')) AS c
                 STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
             WHERE e.name = lock_name AND e.expires > CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) FOR UPDATE /*!80001 OF e */;
         DELETE e
-            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) PATH '$')) AS c
+            FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$')) AS c
                 STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
             WHERE e.name = lock_name;
     END IF;

@@ -7,11 +7,11 @@ SQL SECURITY INVOKER READS SQL DATA
 BEGIN
     SET SESSION time_zone = '+00:00';
     SELECT e.owner, e.token
-        FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) PATH '$[0]')) AS c
+        FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$[0]')) AS c
             STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
         WHERE e.place = 0 AND e.expires > CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)
     UNION ALL SELECT e.owner, 0
-        FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) PATH '$[0]')) AS c
+        FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$[0]')) AS c
             STRAIGHT_JOIN holdfast_entry AS e ON e.owner = UNHEX(c.owner)
             STRAIGHT_JOIN holdfast_lock AS l ON l.name = e.name
         WHERE e.place > 0 AND e.barge AND l.used + e.weight <= e.capacity AND NOT EXISTS (
@@ -87,7 +87,7 @@ step: BEGIN
         FOR UPDATE SKIP LOCKED;
     IF listed IS NOT NULL THEN
         DELETE l
-            FROM JSON_TABLE(CONCAT('[', listed, ']'), '$[*]' COLUMNS (name VARCHAR(4098) PATH '$')) AS c
+            FROM JSON_TABLE(CONCAT('[', listed, ']'), '$[*]' COLUMNS (name VARCHAR(4098) CHARACTER SET ascii PATH '$')) AS c
                 STRAIGHT_JOIN holdfast_lock AS l ON l.name = UNHEX(c.name);
     END IF;
     UPDATE holdfast_store AS s SET s.cleaned = COALESCE(stop, ''), s.floor = GREATEST(s.floor, COALESCE(highest, 0))

@@ -376,8 +376,19 @@ BEGIN
 END
 $$;
 
--- Frees a lease, or leaves the queue, and hands on. Returns whether a lease was freed that had not ended. An owner that
--- is not known, and whose request may still be under way, is kept in mind for `remember`: that request is refused.
+-- Keeps an owner in mind, so that a request of it that is still under way is refused. Returns whether it had no entry.
+CREATE OR REPLACE FUNCTION holdfast_mark(lock_name text, leaving text, remember bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO holdfast_entry VALUES (
+        leaving, lock_name, -1, 0, NULL, holdfast_now() + remember, 0, 0, 0, '', false, 0, 0, holdfast_now(),
+        '', '', 0, ''
+    ) ON CONFLICT DO NOTHING;
+    RETURN FOUND;
+END
+$$;
+
+-- Frees a lease, or leaves the queue, and hands on. Returns whether a lease was freed that had not ended. An owner whose
+-- request, or a copy of it, may still be under way is kept in mind for `remember`: that request is refused.
 CREATE OR REPLACE FUNCTION holdfast_release(wait integer, lock_name text, leaving text, remember bigint)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -398,6 +409,7 @@ BEGIN
     )
         SELECT freed.*, saved.awaited, saved.row INTO gone FROM freed LEFT JOIN saved ON true;
     IF gone.awaited IS NOT NULL THEN
+        ready := remember = 0 OR holdfast_mark(lock_name, leaving, remember);
         IF gone.awaited THEN
             SELECT * INTO settled FROM holdfast_settle(gone.row, '{}');
             ready := holdfast_save(settled.lock);
@@ -417,15 +429,12 @@ BEGIN
             ready := holdfast_hurry();
             RETURN false;
         END IF;
-        INSERT INTO holdfast_entry VALUES (
-            leaving, lock_name, -1, 0, NULL, holdfast_now() + remember, 0, 0, 0, '', false, 0, 0, holdfast_now(),
-            '', '', 0, ''
-        ) ON CONFLICT DO NOTHING;
-        IF FOUND OR EXISTS (SELECT FROM holdfast_entry WHERE owner = leaving AND (place = -1 OR name <> lock_name)) THEN
+        IF holdfast_mark(lock_name, leaving, remember) OR EXISTS (SELECT FROM holdfast_entry WHERE owner = leaving AND (place = -1 OR name <> lock_name)) THEN
             RETURN false;
         END IF;
         -- Its request arrived at this moment.
     END LOOP;
+    ready := remember = 0 OR holdfast_mark(lock_name, leaving, remember);
     IF gone.place = 0 THEN
         lock.used := greatest(lock.used - gone.weight, 0);
         lock.freed := coalesce(gone.slot, -1);

@@ -59,6 +59,9 @@ class SqlBackend:
             # The first waiter: from now on there is something to wake it.
             await wakeups.prepare(deadline)
             answer = await self._acquire(ticket, True, deadline)
+        if isinstance(answer, Busy) and self._store.doubts(ticket.owner):
+            # A copy of the request may still arrive, and nobody would know of its grant.
+            await self._worker.call(self._store.release, ticket.name, ticket.owner, deadline)
         return answer
 
     async def _acquire(
@@ -133,8 +136,8 @@ class SqlBackend:
             self._closed = True
             self._wakeups.close()
             self._poller.close()
-            self._store.close()
-            self._worker.close()
+            # What was asked for is done first: a release whose caller was cancelled.
+            self._worker.close(self._store.close)
             self._keeper.close()
 
     # unasync: aio-only
@@ -142,8 +145,7 @@ class SqlBackend:
         self._closed = True
         self._wakeups.close()
         self._poller.close()
-        self._store.close()
-        self._worker.close()
+        self._worker.close(self._store.close)
         self._keeper.close()
 
     # unasync: end

@@ -61,6 +61,9 @@ class SqlBackend:
             # The first waiter: from now on there is something to wake it.
             wakeups.prepare(deadline)
             answer = self._acquire(ticket, True, deadline)
+        if isinstance(answer, Busy) and self._store.doubts(ticket.owner):
+            # A copy of the request may still arrive, and nobody would know of its grant.
+            self._worker.call(self._store.release, ticket.name, ticket.owner, deadline)
         return answer
 
     def _acquire(self, ticket: Ticket, queue: bool, deadline: float) -> Granted | Queued | Busy:
@@ -131,8 +134,8 @@ class SqlBackend:
             self._closed = True
             self._wakeups.close()
             self._poller.close()
-            self._store.close()
-            self._worker.close()
+            # What was asked for is done first: a release whose caller was cancelled.
+            self._worker.close(self._store.close)
             self._keeper.close()
 
     def _refuse_if_closed(self) -> None:

@@ -1,0 +1,93 @@
+"""The ways into a MySQL or MariaDB: users, sockets, TLS, and URLs that make no sense."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from holdfast import aio as holdfast
+from servers.mariadb import MariaServer
+from servers.redis import certificate
+
+
+async def works(url: object) -> None:
+    async with holdfast.connect(url) as locks:  # type: ignore[arg-type]
+        await (await locks.lock("x").acquire()).release()
+
+
+async def test_a_password_with_every_sign(kept: MariaServer) -> None:
+    url = kept.new_database()
+    database = url.rpartition("/")[2]
+    with kept.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE USER u_{database} IDENTIFIED BY %s", ["a/b:c@d?e#f%é😀'\""])
+        cursor.execute(f"GRANT ALL ON {database}.* TO u_{database}")
+    password = "a%2Fb%3Ac%40d%3Fe%23f%25é😀'\""
+    await works(url.replace("//", f"//u_{database}:{password}@"))
+
+
+async def test_a_unix_socket(kept: MariaServer) -> None:
+    database = kept.new_database().rpartition("/")[2]
+    await works(f"mysql:///{database}?unix_socket={kept.socket}")
+
+
+async def test_an_option_file(kept: MariaServer, tmp_path: Path) -> None:
+    url = kept.new_database()
+    database = url.rpartition("/")[2]
+    with kept.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE USER f_{database} IDENTIFIED BY 's3cret'")
+        cursor.execute(f"GRANT ALL ON {database}.* TO f_{database}")
+    file = tmp_path / "my.cnf"
+    file.write_text(f"[client]\nuser = f_{database}\npassword = s3cret\n")
+    await works(f"{url}?read_default_file={file}")
+
+
+async def test_an_engine_of_sqlalchemy(kept: MariaServer) -> None:
+    from sqlalchemy import create_engine
+
+    url = kept.new_database().replace("mariadb://", "mysql+pymysql://")
+    await works(create_engine(f"{url}?charset=utf8mb4"))
+
+
+async def test_tls(tmp_path: Path) -> None:
+    folder = Path(mkdtemp(prefix="hf-tls-"))
+    folder.chmod(0o755)  # the server may run as another user
+    cert, key = certificate(folder)
+    Path(key).chmod(0o644)
+    server = MariaServer(f"--ssl-cert={cert}", f"--ssl-key={key}")
+    try:
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE USER safe REQUIRE SSL")
+            cursor.execute("GRANT ALL ON app.* TO safe")
+        url = f"mysql://safe@127.0.0.1:{server.port}/app"
+        await works(url)  # it is used if it can be
+        await works(f"{url}?ssl_ca={cert}&ssl_verify_identity=1")
+        with pytest.raises(holdfast.ConfigError, match="credentials"):
+            await works(f"{url}?ssl_disabled=1")
+        other, _ = certificate(tmp_path)
+        with pytest.raises(holdfast.ConfigError, match="certificate"):
+            await works(f"{url}?ssl_ca={other}")
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("mysql://h", "names no database"),
+        ("mysql://h/", "names no database"),
+        ("mysql://u:s3cret@h:port/app", "port"),
+        ("mysql://u:s3cret@a,b/app", "one server"),
+        ("mysql://u:s3cret@h/app?charset=latin1", "charset"),
+        ("mysql://u:s3cret@h/app?ssl_verify_cert=maybe", "ssl_verify_cert"),
+        ("mysql://u:s3cret@h/app?ssl_ca=/nowhere", "TLS files"),
+        ("mysql://u:s3cret@h/app?nonsense=1", "nonsense"),
+    ],
+)
+def test_a_url_that_makes_no_sense(url: str, word: str) -> None:
+    with pytest.raises(holdfast.ConfigError, match=word) as caught:
+        holdfast.connect(url)
+    assert "s3cret" not in str(caught.value)
