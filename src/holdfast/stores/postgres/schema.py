@@ -61,6 +61,7 @@ def _lacks(connection: PostgresConnection, deadline: float) -> bool:
     routines = set(re.findall(r"^CREATE OR REPLACE FUNCTION (\w+)", script(), re.MULTILINE))
     query = (
         b"SELECT relname FROM pg_class WHERE relname LIKE 'holdfast%' AND pg_table_is_visible(oid) "
-        b"UNION SELECT proname FROM pg_proc WHERE proname LIKE 'holdfast%' AND pg_function_is_visible(oid)"
+        b"UNION "
+        b"SELECT proname FROM pg_proc WHERE proname LIKE 'holdfast%' AND pg_function_is_visible(oid)"
     )
     return not tables | routines <= {row[0] for row in connection.run(query, [], deadline)}
