@@ -10,7 +10,7 @@ import holdfast
 from holdfast.entries import Claim
 from holdfast.model import UNKNOWN, Renewed
 from servers.postgres import PostgresServer
-from worlds.threads import pause
+from worlds.threads import Job, eventually, pause
 
 
 def test_a_locked_entry_ends_no_other_lease(kept: PostgresServer) -> None:
@@ -42,3 +42,37 @@ def test_a_lease_whose_entry_is_locked_is_not_called_renewed(kept: PostgresServe
         for waiting in ((), {"next"}):
             (outcome,) = store.renew(claims, waiting, "", deadline)
             assert isinstance(outcome, Renewed)
+
+
+def test_a_waiter_that_is_removed_while_it_is_handed_the_lock_leaves_no_ghost(
+    kept: PostgresServer,
+) -> None:
+    url = kept.new_database()
+    database = url.rpartition("/")[2]
+    with holdfast.connect(url, connections=2) as locks:
+        lease = locks.lock("x", ttl=30.0).acquire()
+        backend: Any = locks._session().backend
+        store, deadline = backend._store, backend.clock.now() + 20.0
+        name, second = store._prefix + "x", 1_000_000
+        ask = [name, "gone", 30 * second, 1, 1, "lock", True, False, 30 * second, 30 * second, ""]
+        store.call("acquire", [1000, *ask, "host", 1, ""], deadline)
+        with (
+            kept.connect(dbname=database) as cleaner,
+            kept.connect(autocommit=True) as watching,
+        ):
+            cleaner.execute("DELETE FROM holdfast_entry WHERE owner = 'gone'")
+            releasing = Job(lease.release)
+
+            def hands_over() -> bool:
+                blocked = watching.execute(
+                    "SELECT FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'",
+                    [database],
+                )
+                return bool(blocked.fetchall())
+
+            eventually(hands_over)
+            cleaner.commit()
+            assert releasing.result() is True
+        after = locks.lock("x").try_acquire()
+        assert after is not None
+        assert after.token > lease.token

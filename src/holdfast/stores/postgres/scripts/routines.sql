@@ -128,6 +128,11 @@ BEGIN
         UPDATE holdfast_entry SET place = 0, token = lock.token, since = now, expires = ends,
                 slot = CASE WHEN kind = 'semaphore' THEN lock.token % capacity END
             WHERE owner = head.owner;
+        IF NOT FOUND THEN
+            -- A cleaner has removed it at this moment.
+            lock.front := head.place;
+            CONTINUE;
+        END IF;
         lock.first := CASE WHEN lock.used = 0 THEN ends ELSE least(lock.first, ends) END;
         lock.used := lock.used + head.weight;
         lock.front := head.place;
