@@ -27,7 +27,7 @@ class Names:
         self._real = socket.getaddrinfo
 
     def __call__(self, host: Any, port: Any, *args: Any, **options: Any) -> Any:
-        if host != "slow.test":
+        if host != b"slow.test":
             return self._real(host, port, *args, **options)
         self.asked += 1
         self.answer.wait(60.0)

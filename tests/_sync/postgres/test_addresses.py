@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import socket
+from typing import Any
+
 import pytest
 
 import holdfast
@@ -39,3 +42,20 @@ def test_a_search_path_without_a_schema_is_refused(kept: PostgresServer) -> None
     with pytest.raises(holdfast.ConfigError, match="search_path"):
         with holdfast.connect(f"{url}?options=-csearch_path%3Dnowhere"):
             pass
+
+
+def test_the_host_of_the_surroundings_is_resolved_by_us(
+    kept: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Because libpq would wait for a slow name server as long as that takes."""
+    real = socket.getaddrinfo
+
+    def resolver(host: Any, *args: Any, **options: Any) -> Any:
+        return real("127.0.0.1" if host == b"ours.test" else host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    monkeypatch.setenv("PGHOST", "ours.test")
+    monkeypatch.setenv("PGPORT", str(kept.port))
+    database = kept.new_database().rpartition("/")[2]
+    with holdfast.connect(f"postgresql:///{database}") as locks:
+        locks.lock("x").acquire().release()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -46,11 +46,12 @@ class Address:
         except Exception:
             # What libpq says may have the password in it.
             raise ConfigError(UNREADABLE) from None
-        self._settings: dict[str, Any] = {
-            option.keyword.decode(): option.val.decode()
-            for option in parsed
-            if option.val is not None
-        }
+        self._settings: dict[str, Any] = _values(parsed)
+        if not {"host", "hostaddr", "service"} & set(self._settings):
+            # As libpq would do, but a name is resolved by us.
+            usual = _values(pq.Conninfo.get_defaults())
+            for name in {"host", "hostaddr", "port"} & set(usual):
+                self._settings.setdefault(name, usual[name])
         for port in self._settings.get("port", "").split(","):
             if port and not port.isdecimal():
                 # It is not shown: the part with the host may be missing, and this be the password.
@@ -90,3 +91,10 @@ class Address:
     def _conninfo(self, others: dict[str, str]) -> bytes:
         settings = {**self._settings, **others}
         return make_conninfo(**{name: value for name, value in settings.items() if value}).encode()
+
+
+def _values(options: Iterable[pq.misc.ConninfoOption]) -> dict[str, str]:
+    """Returns the settings that have a value."""
+    return {
+        option.keyword.decode(): option.val.decode() for option in options if option.val is not None
+    }
