@@ -15,7 +15,7 @@ import holdfast.aio
 
 from .etcd_peers import PEERS, Take, turn
 from .etcd_server import Raw, server
-from .measure import Row, Samples, Setting, compare, duration, interleave, ratio
+from .measure import Row, Samples, Setting, compare, duration, interleave, ratio, times
 
 RAW, OURS, AIO, PEER = "raw txn + delete", "holdfast", "holdfast.aio", "etcd's Lock call"
 CYCLES = 10_000
@@ -31,9 +31,9 @@ def figure(setting: Setting) -> list[Row]:
             lock = locks.lock("bench")
             aio_locks = runner.run(_connect(url))
             batches: dict[str, Callable[[int], object]] = {
-                RAW: _times(raw.floor()),
-                OURS: _times(lambda: lock.acquire().release()),
-                PEER: _times(lambda: raw.give(raw.take(b"peer"))),
+                RAW: times(raw.floor()),
+                OURS: times(lambda: lock.acquire().release()),
+                PEER: times(lambda: raw.give(raw.take(b"peer"))),
                 AIO: lambda number: runner.run(_aio(aio_locks, number)),
             }
             for name, make in PEERS.items():
@@ -68,14 +68,6 @@ def _row(what: str, samples: Samples) -> Row:
 
 def _shown(samples: Samples, kind: str) -> tuple[str, str]:
     return duration(median(samples[kind])), f"{RAW} {duration(median(samples[RAW]))}"
-
-
-def _times(pair: Callable[[], object]) -> Callable[[int], object]:
-    def batch(number: int) -> None:
-        for _ in range(number):
-            pair()
-
-    return batch
 
 
 def _in_loop(runner: asyncio.Runner, take: Take, number: int) -> None:

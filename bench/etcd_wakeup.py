@@ -5,42 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 
 import holdfast
 
+from .contest import Give, Take, serve_wakeups, wake
 from .etcd_peers import PEERS
 from .etcd_server import Raw, server
-from .measure import Child, Row, Setting, compare, duration, quantile, say
+from .measure import Row, Setting, compare, duration, quantile
 
 RAW, OURS = "etcd's Lock call", "holdfast"
 KINDS = (*PEERS, RAW, OURS)
 TARGET = 2.8e-3
 
-Give = Callable[[], object]
-
 
 def figure(setting: Setting) -> list[Row]:
     rounds = 20 if setting.quick else 150
-    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with server(setting.folder) as port, ExitStack() as stack:
-        children = {
-            kind: stack.enter_context(Child("bench.etcd_wakeup", kind, port)) for kind in KINDS
-        }
-        for child in children.values():
-            child.receive()
         takes = {kind: _taking(kind, port, stack) for kind in KINDS}
-        for index in range(rounds):
-            for kind in KINDS[index % len(KINDS) :] + KINDS[: index % len(KINDS)]:
-                give = takes[kind]()
-                children[kind].send("go")
-                time.sleep(0.02)  # until it waits
-                began = time.monotonic()
-                give()
-                found[kind].append(children[kind].receive() - began)
-                children[kind].receive()
+        found = wake("bench.etcd_wakeup", takes, port, rounds)
     middle = {kind: quantile(values, 0.5) for kind, values in found.items()}
     ours = middle[OURS]
     best = min(PEERS, key=lambda peer: middle[peer])
@@ -63,7 +46,7 @@ def figure(setting: Setting) -> list[Row]:
     ]
 
 
-def _taking(kind: str, port: int, stack: ExitStack) -> Callable[[], Give]:
+def _taking(kind: str, port: int, stack: ExitStack) -> Take:
     """Returns a function that takes a lock of this kind, and returns how it is given back."""
     if kind == OURS:
         lock = stack.enter_context(holdfast.connect(f"etcd://127.0.0.1:{port}")).lock("wakeup")
@@ -91,16 +74,6 @@ def _taking(kind: str, port: int, stack: ExitStack) -> Callable[[], Give]:
     return lambda: runner.run(taken())
 
 
-def _serve(take: Callable[[], Give]) -> None:
-    take()()
-    say("ready")
-    for _ in sys.stdin:
-        give = take()
-        say(time.monotonic())
-        give()
-        say("done")
-
-
 if __name__ == "__main__":
-    _serve(_taking(sys.argv[1], int(sys.argv[2]), ExitStack()))
+    serve_wakeups(_taking(sys.argv[1], int(sys.argv[2]), ExitStack()))
     os._exit(0)

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 from .measure import Child, Row, Setting, compare, say, url_of
@@ -23,8 +23,20 @@ MOST_CPU = 0.05
 
 def figure(setting: Setting) -> list[Row]:
     window = 11.0 if setting.quick else 30.0
-    found = _one(setting, "blocking", window)
-    rows = [
+    rows = blocking(url_of(setting.folder / "blocking.db"), window)
+    if not setting.quick:
+        rows += in_asyncio(url_of(setting.folder / "asyncio.db"), window)
+    return rows
+
+
+def blocking(url: str, window: float, *drivers: str) -> list[Row]:
+    """Has a process hold the leases for `window` seconds; returns what that cost it.
+
+    It has imported `drivers` before: those that a process which uses the database has anyhow.
+    """
+    found = _one(url, "blocking", window, *drivers)
+    imported = f"{found['imported']:.1f} MB"
+    return [
         Row(
             f"{LEASES:,} leases, TTL {TTL:g}: memory",
             f"{found['megabytes']:.1f} MB",
@@ -53,19 +65,22 @@ def figure(setting: Setting) -> list[Row]:
             {},
         ),
         _threads(found),
+        *(compare(f"  memory of {driver}, beside", imported, "") for driver in drivers),
     ]
-    if not setting.quick:
-        found = _one(setting, "asyncio", window)
-        ours = f"{found['megabytes']:.1f} MB, {found['cpu']:.1%} CPU"
-        rows.append(compare("  in asyncio", ours, f"{found['held']:,} still held", **found))
-        rows.append(_threads(found))
-    return rows
 
 
-def _one(setting: Setting, world: str, window: float) -> dict[str, Any]:
-    folder = setting.folder / world
-    folder.mkdir()
-    with Child("bench.keeper", world, folder, window) as child:
+def in_asyncio(url: str, window: float, *drivers: str) -> list[Row]:
+    """Returns the same of a process that uses asyncio, to compare."""
+    found = _one(url, "asyncio", window, *drivers)
+    ours = f"{found['megabytes']:.1f} MB, {found['cpu']:.1%} CPU"
+    return [
+        compare("  in asyncio", ours, f"{found['held']:,} still held", **found),
+        _threads(found),
+    ]
+
+
+def _one(url: str, world: str, window: float, *drivers: str) -> dict[str, Any]:
+    with Child("bench.keeper", world, url, window, *drivers) as child:
         found: dict[str, Any] = child.receive()
     return found
 
@@ -152,11 +167,21 @@ def _resident() -> int:
     raise RuntimeError("this system does not tell how much memory a process uses")
 
 
+def _import(drivers: list[str]) -> float:
+    """Returns the megabytes that the drivers take by themselves."""
+    before = _resident()
+    for driver in drivers:
+        import_module(driver)
+    return (_resident() - before) / 1e6
+
+
 if __name__ == "__main__":
-    address, seconds = url_of(Path(sys.argv[2]) / "locks.db"), float(sys.argv[3])
+    address, seconds = sys.argv[2], float(sys.argv[3])
+    imported = _import(sys.argv[4:])
     if sys.argv[1] == "blocking":
-        say(_blocking(address, seconds))
+        result = _blocking(address, seconds)
     else:
         from asyncio import run
 
-        say(run(_asyncio(address, seconds)))
+        result = run(_asyncio(address, seconds))
+    say({**result, "imported": imported})

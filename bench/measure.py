@@ -50,9 +50,19 @@ def compare(what: str, ours: str, other: str, ratio: float | None = None, **numb
 
 
 Samples = dict[str, list[float]]
+Batch = Callable[[int], object]
+"""Does as many turns as it is told."""
 
 
-def interleave(batches: Mapping[str, Callable[[int], object]], rounds: int, number: int) -> Samples:
+def times(turn: Callable[[], object]) -> Batch:
+    def batch(number: int) -> None:
+        for _ in range(number):
+            turn()
+
+    return batch
+
+
+def interleave(batches: Mapping[str, Batch], rounds: int, number: int) -> Samples:
     """Seconds for one turn of each, `rounds` times, in batches of `number` turns.
 
     Who begins changes from round to round, so that nobody always runs after the same neighbour.

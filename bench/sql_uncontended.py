@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from contextlib import ExitStack
 from statistics import median
 from typing import Any
@@ -13,19 +12,10 @@ import holdfast
 import holdfast.aio
 
 from .contest import Take
-from .measure import Row, Samples, compare, duration, ratio
+from .measure import Batch, Row, Samples, compare, duration, ratio, times
 from .sql_server import GIVE, RAW_TABLE, TAKE
 
 RAW, OURS, AIO = "raw insert + delete", "holdfast", "holdfast.aio"
-Batch = Callable[[int], object]
-
-
-def times(pair: Callable[[], object]) -> Batch:
-    def batch(number: int) -> None:
-        for _ in range(number):
-            pair()
-
-    return batch
 
 
 def turns(take: Take) -> Batch:

@@ -7,7 +7,10 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from holdfast.stores.zookeeper.reply_timer import PATIENCE, SECOND_CHECK, ReplyTimer
+from holdfast.stores.zookeeper.session import AT_WORK, ClientSession
 
 
 class Scene:
@@ -17,10 +20,11 @@ class Scene:
         self.now = 100.0
         self.due: list[float] = []
         self.dropped = 0
+        self.replied_at = 0.0
         timers: Any = SimpleNamespace(
             mutex=nullcontext(), clock=SimpleNamespace(now=lambda: self.now), call_at=self.call_at
         )
-        self.timer = ReplyTimer(timers, self.drop_connection)
+        self.timer = ReplyTimer(timers, self.drop_connection, lambda: self.replied_at)
 
     def call_at(self, due: float, function: Callable[[], None]) -> None:
         assert function == self.timer._check
@@ -58,3 +62,48 @@ def test_a_server_that_does_not_answer_is_left_after_a_second_check() -> None:
     assert scene.due == []
     assert scene.now == 100.0 + PATIENCE + SECOND_CHECK
     assert scene.timer.patience == 2 * PATIENCE
+
+
+def test_a_server_that_answers_what_was_sent_before_is_not_left() -> None:
+    """Stands for a crowd of reads, to which the replies come first."""
+    scene = Scene()
+    scene.timer.expect_reply(scene.now)
+    for _ in range(3):
+        scene.replied_at = scene.now + PATIENCE / 2
+        scene.ring()  # when it would be late, had there been no reply
+        assert scene.due == [scene.replied_at + PATIENCE]
+        scene.timer.expect_another(scene.now, 600.0)
+        assert scene.dropped == 0
+    scene.ring()
+    scene.replied_at = scene.now  # before the second check
+    scene.ring()
+    assert scene.dropped == 0
+    scene.ring()
+    scene.ring()
+    assert scene.dropped == 1
+
+
+def test_a_write_that_is_sent_behind_a_late_one_leaves_a_server_that_answers_nothing() -> None:
+    scene = Scene()
+    scene.timer.expect_reply(scene.now)
+    scene.now += 0.5
+    scene.replied_at = scene.now - 0.1
+    scene.timer.expect_another(scene.now, 2.0)
+    assert scene.dropped == 0
+    scene.now += 0.5
+    scene.timer.expect_another(scene.now, 2.0)
+    assert scene.dropped == 1
+
+
+@pytest.mark.parametrize("silent_for", [0.0, 2 * AT_WORK])
+def test_a_caller_that_has_no_time_left_leaves_a_server_that_answers_nothing(
+    silent_for: float,
+) -> None:
+    dropped: list[bool] = []
+    client = SimpleNamespace(
+        awaits_reply=True, replied_at=100.0, drop_connection=lambda: dropped.append(True)
+    )
+    clock = SimpleNamespace(now=lambda: 100.0 + silent_for)
+    session: Any = SimpleNamespace(client=client, _table=SimpleNamespace(clock=clock))
+    ClientSession.try_other_server(session)
+    assert bool(dropped) is (silent_for > 0.0)

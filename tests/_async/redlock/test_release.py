@@ -51,6 +51,31 @@ async def test_what_is_not_sure_is_said_and_can_be_tried_again(nodes: RedlockNod
         await eventually(lambda: not any(node("EXISTS", LOCK) for node in nodes.nodes))
 
 
+async def test_nodes_that_vote_and_do_not_answer_in_time_are_called_slow(
+    nodes: RedlockNodes,
+) -> None:
+    """As on a machine with much to do: none is out, and too few votes are not what was missing."""
+    async with connect(nodes.url) as locks:
+        lease = await held_by_all(locks, nodes)
+        backend: Any = (await locks._session()).backend
+        fan_out = backend._wire.fan_out
+
+        async def one_answers(commands: Any, on_reply: Any, *args: Any, **options: Any) -> Any:
+            on_reply(0, 1)
+            return []
+
+        backend._wire.fan_out = one_answers
+        with pytest.raises(holdfast.BackendUnavailable) as caught:
+            await lease.release()
+        backend._wire.fan_out = fan_out
+        assert "(1 freed it, 0 did not have it)" in str(caught.value)
+        assert "2 of 3 nodes have to answer, each within the node_timeout of 1.5 s" in str(
+            caught.value
+        )
+        assert "vote" not in str(caught.value)
+        assert await lease.release() is True
+
+
 async def test_a_node_that_was_not_told_is_told_when_it_is_back(nodes: RedlockNodes) -> None:
     """The node misses the release, or is known to be out. No waiter has to wait there for the TTL."""
     proxy = Proxy(nodes.nodes[2].port)

@@ -48,6 +48,7 @@ class SimClient:
     ) -> None:
         self._now = now
         self.greeted_at = 0.0
+        self.replied_at = 0.0
         self.acl: list[Any] = []
         self.session_id = 0
         self.session_timeout = timeout
@@ -299,6 +300,7 @@ class SimClient:
             return
         self._pending.popleft()
         self._heard_at = self._loop.now
+        self.replied_at = self._now()
         self._seen_zxid = max(self._seen_zxid, zxid)
         if isinstance(reply, Exception):
             pending.set_exception(reply)

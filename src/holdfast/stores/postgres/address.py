@@ -18,6 +18,11 @@ KEYWORDS = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defau
 REFUSED = frozenset({"replication", "client_encoding"})
 """Those with which it would not be a connection for us."""
 
+UNREADABLE = (
+    "this postgresql:// URL cannot be read; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+    "with / : @ ? # and % in a password as %2F %3A %40 %3F %23 and %25"
+)
+
 
 def split_query(target: Target) -> tuple[Target, dict[str, str]]:
     """Returns the target with our own options alone, and those that are for libpq."""
@@ -35,22 +40,23 @@ class Address:
         """Takes the part of a URL behind `postgresql://`, and the options that are for libpq."""
         text = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
         try:
+            if "@" in rest.partition("/")[2]:
+                raise ValueError  # the / was in a password: what is before it would be shown as a host
             parsed = pq.Conninfo.parse(f"postgresql://{rest}{'?' if text else ''}{text}".encode())
         except Exception:
             # What libpq says may have the password in it.
-            raise ConfigError(
-                "this postgresql:// URL cannot be read; write "
-                "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with / : @ ? # and % in a password as "
-                "%2F %3A %40 %3F %23 and %25"
-            ) from None
+            raise ConfigError(UNREADABLE) from None
         self._settings: dict[str, Any] = {
             option.keyword.decode(): option.val.decode()
             for option in parsed
             if option.val is not None
         }
         for port in self._settings.get("port", "").split(","):
-            if port and not (port.isdecimal() and 0 < int(port) < 65536):
-                raise ConfigError(f"the port must be a number from 1 to 65535, not {port!r:.40}")
+            if port and not port.isdecimal():
+                # It is not shown: the part with the host may be missing, and this be the password.
+                raise ConfigError("the port must be a number from 1 to 65535, and this is none")
+            if port and not 0 < int(port) < 65536:
+                raise ConfigError(f"the port must be a number from 1 to 65535, not {port:.40}")
         self._settings.setdefault("fallback_application_name", "holdfast")
         self._settings["client_encoding"] = "UTF8"
         self._hosts = self._settings.get("host", "").split(",")

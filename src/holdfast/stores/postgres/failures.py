@@ -17,7 +17,8 @@ GIVEN_UP = frozenset({"40001", "40P01", "55P03", "57014", "23505", "HF001"})
 of the server's own, an owner that arrived twice at once."""
 UNREADY = ("08", "57P", "53300", "25P03", "25P04")
 """The beginnings of those after which the connection is of no use, and another may be."""
-MISSING = ("42P01", "42883", "3F000", "42703")
+MISSING = ("42P01", "42883", "42703")
+NO_SCHEMA = "3F000"
 CREDENTIALS = ("28", "3D000")
 
 _STARTING = ("starting up", "shutting down", "recovery mode", "too many clients", "reserved for")
@@ -28,6 +29,9 @@ _CREDENTIALS = (
     "does not exist",
     "not permitted to log in",
 )
+
+_SETTINGS = ("invalid ", "definition of service ", "service file ", "could not match ")
+"""The beginnings of what libpq says of settings that it cannot use, before it tries to connect."""
 
 
 def refusal(code: str, message: str, address: Address) -> Exception:
@@ -48,6 +52,10 @@ def refusal(code: str, message: str, address: Address) -> Exception:
             f"{address} lacks tables or routines of holdfast: {message}; were they dropped? A new "
             "manager creates them, and `holdfast schema` prints how"
         )
+    if code == NO_SCHEMA:
+        return ConfigError(
+            f"{address} has no schema for the tables: {message}; see its search_path"
+        )
     if code.startswith(CREDENTIALS):
         return ConfigError(f"{address} refuses these credentials, or has no such database")
     return BackendUnavailable(f"{address} refused a step: {message} (SQLSTATE {code})")
@@ -66,6 +74,8 @@ def unreachable(message: str, address: Address) -> Exception:
         return ConfigError(
             f"{address} refuses these credentials, or has no such database or user; its log says more"
         )
+    if message.startswith(_SETTINGS):
+        return ConfigError(f"{address}: {_reason(message)}")
     return Lost(_reason(message))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ def script() -> str:
 def install(connection: PostgresConnection, deadline: float) -> None:
     """Creates what is missing, and refuses a layout that is newer than ours."""
     found = _format(connection, deadline)
-    if found is None:
+    if found is None or (found == FORMAT and _lacks(connection, deadline)):
         connection.script(script(), deadline)
         found = _format(connection, deadline)
     if found is None:
@@ -52,3 +53,15 @@ def _format(connection: PostgresConnection, deadline: float) -> int | None:
         return None
     rows = connection.run(b"SELECT format FROM holdfast_store", [], deadline)
     return int(rows[0][0]) if rows else None
+
+
+def _lacks(connection: PostgresConnection, deadline: float) -> bool:
+    """Tells whether a table or a routine is not there: somebody may have dropped it alone."""
+    tables = set(re.findall(r"^CREATE TABLE IF NOT EXISTS (\w+)", script(), re.MULTILINE))
+    routines = set(re.findall(r"^CREATE OR REPLACE FUNCTION (\w+)", script(), re.MULTILINE))
+    query = (
+        b"SELECT relname FROM pg_class WHERE relname LIKE 'holdfast%' AND pg_table_is_visible(oid) "
+        b"UNION "
+        b"SELECT proname FROM pg_proc WHERE proname LIKE 'holdfast%' AND pg_function_is_visible(oid)"
+    )
+    return not tables | routines <= {row[0] for row in connection.run(query, [], deadline)}

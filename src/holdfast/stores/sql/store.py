@@ -212,7 +212,7 @@ class SqlStore:
         values: list[Value] = [self._wait(deadline), names, owners, ttls]
         renewed: dict[str, int] = dict(self._keeping.call("renew", values, deadline))
         return {
-            claim.owner: Renewed(renewed[claim.owner], claim.ttl)
+            claim.owner: _renewed(renewed[claim.owner], claim.ttl)
             for claim in claims
             if claim.owner in renewed
         }
@@ -227,7 +227,7 @@ class SqlStore:
             if claim.owner in heard:
                 _, token, left = heard[claim.owner]
                 outcomes[claim.owner] = (
-                    Renewed(token, claim.ttl) if token else Waiting(left / SECOND)
+                    _renewed(token, claim.ttl) if token else Waiting(left / SECOND)
                 )
         return outcomes
 
@@ -247,6 +247,11 @@ class SqlStore:
             self._keeping.call("clean", values, min(deadline, now + 1.0))
         except BackendUnavailable:
             return  # the next one will
+
+
+def _renewed(token: int, ttl: float) -> Outcome:
+    """Returns what became of a lease: none of its tokens is told if it could not be renewed."""
+    return Renewed(token, ttl) if token > 0 else UNKNOWN
 
 
 def _micros(seconds: float) -> int:

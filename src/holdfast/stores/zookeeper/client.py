@@ -131,6 +131,12 @@ class Client(KazooClient):  # type: ignore[misc]
         return sent_at
 
     @property
+    def replied_at(self) -> float:
+        """The time at which the latest reply to a request was read."""
+        moment: float = self._connection.replied_at
+        return moment
+
+    @property
     def session_id(self) -> int:
         """The id of the session; 0 before there is one."""
         return self._session_id or 0

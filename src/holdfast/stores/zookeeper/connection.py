@@ -134,6 +134,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     """The session timeout that the server gave, in seconds."""
     greeted_at = 0.0
     """The time at which the latest greeting that was answered was sent: the session lived then."""
+    replied_at = 0.0
+    """The time at which the latest reply to a request was read."""
     longest_greeting = 0.0
     """Seconds that a server has to answer a greeting."""
     failure = ""
@@ -217,6 +219,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         if not pending or pending[0][2] != header.xid:
             # A reply got lost on the way. kazoo would give this one to the next request, and end.
             raise ConnectionDropped("a reply to another request")
+        self.replied_at = self.now()
         return super()._read_response(header, buffer, offset)
 
     def _connect_attempt(self, *args: Any) -> Any:

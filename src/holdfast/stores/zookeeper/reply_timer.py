@@ -1,4 +1,9 @@
-"""A timer for the replies to a session's writes: a server that does not answer is left for another."""
+"""A timer for the replies to a session's writes: a server that does not answer is left for another.
+
+A server answers the requests of a session in their order. So a write whose reply stands behind those to
+a crowd of reads is late without any fault of the server's; to leave it would only have the crowd ask
+again. What counts is the time without any reply: behind an unanswered write there is none.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +33,21 @@ class Timers(Protocol):
 class ReplyTimer:
     """The time for which the oldest unanswered write of a session has waited."""
 
-    def __init__(self, timers: Timers, drop_connection: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        timers: Timers,
+        drop_connection: Callable[[], None],
+        replied_at: Callable[[], float],
+    ) -> None:
         self._timers = timers
         self._drop_connection = drop_connection
+        self._replied_at = replied_at
+        """Returns the time at which the latest reply to any request was read."""
         self._sent_at = 0.0
         """The time at which the oldest unanswered write was sent; 0 if there is none."""
         self.patience = PATIENCE
         self._found_late = 0.0
-        """The `_sent_at` of the write whose reply was found to be late."""
+        """The time since which there was no reply, when one was found to be late."""
         self._second_check = 0.0
         self._closed = False
 
@@ -53,7 +65,7 @@ class ReplyTimer:
         The server may be paused, or have lost the others. kazoo would wait for most of the session's
         time; another server may answer at once.
         """
-        if self._sent_at and now - self._sent_at > min(ttl / 5, PATIENCE):
+        if self._sent_at and now - self._silent_since() > min(ttl / 5, PATIENCE):
             self._sent_at = 0.0
             self._drop_connection()
         elif not self._sent_at:
@@ -65,6 +77,10 @@ class ReplyTimer:
         if not isinstance(error, Unanswered):
             self.patience = PATIENCE
 
+    def _silent_since(self) -> float:
+        """Returns the time since which the oldest unanswered write waits without any reply."""
+        return max(self._sent_at, self._replied_at())
+
     def _check(self) -> None:
         """Drops the connection if a write has not been answered for long, and has more patience then.
 
@@ -73,12 +89,13 @@ class ReplyTimer:
         with self._timers.mutex:
             if not self._sent_at or self._closed:
                 return
-            now, found_late = self._timers.clock.now(), self._found_late == self._sent_at
-            due = self._second_check if found_late else self._sent_at + self.patience
+            now, since = self._timers.clock.now(), self._silent_since()
+            found_late = self._found_late == since
+            due = self._second_check if found_late else since + self.patience
             if now < due:
                 self._timers.call_at(due, self._check)
             elif not found_late:
-                self._found_late = self._sent_at
+                self._found_late = since
                 self._second_check = now + SECOND_CHECK  # from now: it may have been due for long
                 self._timers.call_at(self._second_check, self._check)
             else:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 CLASSES = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 300.0, 3600.0, 86400.0)
 """The TTLs that are given, in seconds: another one is rounded up to the next of these."""
+AT_WORK = 0.25
+"""Seconds for which a server counts as at work after it has replied to a request."""
 IDLE = 15.0
 """Seconds after which a session that nothing is on is closed: it costs the ensemble writes."""
 
@@ -71,7 +73,9 @@ class ClientSession:
         self.client = Client(
             attempts.address, self._asked, self._on_state, self._on_lost, attempts.clock.now
         )
-        self._reply_timer = ReplyTimer(attempts, self.client.drop_connection)
+        self._reply_timer = ReplyTimer(
+            attempts, self.client.drop_connection, lambda: self.client.replied_at
+        )
 
     def start(self) -> None:
         self.client.start_async()
@@ -165,8 +169,12 @@ class ClientSession:
         return min(sent_at, self.sure_until - self.ttl)
 
     def try_other_server(self) -> None:
-        """Drops the connection if a reply is awaited on it, because a caller has waited too long."""
-        if self.client.awaits_reply:
+        """Drops the connection if a reply is awaited on it, because a caller has waited too long.
+
+        A server that has just answered others is at work, and stays.
+        """
+        at_work = self._table.clock.now() - self.client.replied_at < AT_WORK
+        if self.client.awaits_reply and not at_work:
             self.client.drop_connection()
 
     def watch(self, path: str, attempt: Attempt) -> Callable[[Any], None]:

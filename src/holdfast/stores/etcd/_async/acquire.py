@@ -1,6 +1,16 @@
-"""Acquiring a lock of an etcd cluster: at once, after waiting in its queue, or not at all."""
+"""Acquiring a lock of an etcd cluster: at once, after waiting in its queue, or not at all.
+
+etcd goes through a whole queue to find out whether it is empty, and once more to read its first entries
+in their order: a crowd that joins it would cost the square of its number. Attempts of one manager that
+ask for the same mutex spare the server that. The first of them asks, and the others wait for its
+answer; they then join behind an entry of their own manager, their *neighbour*. While that is there the
+lock is not free, and its queue is of their kind.
+"""
 
 from __future__ import annotations
+
+from math import inf
+from typing import Final, Literal
 
 from ....admission import admitted, blocker, fits_behind
 from ....errors import BackendUnavailable
@@ -19,6 +29,10 @@ from .release import Releaser
 FIRST_LOOK = 0.3
 """Seconds after which the first waiter looks whether the holder is still there."""
 
+PRECEDED: Final = "preceded"
+Answer = Granted | Queued | Busy | None
+"""The answer to an attempt; None: an earlier try of its request was carried out, and the reply lost."""
+
 
 class Acquirer:
     """The requests by which attempts of one manager ask for locks."""
@@ -31,13 +45,72 @@ class Acquirer:
         self._releaser = releaser
         self._claim_window = claim_window
 
-    async def acquire(
-        self, attempt: Attempt, queue: bool, deadline: float
-    ) -> Granted | Queued | Busy | None:
-        """Asks for the lock: one transaction where nobody is in the queue, and mostly two otherwise.
+    async def acquire(self, attempt: Attempt, queue: bool, deadline: float) -> Answer:
+        """Asks for the lock; joins its queue, if `queue` says so, where others have it."""
+        line = attempt.queue
+        while queue and line.is_shared:
+            neighbour = line.neighbour
+            if neighbour is None:
+                answer = await self._retrier.in_turn(
+                    line.turn, deadline, lambda: self._ask_first(attempt, deadline)
+                )
+                if answer != PRECEDED:
+                    return answer
+            else:
+                queued = await self._join_behind(attempt, neighbour, deadline)
+                if queued is not None:
+                    return queued
+                if line.neighbour is neighbour:
+                    break  # it is another reason, which the whole question finds out
+        return await self._ask(attempt, queue, deadline)
 
-        None: an earlier try of this request was carried out, and its reply was lost.
-        """
+    async def _ask_first(self, attempt: Attempt, deadline: float) -> Answer | Literal["preceded"]:
+        """Asks for the lock, unless another attempt of this manager has come to have an entry."""
+        if attempt.queue.neighbour is not None:
+            return PRECEDED
+        return await self._ask(attempt, True, deadline)
+
+    async def _join_behind(
+        self, attempt: Attempt, neighbour: Attempt, deadline: float
+    ) -> Queued | None:
+        """Joins the queue of a mutex in which `neighbour` is; returns None if that is not possible."""
+        queue, created = attempt.queue, neighbour.created
+        wait = await self._leases.shared(QUEUE, self._claim(attempt), deadline)
+        waiter_watch = self._attempts.waiter_watch
+        waiter_watch.listen()
+        self._attempts.hang_on(attempt, wait)
+        join = messages.put(attempt.key, attempt.entry(WAITING, self._clock.wall()), wait.on)
+        try:
+            reply = await self._retrier.txn(
+                messages.absent(self._naming.tombstone(attempt.owner))
+                + messages.absent(attempt.key)
+                + messages.created_at(neighbour.key, created)
+                + messages.then(join)
+                + messages.otherwise(messages.read(neighbour.key)),
+                deadline,
+                attempt.doubt,
+            )
+        except Failure:  # the lease has ended
+            await self._leases.keep_alive(wait, deadline)
+            return None
+        if attempt.released:
+            raise given_up(attempt.name, attempt.owner)
+        queue.saw_waiters()
+        if not reply.succeeded:
+            if all(kv.created != created for kv in messages.held_keys(reply.results)):
+                queue.left(neighbour)
+            return None
+        self._attempts.enqueued(attempt, reply.revision)
+        queue.joined(attempt)
+        if waiter_watch.may_have_missed(attempt):
+            waiter_watch.hint(attempt)
+        attempt.extend(wait.sent + wait.ttl)
+        # Behind a waiter, that one looks after the holder.
+        hold = neighbour.ttl if neighbour.token else inf
+        return self._queued(neighbour.token > 0, hold, wait)
+
+    async def _ask(self, attempt: Attempt, queue: bool, deadline: float) -> Answer:
+        """Asks for the lock: one transaction where nobody is in the queue, and mostly two otherwise."""
         join = queue
         while True:
             hold = await self._granter.lease_to_hold(attempt, deadline)
@@ -60,11 +133,13 @@ class Acquirer:
                 grant = self._attempts.granted(attempt, hold, reply.revision, wall)
                 if grant is None:
                     raise given_up(attempt.name, attempt.owner)
+                attempt.queue.joined(attempt)
                 return grant
             attempt.queue.saw_waiters()
             inner = reply.results[0]
             if isinstance(inner, Transaction) and inner.succeeded and wait is not None:
                 self._attempts.enqueued(attempt, reply.revision)
+                attempt.queue.joined(attempt)
                 self._attempts.hang_on(attempt, wait)
                 entries = self._naming.stored_entries(messages.held_keys(inner.results))
                 return await self._enqueued(attempt, wait, queue, entries, deadline)
@@ -165,9 +240,16 @@ class Acquirer:
             # look at the first heartbeat, since whoever releases the lock hands it on.
             waiter_watch.watch(attempt, entries, blocker(places, mine), attempt.created + 1)
         attempt.extend(lease.sent + lease.ttl)
+        return self._queued(mine == 1, longest_hold(entries), lease)
+
+    def _queued(self, first: bool, hold: float, lease: Lease) -> Queued:
+        """Returns the answer to a waiter on `lease`, perhaps the first behind those who hold the lock.
+
+        `hold` is the longest for which they may have it, if they do not renew it.
+        """
         # The first waiter looks soon: a holder that released within a moment has not seen it.
-        soon = self._clock.now() - lease.sent + FIRST_LOOK if mine == 1 else lease.ttl
-        return Queued(min(soon, heartbeat_within(longest_hold(entries), lease)), lease.sent)
+        soon = self._clock.now() - lease.sent + FIRST_LOOK if first else lease.ttl
+        return Queued(min(soon, heartbeat_within(hold, lease)), lease.sent)
 
 
 def longest_hold(queue: list[StoredEntry]) -> float:

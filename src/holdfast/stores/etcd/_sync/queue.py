@@ -5,9 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from ...._runtime.threads import Turn
 from ..keys import Naming
 from ..wire.messages import absent, after, read
+
+if TYPE_CHECKING:
+    from .attempt import Attempt
 
 ALL_READ = 1000
 """The capacity up to which a read of the queue is limited to the entries that could be admitted."""
@@ -21,6 +26,7 @@ class Queue:
     __slots__ = (
         "_credit",
         "_free",
+        "_latest",
         "_numbers",
         "capacity",
         "end",
@@ -30,6 +36,7 @@ class Queue:
         "own",
         "read",
         "start",
+        "turn",
     )
 
     def __init__(
@@ -59,6 +66,9 @@ class Queue:
         put back here; its number is never drawn again."""
         self.in_use: set[bytes] = set()
         self._credit = 0
+        self.turn = Turn()
+        """The turn to join the queue without a neighbour, which one attempt has at a time."""
+        self._latest: Attempt | None = None
 
     @property
     def enough(self) -> int:
@@ -69,6 +79,26 @@ class Queue:
     def contended(self) -> bool:
         """True if others were seen to wait: a release then reads the queue first."""
         return self._credit > 0
+
+    @property
+    def is_shared(self) -> bool:
+        """True if it is a mutex that several attempts of this manager want."""
+        return self.capacity == 1 and len(self.in_use) > 1
+
+    @property
+    def neighbour(self) -> Attempt | None:
+        """The attempt of this manager that was the latest to join; None if it has left since."""
+        latest = self._latest
+        return None if latest is None or latest.released else latest
+
+    def joined(self, attempt: Attempt) -> None:
+        """Notes that `attempt` has an entry in the queue."""
+        self._latest = attempt
+
+    def left(self, attempt: Attempt) -> None:
+        """Notes that `attempt` has no entry in the queue."""
+        if self._latest is attempt:
+            self._latest = None
 
     def saw_waiters(self) -> None:
         """Notes that others wait."""

@@ -128,6 +128,11 @@ BEGIN
         UPDATE holdfast_entry SET place = 0, token = lock.token, since = now, expires = ends,
                 slot = CASE WHEN kind = 'semaphore' THEN lock.token % capacity END
             WHERE owner = head.owner;
+        IF NOT FOUND THEN
+            -- A cleaner has removed it at this moment.
+            lock.front := head.place;
+            CONTINUE;
+        END IF;
         lock.first := CASE WHEN lock.used = 0 THEN ends ELSE least(lock.first, ends) END;
         lock.used := lock.used + head.weight;
         lock.front := head.place;
@@ -284,16 +289,23 @@ BEGIN
 END
 $$;
 
--- Renews leases that have not ended. Returns the owners of those, and their tokens.
+-- Renews leases that have not ended. Returns the owners of those, and their tokens. One whose entry somebody else has
+-- locked is not waited for, because the others would end meanwhile: it has no token, and is not renewed.
 CREATE OR REPLACE FUNCTION holdfast_renew(wait integer, lock_names text[], owners text[], ttls bigint[])
 RETURNS TABLE (renewed text, its_token bigint) LANGUAGE plpgsql AS $$
 DECLARE
     ready boolean := holdfast_begin(wait);
 BEGIN
     FOR number IN 1 .. array_length(owners, 1) LOOP
-        UPDATE holdfast_entry SET expires = greatest(expires, holdfast_now() + ttls[number])
-            WHERE owner = owners[number] AND name = lock_names[number] AND place = 0 AND expires > holdfast_now()
-            RETURNING owner, token INTO renewed, its_token;
+        PERFORM FROM holdfast_entry WHERE owner = owners[number] FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            UPDATE holdfast_entry SET expires = greatest(expires, holdfast_now() + ttls[number])
+                WHERE owner = owners[number] AND name = lock_names[number] AND place = 0 AND expires > holdfast_now()
+                RETURNING owner, token INTO renewed, its_token;
+        ELSE
+            SELECT owner, -1 INTO renewed, its_token FROM holdfast_entry
+                WHERE owner = owners[number] AND name = lock_names[number] AND place = 0 AND expires > holdfast_now();
+        END IF;
         IF FOUND THEN
             RETURN NEXT;
         END IF;
@@ -301,8 +313,9 @@ BEGIN
 END
 $$;
 
--- Keeps places in queues, whose owners are woken on `wake_on`, and does what is due at those locks. Returns, for each owner that holds or waits, its token
--- (0: it waits) and the time for which the holders may still hold the lock.
+-- Keeps places in queues, whose owners are woken on `wake_on`, and does what is due at those locks. Returns, for each
+-- owner that holds or waits, its token (0: it waits; -1: it holds, and could not be renewed) and the time for which the
+-- holders may still hold the lock.
 CREATE OR REPLACE FUNCTION holdfast_beat(wait integer, lock_names text[], owners text[], wake_on text)
 RETURNS TABLE (heard text, its_token bigint, remaining bigint) LANGUAGE plpgsql AS $$
 DECLARE
@@ -347,7 +360,8 @@ BEGIN
             lasting := true;
         END LOOP;
         ready := holdfast_save(lock);
-        -- One that was handed the lock before is told, and has its whole TTL from now.
+        -- One that was handed the lock before is told, and has its whole TTL from now: unless somebody else has locked
+        -- its entry.
         UPDATE holdfast_entry SET expires = greatest(expires, now + ttl) WHERE owner IN (
             SELECT owner FROM holdfast_entry
             WHERE owner = ANY (asking) AND name = lock_name AND place = 0 AND expires > now FOR UPDATE SKIP LOCKED
@@ -355,7 +369,7 @@ BEGIN
         lasting := lasting OR FOUND;
         remaining := holdfast_remaining(lock_name);
         FOR heard, its_token IN
-            SELECT owner, token FROM holdfast_entry
+            SELECT owner, CASE WHEN place = 0 AND expires < now + ttl THEN -1 ELSE token END FROM holdfast_entry
             WHERE owner = ANY (asking) AND name = lock_name AND place >= 0 AND expires > now
         LOOP
             RETURN NEXT;

@@ -258,7 +258,9 @@ class RedlockBackend:
             return False
         self._held_rounds[owner] = held_round
         raise self._recovery.unavailable_error(
-            f"{name!r} was released on too few nodes to be sure", name
+            f"{name!r} was released on too few nodes to be sure ({freed} freed it, {gone} did not have "
+            "it)",
+            name,
         )
 
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:

@@ -110,14 +110,20 @@ class Recovery:
             self._majority_signals.pop(signal, None)
 
     def unavailable_error(self, what: str, name: str | None) -> BackendUnavailable:
-        """Returns the error for `what`, with the nodes that are out."""
-        nodes = self._table.nodes
-        out = "; ".join(self._table.describe_out()) or "all of them vote now"
-        return BackendUnavailable(
-            f"{what}: {self._table.voting_count()} of {len(nodes)} nodes vote, and "
-            f"{self._table.quorum} are needed ({out})",
-            name=name,
-        )
+        """Returns the error for `what`, with what was missing and the nodes that are out."""
+        table = self._table
+        count, voting = len(table.nodes), table.voting_count()
+        out = "; ".join(table.describe_out())
+        if voting < table.quorum:
+            why = f"{voting} of {count} nodes vote, and {table.quorum} are needed ({out})"
+        else:
+            # Enough of them vote, perhaps again: they were too slow, or we were.
+            why = (
+                f"{table.quorum} of {count} nodes have to answer, each within the node_timeout of "
+                f"{table.node_timeout:g} s"
+            )
+            why += f" ({out})" if out else ""
+        return BackendUnavailable(f"{what}: {why}", name=name)
 
     def look_after(self) -> None:
         """Starts a routine for each node that does not vote and has none."""
