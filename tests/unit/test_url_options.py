@@ -18,6 +18,8 @@ URLS = {
     "memory": "memory://",
     "sqlite": "sqlite:///{folder}/locks.db",
     "etcd": "etcd://h",
+    "mariadb": "mariadb://h/db",
+    "mysql": "mysql://h/db",
     "postgresql": "postgresql://h/db",
     "postgres": "postgres://h/db",
     "redis": "redis://h",

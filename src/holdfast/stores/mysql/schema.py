@@ -57,7 +57,8 @@ def install(connection: MysqlConnection, deadline: float) -> None:
     )
     _refuse_old(version)
     _refuse_engines(engines or "")
-    found = _format(connection, deadline) if engines else None
+    complete = len((engines or "").split(",")) == len(TABLES)
+    found = _format(connection, deadline) if complete else None
     if found is None:
         for statement in _statements():
             connection.run(statement, deadline)

@@ -172,6 +172,11 @@ BEGIN
         UPDATE holdfast_entry AS e SET e.place = 0, e.token = lock_token, e.since = moment, e.expires = ends,
                 e.slot = IF(head_kind = 'semaphore', lock_token MOD head_capacity, NULL)
             WHERE e.owner = head_owner;
+        IF ROW_COUNT() = 0 THEN
+            -- A cleaner has removed it at this moment.
+            SET lock_front = head_place, head_place = NULL;
+            ITERATE queue;
+        END IF;
         SET lock_first = IF(lock_used = 0, ends, LEAST(lock_first, ends));
         SET lock_used = lock_used + head_weight;
         SET lock_front = head_place;
@@ -216,6 +221,9 @@ BEGIN
         UPDATE holdfast_entry AS e SET e.place = 0, e.token = lock_token, e.since = moment, e.expires = moment + ask_ttl,
                 e.slot = IF(ask_kind = 'semaphore', lock_token MOD ask_capacity, NULL)
             WHERE e.owner = ask_owner;
+        IF ROW_COUNT() = 0 THEN
+            ITERATE queue;
+        END IF;
         SET lock_first = IF(lock_used = 0, moment + ask_ttl, LEAST(lock_first, moment + ask_ttl));
         SET lock_used = lock_used + ask_weight;
         SET lock_touched = moment;
