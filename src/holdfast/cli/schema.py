@@ -16,7 +16,7 @@ from .report import say
 HELP = """\
 Usage: holdfast schema URL
 
-Prints the tables and routines that locks need in a database, as SQL. Holdfast creates them on first
+Prints the tables and procedures that locks need in a database, as SQL. Holdfast creates them on first
 use; where its user may not do that, let somebody who may run this once, for example:
 
   holdfast schema postgresql:// | psql --single-transaction mydatabase

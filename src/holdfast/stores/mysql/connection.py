@@ -26,7 +26,7 @@ SESSION = (
 
 
 class MysqlConnection:
-    """A connection, and the calls of routines on it. One caller at a time."""
+    """A connection, and the calls of procedures on it. One caller at a time."""
 
     def __init__(self, address: Address, clock: Clock) -> None:
         self._address = address
@@ -94,14 +94,14 @@ class MysqlConnection:
             sock.close()
             raise
 
-    def call(self, routine: str, values: Sequence[Value], deadline: float) -> list[Row]:
-        """Calls a routine, which has a transaction of its own; returns its rows."""
+    def call(self, procedure: str, values: Sequence[Value], deadline: float) -> list[Row]:
+        """Calls a procedure, which has a transaction of its own; returns its rows."""
         arguments: list[str] = []
         for is_list, group in groupby(values, lambda value: not isinstance(value, str | int)):
             beside = list(group)
             # Lists beside each other are the columns of one list.
             arguments += [_table(beside)] if is_list else map(_literal, beside)
-        return self.run(f"CALL holdfast_{routine}({', '.join(arguments)})", deadline)
+        return self.run(f"CALL holdfast_{procedure}({', '.join(arguments)})", deadline)
 
     def run(self, statement: str, deadline: float) -> list[Row]:
         """Runs one statement; returns its rows, once all of it has been done."""

@@ -1,4 +1,4 @@
-"""The tables and routines on a MySQL or MariaDB: created by the first users, or by a script."""
+"""The tables and procedures on a MySQL or MariaDB: created by the first users, or by a script."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .connection import MysqlConnection
 FORMAT = 1
 """The number of the tables' layout. A database with a higher one is refused."""
 OLDEST = {"MySQL": (8, 0), "MariaDB": (10, 6)}
-"""The first versions with all that the routines use: JSON_TABLE, SKIP LOCKED, window functions."""
+"""The first versions with all that the procedures use: JSON_TABLE, SKIP LOCKED, window functions."""
 TABLES = ("holdfast_audit", "holdfast_entry", "holdfast_lock", "holdfast_store")
 MODE = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
-"""Routines keep the mode in which they were created."""
+"""Procedures keep the mode in which they were created."""
 LAST = f"INSERT IGNORE INTO holdfast_store VALUES (0, {FORMAT}, 0, '')"
 """Says that all the rest is there."""
 TABLE_MISSING, ROUTINE_EXISTS = 1146, 1304
@@ -27,14 +27,14 @@ def script() -> str:
             MODE + ";\n",
             _read("tables.sql"),
             "DELIMITER $$\n",
-            *map(_read, ROUTINES),
+            *map(_read, PROCEDURES),
             "DELIMITER ;\n",
             f"-- Last: it says that all of the above is there.\n{LAST};\n",
         ]
     )
 
 
-ROUTINES = ("rules.sql", "steps.sql", "views.sql")
+PROCEDURES = ("rules.sql", "steps.sql", "views.sql")
 
 
 def _read(name: str) -> str:
@@ -43,8 +43,8 @@ def _read(name: str) -> str:
 
 def _statements() -> list[str]:
     tables = [part for part in re.split(r";\n", _read("tables.sql")) if "CREATE" in part]
-    routines = [part for name in ROUTINES for part in _read(name).split("\n$$\n")]
-    return [MODE, *tables, *(part for part in routines if "CREATE" in part), LAST]
+    procedures = [part for name in PROCEDURES for part in _read(name).split("\n$$\n")]
+    return [MODE, *tables, *(part for part in procedures if "CREATE" in part), LAST]
 
 
 def install(connection: MysqlConnection, deadline: float) -> None:

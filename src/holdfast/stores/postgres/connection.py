@@ -20,7 +20,7 @@ INTEGERS, BOOLEAN = frozenset({20, 21, 23}), 16
 """The numbers of PostgreSQL's types."""
 ENCODINGS = ("UTF8", "SQL_ASCII")
 PREPARE_AFTER = 3
-"""Calls of a routine on one connection, after which its statement is prepared there."""
+"""Calls of a procedure on one connection, after which its statement is prepared there."""
 UNPREPARED = ("26000", "0A000")
 """A prepared statement is not there: a pooler has another server's connection, or forgot it; or its
 result has changed."""
@@ -29,7 +29,7 @@ CONNECT_SHARE = 2.0
 
 
 class PostgresConnection:
-    """A connection, and the calls of routines on it. One caller at a time.
+    """A connection, and the calls of procedures on it. One caller at a time.
 
     A call is a statement that commits by itself. Where another isolation level than READ COMMITTED is
     the default, or transactions are read-only by default, it has a transaction around it, and all of
@@ -94,9 +94,9 @@ class PostgresConnection:
     def fileno(self) -> int:
         return self._usable().socket
 
-    def call(self, routine: str, values: Sequence[Value], deadline: float) -> list[Row]:
-        """Calls a routine in a transaction of its own; returns its rows."""
-        statement, name = _statement(routine, len(values))
+    def call(self, procedure: str, values: Sequence[Value], deadline: float) -> list[Row]:
+        """Calls a procedure in a transaction of its own; returns its rows."""
+        statement, name = _statement(procedure, len(values))
         texts = [_text(value) for value in values]
         return self.run(statement, texts, deadline, self._prepared(statement, name, deadline))
 
@@ -234,15 +234,15 @@ class PostgresConnection:
 
 
 @cache
-def _statement(routine: str, parameters: int) -> tuple[bytes, bytes]:
-    """Returns the statement that calls a routine, and the name under which it is prepared.
+def _statement(procedure: str, parameters: int) -> tuple[bytes, bytes]:
+    """Returns the statement that calls a procedure, and the name under which it is prepared.
 
     Whoever uses the same connection of a pooler may have prepared it: the same name is the same
     statement.
     """
     marks = ", ".join(f"${number}" for number in range(1, parameters + 1))
-    name = f"holdfast_{routine}_{parameters}"
-    return f"SELECT * FROM holdfast_{routine}({marks})".encode(), name.encode()
+    name = f"holdfast_{procedure}_{parameters}"
+    return f"SELECT * FROM holdfast_{procedure}({marks})".encode(), name.encode()
 
 
 def _code(result: pq.abc.PGresult) -> str:

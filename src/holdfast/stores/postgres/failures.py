@@ -49,7 +49,7 @@ def refusal(code: str, message: str, address: Address) -> Exception:
         )
     if code in MISSING:
         return BackendUnavailable(
-            f"{address} lacks tables or routines of holdfast: {message}; were they dropped? A new "
+            f"{address} lacks tables or procedures of holdfast: {message}; were they dropped? A new "
             "manager creates them, and `holdfast schema` prints how"
         )
     if code == NO_SCHEMA:

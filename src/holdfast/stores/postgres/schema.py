@@ -1,4 +1,4 @@
-"""The tables and routines on a PostgreSQL: created on first use, by many at once, or by a script."""
+"""The tables and procedures on a PostgreSQL: created on first use, by many at once, or by a script."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def script() -> str:
         [
             f"SELECT pg_advisory_xact_lock({INSTALLING});\n",
             (folder / "tables.sql").read_text(),
-            (folder / "routines.sql").read_text(),
+            (folder / "procedures.sql").read_text(),
             "-- Last: it says that all of the above is there.",
             f"INSERT INTO holdfast_store VALUES (0, {FORMAT}, 0, '') ON CONFLICT DO NOTHING;\n",
         ]
@@ -56,12 +56,12 @@ def _format(connection: PostgresConnection, deadline: float) -> int | None:
 
 
 def _lacks(connection: PostgresConnection, deadline: float) -> bool:
-    """Tells whether a table or a routine is not there: somebody may have dropped it alone."""
+    """Tells whether a table or a procedure is not there: somebody may have dropped it alone."""
     tables = set(re.findall(r"^CREATE TABLE IF NOT EXISTS (\w+)", script(), re.MULTILINE))
-    routines = set(re.findall(r"^CREATE OR REPLACE FUNCTION (\w+)", script(), re.MULTILINE))
+    procedures = set(re.findall(r"^CREATE OR REPLACE FUNCTION (\w+)", script(), re.MULTILINE))
     query = (
         b"SELECT relname FROM pg_class WHERE relname LIKE 'holdfast%' AND pg_table_is_visible(oid) "
         b"UNION "
         b"SELECT proname FROM pg_proc WHERE proname LIKE 'holdfast%' AND pg_function_is_visible(oid)"
     )
-    return not tables | routines <= {row[0] for row in connection.run(query, [], deadline)}
+    return not tables | procedures <= {row[0] for row in connection.run(query, [], deadline)}

@@ -34,8 +34,8 @@ class Connection(Protocol):
         """Connects, and logs in."""
         ...
 
-    def call(self, routine: str, values: Sequence[Value], deadline: float) -> list[Row]:
-        """Calls a routine in a transaction of its own; returns its rows, with numbers as int.
+    def call(self, procedure: str, values: Sequence[Value], deadline: float) -> list[Row]:
+        """Calls a procedure in a transaction of its own; returns its rows, with numbers as int.
 
         Raises `Lost`, `Again`, or an error for the user.
         """
@@ -63,14 +63,14 @@ class Connections:
 
     def call(
         self,
-        routine: str,
+        procedure: str,
         values: Sequence[Value],
         deadline: float,
         lost: Callable[[], None] = lambda: None,
     ) -> list[Row]:
-        """Calls a routine that may be repeated without harm; returns its rows. `lost` as for `use`."""
+        """Calls a procedure that may be repeated without harm; returns its rows. `lost`: as in `use`."""
         return self.use(
-            lambda connection: connection.call(routine, values, deadline), deadline, lost
+            lambda connection: connection.call(procedure, values, deadline), deadline, lost
         )
 
     def use(

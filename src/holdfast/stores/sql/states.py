@@ -1,4 +1,4 @@
-"""Locks as `inspect` and `list` show them, out of the rows of the routine `list`."""
+"""Locks as `inspect` and `list` show them, out of the rows of the procedure `list`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECOND = 1_000_000
 
 
 class _Listed(NamedTuple):
-    """A row of the routine `list`: a holder or a waiter, and its lock."""
+    """A row of the procedure `list`: a holder or a waiter, and its lock."""
 
     name: str
     last_token: int

@@ -1,8 +1,8 @@
-"""The steps of a lock on a database: each is one call of a routine there. It knows no world.
+"""The steps of a lock on a database: each is one call of a procedure there. It knows no world.
 
 A step that got no answer is sent again, with the same owner, until its time is over: a grant whose
 answer was lost is found then. What may still arrive after its attempt was given up is refused by the
-database, because the release leaves a mark there for an owner in doubt.
+database, because the release leaves a tombstone there for an owner in doubt.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Database(Protocol):
         ...
 
     def install(self, connection: Connection, deadline: float) -> None:
-        """Creates the tables and routines, unless they are there; refuses those of another format."""
+        """Creates the tables and procedures, unless they are there; refuses those of another format."""
         ...
 
 
@@ -171,17 +171,17 @@ class SqlStore:
         """Returns the tokens of those of `owners` that hold their lock."""
         return dict(self._keeping.call("look", [owners], deadline))
 
-    def call(self, routine: str, values: Sequence[Value], deadline: float) -> list[Row]:
-        """Calls a routine that only this kind of database has."""
-        return self._keeping.call(routine, values, deadline)
+    def call(self, procedure: str, values: Sequence[Value], deadline: float) -> list[Row]:
+        """Calls a procedure that only this kind of database has."""
+        return self._keeping.call(procedure, values, deadline)
 
     def close(self) -> None:
         """Closes the connections."""
         self._steps.close()
         self._keeping.close()
 
-    def _step(self, routine: str, deadline: float, *values: Value) -> list[Row]:
-        return self._steps.call(routine, [self._wait(deadline), *values], deadline)
+    def _step(self, procedure: str, deadline: float, *values: Value) -> list[Row]:
+        return self._steps.call(procedure, [self._wait(deadline), *values], deadline)
 
     def _wait(self, deadline: float) -> int:
         """Returns the ms for which a step may wait for those of others."""

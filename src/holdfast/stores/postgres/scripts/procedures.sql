@@ -490,9 +490,16 @@ BEGIN
 END
 $$;
 
--- Returns the tokens of those of these owners that hold their lock: for waiters that look for themselves.
+-- Looks after waiters: returns the tokens of those of these owners that hold their lock, and 0 for one that is the first
+-- in its queue, and may come and take the lock, because it is free.
 CREATE OR REPLACE FUNCTION holdfast_look(owners text[]) RETURNS TABLE (granted text, its_token bigint) LANGUAGE sql AS $$
     SELECT owner, token FROM holdfast_entry WHERE owner = ANY (owners) AND place = 0 AND expires > holdfast_now()
+    UNION ALL SELECT entry.owner, 0 FROM holdfast_entry AS entry JOIN holdfast_lock AS lock USING (name)
+        WHERE entry.owner = ANY (owners) AND entry.place > 0 AND entry.barge AND used + weight <= capacity
+            AND NOT EXISTS (
+                SELECT FROM holdfast_entry AS other
+                WHERE other.name = entry.name AND other.place > front AND other.place < entry.place
+            )
 $$;
 
 -- Sends a message.
