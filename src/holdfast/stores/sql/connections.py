@@ -68,7 +68,7 @@ class Connections:
         deadline: float,
         lost: Callable[[], None] = lambda: None,
     ) -> list[Row]:
-        """Calls a procedure that may be repeated without harm; returns its rows. `lost`: as in `use`."""
+        """Calls a procedure that may be repeated without harm; returns its rows. `lost`: see `use`."""
         return self.use(
             lambda connection: connection.call(procedure, values, deadline), deadline, lost
         )
