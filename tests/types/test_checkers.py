@@ -80,17 +80,3 @@ def test_a_checker_sees_the_mistakes_and_nothing_else(
         assert not unseen, f"{path.name}: the checker lets these pass"
         assert not unexpected, f"{path.name}: the checker refuses what is right"
     assert not found, "mistakes outside the programs"
-
-
-def test_every_option_of_every_store_is_known_to_checkers() -> None:
-    import holdfast
-    from holdfast.stores.options import StoreOptions
-    from holdfast.stores.urls import SCHEMES
-
-    rest = {"redlock": "a,b,c", "redis+sentinel": "a/main", "redis+unix": "/a"}
-    options: set[str] = set()
-    for scheme in SCHEMES:
-        with pytest.raises(holdfast.ConfigError, match="it has: ") as caught:
-            holdfast.connect(f"{scheme}://{rest.get(scheme, 'a')}?no=1")
-        options |= set(str(caught.value).partition("it has: ")[2].split(", "))
-    assert set(StoreOptions.__annotations__) == options

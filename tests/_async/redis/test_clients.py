@@ -155,8 +155,8 @@ async def test_what_cannot_be_taken_over_is_refused() -> None:
         (Client(connection_pool=pool(connection_class=Pretended)), "of another kind"),
         (Client(ssl=True, ssl_cert_reqs="optional", ssl_ca_certs="/nowhere"), "cannot be used"),
         (Client(redis_connect_func=print), "redis_connect_func"),
-        (object(), "must be a str, or a client"),
-        (redis.Connection, "must be a str, or a client"),
+        (object(), "must be a str, a client"),
+        (redis.Connection, "must be a str, a client"),
     ):
         with pytest.raises(holdfast.ConfigError, match=words):
             holdfast.connect(client)  # type: ignore[arg-type]

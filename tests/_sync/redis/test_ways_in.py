@@ -85,7 +85,7 @@ def test_a_place_that_does_not_answer_does_not_use_up_the_time(
     places = [silent.getsockname(), ("127.0.0.1", server.port)]
 
     def several(host: Any, *args: Any, **options: Any) -> Any:
-        if host != "several.test":
+        if host != b"several.test":
             return real(host, *args, **options)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
 
