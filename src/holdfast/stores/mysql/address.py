@@ -32,7 +32,7 @@ REFUSED = frozenset(
     {"autocommit", "charset", "collation", "connect_timeout", "init_command", "read_timeout"}
     | {"sql_mode", "use_unicode", "write_timeout"}
 )
-"""Those that are ours to choose."""
+"""The settings of PyMySQL that holdfast chooses itself."""
 ENCODINGS = ("utf8", "utf8mb4")
 
 
@@ -65,7 +65,7 @@ class Address:
                 "password as %2F %3A %40 %3F %23 and %25"
             )
         self.settings: dict[str, Any] = {"database": unquote(path)}
-        """What PyMySQL is told, beside host and port."""
+        """The settings for PyMySQL, beside host and port."""
         if user:
             self.settings["user"] = unquote(user)
         if password:

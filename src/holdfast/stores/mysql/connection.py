@@ -22,7 +22,7 @@ SESSION = (
     "SET SESSION autocommit = 1, completion_type = 0, sql_mode = ''",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
 )
-"""What every connection is told first, whatever the server's defaults are."""
+"""The statements that begin every connection, whatever the server's defaults are."""
 
 
 class MysqlConnection:

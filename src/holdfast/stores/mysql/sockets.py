@@ -25,7 +25,7 @@ class Deadline:
 
 
 class _Timed(socket.socket):
-    """What the sockets here have in common. A wait that a signal interrupts does not begin anew."""
+    """A socket whose waits end at a deadline. A wait that a signal interrupts does not begin anew."""
 
     deadline: Deadline | None = None
 

@@ -14,9 +14,9 @@ from ..resolving import resolve
 from ..urls import Target
 
 KEYWORDS = frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults())
-"""What libpq takes in a URL."""
+"""The settings that libpq takes in a URL."""
 REFUSED = frozenset({"replication", "client_encoding"})
-"""Those with which it would not be a connection for us."""
+"""The settings of libpq that holdfast chooses itself."""
 
 UNREADABLE = (
     "this postgresql:// URL cannot be read; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "

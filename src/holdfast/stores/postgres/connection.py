@@ -42,7 +42,7 @@ class PostgresConnection:
         self._clock = clock
         self._connection: pq.abc.PGconn | None = None
         self._reading: select.poll | None = None
-        """What waits for the socket of an open connection to be readable."""
+        """The poll object that waits until the socket of an open connection is readable."""
         self._explicit = False
         """True if a call needs a transaction that says how it is to be."""
         self._prepares = True

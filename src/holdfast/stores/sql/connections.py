@@ -57,7 +57,8 @@ class Connections:
         self._mutex = RLock()
         self._idle: deque[Connection] = deque()
         self._all: WeakSet[Connection] = WeakSet()
-        """Those that are open, or being opened. One that an exception took from its caller is gone."""
+        """The connections that are open or being opened, but for any that an exception took from its
+        caller."""
         self._waiting: deque[Any] = deque()
         self._closed = False
 

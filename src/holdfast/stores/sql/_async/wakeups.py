@@ -69,7 +69,7 @@ class Wakeups:
         self.tickets: dict[str, Ticket] = {}
         """The waiting attempts, by owner."""
         self._unheard: set[str] = set()
-        """Those of them that the database does not send messages to: they are looked after."""
+        """The owners to which the database sends no messages: they are looked after."""
         self._channel = f"holdfast_{token_hex(8)}"
         self._listening: Listening | None = None
         self._watched = -1
