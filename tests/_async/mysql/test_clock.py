@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from _async.mysql.scenes import waits
+from _async.sql_scenes import waits
 from holdfast import aio as holdfast
 from servers.mariadb import MariaServer
 from servers.stepped import SteppedClock

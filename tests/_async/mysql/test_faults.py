@@ -7,7 +7,7 @@ from contextlib import suppress
 import pymysql
 import pytest
 
-from _async.mysql.scenes import waits
+from _async.sql_scenes import waits
 from holdfast import aio as holdfast
 from servers.mariadb import MariaServer
 from servers.proxy import Proxy

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from _async.mysql.scenes import crowd
+from _async.sql_scenes import crowd
 from holdfast import aio as holdfast
 from servers.mariadb import MariaServer
 from worlds.aio import Job, eventually

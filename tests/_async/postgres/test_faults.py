@@ -7,17 +7,11 @@ from contextlib import suppress
 import psycopg
 import pytest
 
+from _async.sql_scenes import waits
 from holdfast import aio as holdfast
 from servers.postgres import PostgresServer
 from servers.proxy import Proxy
 from worlds.aio import Job, eventually
-
-
-async def waits(locks: holdfast.Locks, number: int = 1) -> None:
-    async def there() -> bool:
-        return len((await locks.inspect("x")).waiters) == number
-
-    await eventually(there)
 
 
 async def test_a_lease_outlives_a_crash_of_the_server(server: PostgresServer) -> None:

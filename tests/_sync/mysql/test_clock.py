@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from _sync.mysql.scenes import waits
+from _sync.sql_scenes import waits
 from servers.mariadb import MariaServer
 from servers.stepped import SteppedClock
 from worlds.threads import Job

@@ -10,7 +10,7 @@ import pymysql
 import pytest
 
 import holdfast
-from _sync.mysql.scenes import waits
+from _sync.sql_scenes import waits
 from servers.mariadb import MariaServer
 from servers.proxy import Proxy
 from worlds.threads import Job, eventually, pause

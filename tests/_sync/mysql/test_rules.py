@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from _sync.mysql.scenes import crowd
+from _sync.sql_scenes import crowd
 from servers.mariadb import MariaServer
 from worlds.threads import Job, eventually
 

@@ -10,16 +10,10 @@ import psycopg
 import pytest
 
 import holdfast
+from _sync.sql_scenes import waits
 from servers.postgres import PostgresServer
 from servers.proxy import Proxy
 from worlds.threads import Job, eventually
-
-
-def waits(locks: holdfast.Locks, number: int = 1) -> None:
-    def there() -> bool:
-        return len(locks.inspect("x").waiters) == number
-
-    eventually(there)
 
 
 def test_a_lease_outlives_a_crash_of_the_server(server: PostgresServer) -> None:

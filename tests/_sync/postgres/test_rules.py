@@ -10,38 +10,10 @@ import psycopg
 import pytest
 
 import holdfast
+from _sync.sql_scenes import crowd, waits
 from servers.pgbouncer import PgBouncer
 from servers.postgres import PostgresServer
-from worlds.threads import Job, eventually, pause
-
-
-def waits(locks: holdfast.Locks, number: int = 1) -> None:
-    def there() -> bool:
-        return len(locks.inspect("x").waiters) == number
-
-    eventually(there)
-
-
-def crowd(urls: list[str], rounds: int) -> None:
-    """Has several managers take one lock in turns; each finds itself alone in it."""
-    inside: list[int] = []
-    tokens: list[int] = []
-
-    def contend(url: str) -> None:
-        with holdfast.connect(url) as locks:
-            for _ in range(rounds):
-                with locks.lock("x") as lease:
-                    inside.append(1)
-                    assert len(inside) == 1
-                    assert not tokens or lease.token > tokens[-1]
-                    tokens.append(lease.token)
-                    pause(0.0)
-                    inside.pop()
-
-    jobs = [Job(contend, url) for url in urls]
-    for job in jobs:
-        job.result()
-    assert len(tokens) == len(urls) * rounds
+from worlds.threads import Job, eventually
 
 
 @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])

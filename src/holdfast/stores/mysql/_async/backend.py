@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ....errors import ConfigError
 from ....guarantees import Guarantees
 from ..._async.contract import Backend
-from ...sql._async.backend import SqlBackend
-from ...sql.options import SQL_OPTIONS, connections_of
-from ...timing import timing_of
-from ...urls import Target, merge_options
+from ...sql._async.backend import prepared
+from ...urls import Target
 from .. import guarantees
 
 if TYPE_CHECKING:
@@ -23,14 +21,7 @@ def prepare(
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Checks all that can be checked without opening; returns the guarantees and the opener."""
     database, ours = _database(target)
-    settings = merge_options(ours, options, dict(SQL_OPTIONS))
-    timing = timing_of(settings)
-    connections = connections_of(settings)
-
-    def opener() -> Backend:
-        return SqlBackend(database, None, guarantees.MYSQL, namespace, timing, connections)
-
-    return guarantees.MYSQL, opener
+    return prepared(ours, namespace, options, database, None, guarantees.MYSQL)
 
 
 def _database(target: Target) -> tuple[MysqlDatabase, Target]:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ....errors import ConfigError
 from ....guarantees import Guarantees
 from ..._sync.contract import Backend
-from ...sql._sync.backend import SqlBackend
-from ...sql.options import SQL_OPTIONS, connections_of
-from ...timing import timing_of
-from ...urls import Target, merge_options
+from ...sql._sync.backend import prepared
+from ...urls import Target
 from .. import guarantees
 
 if TYPE_CHECKING:
@@ -25,14 +23,7 @@ def prepare(
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Checks all that can be checked without opening; returns the guarantees and the opener."""
     database, ours = _database(target)
-    settings = merge_options(ours, options, dict(SQL_OPTIONS))
-    timing = timing_of(settings)
-    connections = connections_of(settings)
-
-    def opener() -> Backend:
-        return SqlBackend(database, database, guarantees.POSTGRES, namespace, timing, connections)
-
-    return guarantees.POSTGRES, opener
+    return prepared(ours, namespace, options, database, database, guarantees.POSTGRES)
 
 
 def _database(target: Target) -> tuple[PostgresDatabase, Target]:

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...._runtime.threads import Poller, Worker, finish
 from ....clock import system_clock
@@ -12,10 +13,31 @@ from ....entries import MISSED_HEARTBEATS, AcquireRequest, Claim
 from ....errors import BackendUnavailable
 from ....guarantees import Guarantees
 from ....model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
-from ..._sync.contract import OPEN_LIMIT, Ticket
-from ...timing import Timing
+from ..._sync.contract import OPEN_LIMIT, Backend, Ticket
+from ...timing import Timing, timing_of
+from ...urls import Target, merge_options
+from ..options import SQL_OPTIONS, connections_of
 from ..store import Database, SqlStore
 from .wakeups import Listener, Wakeups
+
+
+def prepared(
+    target: Target,
+    namespace: str,
+    options: dict[str, Any],
+    database: Database,
+    listener: Listener | None,
+    promised: Guarantees,
+) -> tuple[Guarantees, Callable[[], Backend]]:
+    """Checks the options that all databases have; returns the guarantees and the opener."""
+    settings = merge_options(target, options, dict(SQL_OPTIONS))
+    timing = timing_of(settings)
+    connections = connections_of(settings)
+
+    def opener() -> Backend:
+        return SqlBackend(database, listener, promised, namespace, timing, connections)
+
+    return promised, opener
 
 
 class SqlBackend:

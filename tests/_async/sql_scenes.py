@@ -1,4 +1,4 @@
-"""What the tests of MySQL and MariaDB have in common."""
+"""Scenes that the tests of all databases share."""
 
 from __future__ import annotations
 
