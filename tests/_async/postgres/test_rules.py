@@ -24,6 +24,16 @@ async def test_every_default_isolation_level(kept: PostgresServer, level: str) -
     await crowd([url] * 6, 10)
 
 
+async def test_a_step_refuses_a_transaction_whose_snapshot_may_be_old(kept: PostgresServer) -> None:
+    url = kept.new_database()
+    async with holdfast.connect(url) as locks:
+        await (await locks.lock("x").acquire()).release()
+    with kept.connect(dbname=url.rpartition("/")[2], autocommit=True) as connection:
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        with pytest.raises(psycopg.Error, match="READ COMMITTED"):
+            connection.execute("SELECT holdfast_release(1000, 'x', 'nobody', 0)")
+
+
 async def test_through_a_transaction_pooler(kept: PostgresServer) -> None:
     database = kept.new_database().rpartition("/")[2]
     pooler = PgBouncer(kept.port, size=3)

@@ -26,6 +26,16 @@ def test_every_default_isolation_level(kept: PostgresServer, level: str) -> None
     crowd([url] * 6, 10)
 
 
+def test_a_step_refuses_a_transaction_whose_snapshot_may_be_old(kept: PostgresServer) -> None:
+    url = kept.new_database()
+    with holdfast.connect(url) as locks:
+        locks.lock("x").acquire().release()
+    with kept.connect(dbname=url.rpartition("/")[2], autocommit=True) as connection:
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        with pytest.raises(psycopg.Error, match="READ COMMITTED"):
+            connection.execute("SELECT holdfast_release(1000, 'x', 'nobody', 0)")
+
+
 def test_through_a_transaction_pooler(kept: PostgresServer) -> None:
     database = kept.new_database().rpartition("/")[2]
     pooler = PgBouncer(kept.port, size=3)
