@@ -24,6 +24,7 @@ FIGURES = {
     "waiters": "one lock, and a hundred to ten thousand tasks that wait for it",
     "keeper": "ten thousand leases, renewed",
     "startup": "import, and the command line",
+    "listing": "on each store: `holdfast ls` of ten thousand locks",
     "etcd_uncontended": "etcd: acquire and release, at first and after ten thousand times",
     "etcd_handoff": "etcd: 2, 8 and 32 processes and one lock",
     "etcd_wakeup": "etcd: from the release in one process to the grant in another",
@@ -41,6 +42,10 @@ FIGURES = {
     "postgres_wakeup": "PostgreSQL: from the release in one process to the grant in another",
     "postgres_keeper": "PostgreSQL: ten thousand leases, renewed",
     "mariadb_uncontended": "MariaDB: acquire and release",
+    "primitives": "on each store: a permit, a reader, four locks at once, beside a lock",
+    "service": "the lock service on Redis: a pair of requests, 5,000 that wait, 1,000 listeners",
+    "page": "the live page in Chromium: 10,000 locks, 1,000 changes a second",
+    "failover": "a leader is killed, paused, cut off: the gap until the next one leads",
     "fences": "a fenced write beside the same write without a fence",
 }
 

@@ -79,8 +79,8 @@ def _row(what: str, samples: Samples, ours: str, other: str, target: float) -> R
 
 
 def _measure(folder: Path, rounds: int) -> Samples:
-    from servers.mariadb import MariaServer
-    from servers.postgres import PostgresServer
+    from holdfast.chaos.servers.mariadb import MariaServer
+    from holdfast.chaos.servers.postgres import PostgresServer
 
     samples: Samples = {}
     with ExitStack() as stack:

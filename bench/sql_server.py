@@ -21,7 +21,7 @@ GIVE = "DELETE FROM raw_lock WHERE name = %s AND owner = %s"
 @contextmanager
 def postgres() -> Iterator[Any]:
     """Runs a PostgreSQL for the `with`; yields it."""
-    from servers.postgres import PostgresServer
+    from holdfast.chaos.servers.postgres import PostgresServer
 
     server = PostgresServer()
     try:
@@ -33,7 +33,7 @@ def postgres() -> Iterator[Any]:
 @contextmanager
 def mariadb() -> Iterator[Any]:
     """Runs a MariaDB for the `with`; yields it."""
-    from servers.mariadb import MariaServer
+    from holdfast.chaos.servers.mariadb import MariaServer
 
     server = MariaServer()
     try:

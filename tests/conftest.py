@@ -15,11 +15,15 @@ import pytest
 
 from selection import FAMILIES, is_quick, is_short, longest_first, store_of
 from stores import STORES, UNFAIR
+from watchdog import Watchdog
 
 LIMIT = 180.0
 """Seconds one asynchronous test may take in all: a few, and ten times that beside other work."""
 MANY_FILES = 20_000
 """Open files that the tests may need: a process keeps one for each embedded store that it has used."""
+
+WITHOUT = {"axe": "axe_core", "azurite": "azure"}
+"""What the variable of that name may leave out: by its words, a word in the names of those tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Watchdog(config))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     stores = config.getoption("--store")
     quick = config.getoption("--quick")
     short = config.getoption("--short")
-    without_azurite = "azurite" in os.environ.get("WITHOUT", "").split()
+    without = [WITHOUT[word] for word in os.environ.get("WITHOUT", "").split() if word in WITHOUT]
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
@@ -70,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             (not stores or store_of(item) in stores)
             and (not quick or is_quick(item))
             and (not short or is_short(item))
-            and not (without_azurite and "azure" in item.name)
+            and not any(word in item.name for word in without)
         )
         (kept if wanted else left_out).append(item)
     if left_out:

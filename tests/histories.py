@@ -10,9 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from servers.mariadb import MariaServer
-from servers.postgres import PostgresServer
-from servers.proxy import Proxy
+import holdfast
+from holdfast.chaos.servers.mariadb import MariaServer
+from holdfast.chaos.servers.postgres import PostgresServer
+from holdfast.chaos.servers.proxy import Proxy
 
 CONTENDER = """
 import json, os, random, sys, time
@@ -22,23 +23,22 @@ chance = random.Random(seed)
 out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 def note(*what):
     os.write(out, (json.dumps([time.time(), os.getpid(), *what]) + "\\n").encode())
-with holdfast.connect(url) as locks:
-    lock = locks.lock("x", ttl=2.0)
-    while True:
-        try:
-            lease = lock.acquire(timeout=5.0)
-        except (holdfast.LockTimeout, holdfast.BackendUnavailable):
-            continue
-        note("granted", lease.token)
-        until = time.monotonic() + chance.random() * 0.02
-        while lease.held and time.monotonic() < until:
-            time.sleep(0.001)
-        # Before the release can free it: from here on it does not count on it any more.
-        note("over", lease.token)
-        try:
-            lease.release()
-        except holdfast.LockError:
-            pass
+lock = holdfast.connect(url).lock("x", ttl=2.0)  # which reaches the store when it is acquired
+while True:
+    try:
+        lease = lock.acquire(timeout=5.0)
+    except (holdfast.LockTimeout, holdfast.BackendUnavailable):
+        continue
+    note("granted", lease.token)
+    until = time.monotonic() + chance.random() * 0.02
+    while lease.held and time.monotonic() < until:
+        time.sleep(0.001)
+    # Before the release can free it: from here on it does not count on it any more.
+    note("over", lease.token)
+    try:
+        lease.release()
+    except holdfast.LockError:
+        pass
 """
 
 LATE = 1.0
@@ -47,6 +47,8 @@ LATE = 1.0
 
 def check_history(server: PostgresServer | MariaServer, folder: Path, seed: int) -> None:
     """Has processes contend on `server` under faults; fails if two held the lock, or a token fell."""
+    with holdfast.connect(server.url) as locks:
+        locks.list()  # the tables are there before the first fault
     proxy = Proxy(server.port)
     url = server.url.replace(f":{server.port}/", f":{proxy.port}/")
     log = folder / "history"

@@ -56,6 +56,7 @@ LONG_FILES = (
     "faults/test_paused.py",
     "redlock/test_real_faults.py",
     "zookeeper/test_processes.py",
+    "chaos/test_picture.py",
 )
 """Files that take longest, of those that compute and those that wait in turn."""
 

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from holdfast.chaos.servers.cluster import Cluster
+from holdfast.chaos.servers.etcd import EtcdCluster
+from holdfast.chaos.servers.mariadb import MariaServer
+from holdfast.chaos.servers.postgres import PostgresServer
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.redlock import RedlockNodes
+from holdfast.chaos.servers.sentinel import Watch
+from holdfast.chaos.servers.service import ServiceServer
+from holdfast.chaos.servers.zookeeper import ZooKeeperEnsemble
 from servers.azure import AzureServer
-from servers.cluster import Cluster
-from servers.etcd import EtcdCluster
 from servers.gcs import GcsServer
-from servers.mariadb import MariaServer
-from servers.postgres import PostgresServer
-from servers.redis import RedisServer
-from servers.redlock import RedlockNodes
 from servers.s3 import S3Server
-from servers.sentinel import Watch
-from servers.zookeeper import ZooKeeperEnsemble
 
 _numbers = itertools.count(1)
+
+HTTP_NAMESPACES = ("holdfast", "one", "two", "a", "a/b", "a:b")
+"""The namespaces of the service: a service has those that it was started with, and no others."""
 
 
 class Stopped(Protocol):
@@ -49,7 +54,13 @@ def _kept(make: Callable[[], Server]) -> Callable[[], Server]:
     @cache
     def kept() -> Server:
         server = make()
-        atexit.register(server.stop)
+        process = os.getpid()
+
+        @atexit.register
+        def stop() -> None:
+            if os.getpid() == process:  # the server is not that of a forked child
+                server.stop()
+
         return server
 
     return kept
@@ -64,6 +75,9 @@ zookeeper_ensemble = _kept(ZooKeeperEnsemble)
 etcd_cluster = _kept(EtcdCluster)  # of one member, which is quick; the tests of faults have three
 postgres_server = _kept(lambda: PostgresServer("fsync=off"))  # nobody cuts its power
 mariadb_server = _kept(lambda: MariaServer("--innodb-flush-log-at-trx-commit=0"))
+http_store = _kept(RedisServer)
+http_service = _kept(lambda: ServiceServer(http_store().url, HTTP_NAMESPACES))
+second_http_service = _kept(lambda: ServiceServer(http_store().url, HTTP_NAMESPACES))
 s3_server = _kept(S3Server)
 azure_server = _kept(AzureServer)
 gcs_server = _kept(GcsServer)
@@ -110,6 +124,13 @@ def etcd(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
+def http(folder: Path) -> Iterator[str]:
+    service = http_service()
+    http_store()("FLUSHALL")
+    yield service.url
+
+
+@contextmanager
 def postgres(folder: Path | None = None) -> Iterator[str]:
     yield postgres_server().emptied_database()
 
@@ -121,6 +142,7 @@ def mariadb(folder: Path | None = None) -> Iterator[str]:
 
 STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "etcd": etcd,
+    "http": http,
     "mariadb": mariadb,
     "memory": memory,
     "postgres": postgres,
@@ -133,4 +155,5 @@ STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
 }
 
 UNFAIR = ("redlock",)
-"""Those whose guarantees say so: no queue, no hand-over, and a lock has one holder."""
+"""Those whose guarantees say so: no queue, no hand-over, and no weights but those of semaphores,
+readers and writers."""

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 import holdfast
+from holdfast.chaos.servers.proxy import Proxy
 from holdfast.versioned import (
     Conflict,
     FileVersioned,
@@ -19,7 +20,6 @@ from holdfast.versioned import (
     RedisVersioned,
     SqlVersioned,
 )
-from servers.proxy import Proxy
 from stores import mariadb_server, postgres_server, redis_server
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from math import isfinite
 
 from .errors import ConfigError
 
 MAX_NAME_BYTES = 1024
+MAX_NAMES = 128
 MAX_TTL = 366 * 86400.0
 MAX_CAPACITY = 2**31 - 1
 MAX_LABEL = 256
 MAX_OWNER = 64
+MAX_TOKEN_ABOVE = 2**52
+"""As a time in µs this is in the year 2112. A Redis counts exactly up to twice that."""
 
 
 def printable(what: str, text: object, limit: int) -> str:
@@ -40,6 +44,42 @@ def _unprintable(code: int) -> bool:
 
 def lock_name(name: object) -> str:
     return printable("the lock's name", name, MAX_NAME_BYTES)
+
+
+def template(text: object) -> None:
+    """Refuses what is no template for a lock's name; its fields are checked with the function."""
+    if not isinstance(text, str):
+        raise ConfigError(
+            'locked() takes the name of a lock, as in @locks.locked("report:{customer_id}"), not '
+            f"{text!r:.80}"
+        )
+
+
+def lock_names(names: object) -> list[str]:
+    """Returns the names of several locks: each once, in sorted order."""
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise ConfigError(
+            f"multi() takes a list of names, not {names!r:.80}; for one lock, write lock(name) or "
+            "multi([name])"
+        )
+    several: set[str] = set()
+    for name in names:
+        several.add(lock_name(name))
+        if len(several) > MAX_NAMES:
+            raise ConfigError(
+                f"multi() was given more than {MAX_NAMES} names, which is too many to be taken at "
+                "once; take one lock that stands for all"
+            )
+    if not several:
+        raise ConfigError("multi() was given no name; give it at least one")
+    return sorted(several)
+
+
+def parameter(what: str, text: object) -> str:
+    """Returns `text` if it may be the name of a parameter."""
+    if not isinstance(text, str) or not text.isidentifier():
+        raise ConfigError(f"{what} is the name of a parameter of the function, not {text!r:.80}")
+    return text
 
 
 def namespace(name: object) -> str:
@@ -95,6 +135,14 @@ def timeout(value: object) -> float | None:
     return seconds
 
 
+def delay(value: object) -> float:
+    """Returns the seconds for which a lock stays closed after an expiry."""
+    seconds = _number("lock_delay", value)
+    if not 0 <= seconds <= MAX_TTL:
+        raise ConfigError(f"lock_delay must be from 0 to {MAX_TTL:g} seconds, not {seconds:g}")
+    return seconds
+
+
 def at_least(value: object) -> float:
     seconds = _number("at_least", value)
     if seconds < 0:
@@ -107,6 +155,18 @@ def permits(value: object) -> int:
         raise ConfigError(f"permits must be a whole number, not {value!r:.80}")
     if not 1 <= value <= MAX_CAPACITY:
         raise ConfigError(f"permits must be from 1 to {MAX_CAPACITY}, not {value}")
+    return value
+
+
+def token_above(value: object) -> int:
+    """Returns a number that a lock's tokens are to be raised above."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"token_above must be a whole number, not {value!r:.80}")
+    if not 0 <= value <= MAX_TOKEN_ABOVE:
+        raise ConfigError(
+            f"token_above must be from 0 to {MAX_TOKEN_ABOVE}, not {value!r:.40}: no store hands out "
+            "such a token in this century"
+        )
     return value
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from .model import Label
+from .model import Change, Label
 
 SEPARATOR = "\x1f"
 """The character between the namespace and the name of a lock; neither can contain it."""
@@ -18,6 +18,12 @@ HEARTBEAT = 1.0
 """Seconds between two heartbeats of a waiter."""
 MISSED_HEARTBEATS = 5
 """Heartbeats without which a waiter loses its place in the queue."""
+
+
+CHANGES_KEPT = 64
+"""The changes of one election that are kept for those who observe it, for `CHANGES_KEPT_FOR` seconds
+after the last of them."""
+CHANGES_KEPT_FOR = 86400.0
 
 
 class Entry:
@@ -30,6 +36,7 @@ class Entry:
         "claim",
         "confirmed",
         "expires",
+        "kept_until",
         "kind",
         "label",
         "name",
@@ -63,6 +70,7 @@ class Entry:
         process: str,
         address: str,
         tether: str,
+        kept_until: float,
         label: Label,
     ) -> None:
         self.owner = owner
@@ -82,6 +90,8 @@ class Entry:
         self.process = process
         self.address = address
         self.tether = tether
+        self.kept_until = kept_until
+        """When a detached lease ends, in seconds since the epoch: it outlives a boot. 0: it is not."""
         self.label = label
 
 
@@ -90,6 +100,7 @@ class AcquireRequest:
 
     __slots__ = (
         "barge",
+        "bound",
         "capacity",
         "claim",
         "kind",
@@ -115,6 +126,7 @@ class AcquireRequest:
         claim: float,
         patience: float,
         label: Label,
+        bound: bool = True,
     ) -> None:
         self.name = name
         self.owner = owner
@@ -130,6 +142,8 @@ class AcquireRequest:
         self.patience = patience
         """Seconds for which the owner keeps its place in the queue without a heartbeat."""
         self.label = label
+        self.bound = bound
+        """Whether the entry may end with its process."""
 
 
 class Claim(NamedTuple):
@@ -187,8 +201,31 @@ class Rows(Protocol):
         """Returns a number above that of every waiter for this lock."""
         ...
 
-    def mint(self, taken: Container[int] = (), permits: int = 1) -> int:
-        """Returns a token above all minted before; of a semaphore, in a slot that is not `taken`."""
+    def mint(self, taken: Container[int] = (), permits: int = 1, above: int = 0) -> int:
+        """Returns a token above all minted before, and above that number; of a semaphore, in a slot
+        that is not `taken`."""
+        ...
+
+    def rewrite(self, entry: Entry) -> None:
+        """Writes back what is changed in a lease that is held: weight, label, expires, confirmed,
+        process, tether, kept_until."""
+        ...
+
+    def note(self, name: str, change: Change) -> Iterable[WakeUp]:
+        """Adds a change of an election, keeps the last `CHANGES_KEPT`, and returns its observers'
+        wake-ups."""
+        ...
+
+    def changes(self, name: str, after: int) -> Iterable[Change]:
+        """Returns the changes above the number `after`, in order; for 0 the last alone."""
+        ...
+
+    def observe(self, name: str, observer: WakeUp, until: float) -> None:
+        """Has `observer` returned by `note`, until that time on the store's clock."""
+        ...
+
+    def unobserve(self, name: str, owner: str) -> None:
+        """Ends what `observe` began."""
         ...
 
     def add(self, entry: Entry) -> None:

@@ -1,8 +1,14 @@
 """Events: what happened to a lease, told to listeners. Metrics and traces hang here.
 
-    acquired         granted; `duration` is the time from the first request to the grant
+    acquired         granted; `duration` is the time from the first request to the grant, `detail` is
+                     `waited` if it had to queue
     waited           it had to queue, and was granted or gave up; `duration` is the time in the queue
-    renewed          the store confirmed it; `duration` is the round trip
+    timed_out        not granted in the caller's time, which is `duration`; `detail` is `busy` for a
+                     caller that did not wait, else `gave up`
+    failed           not granted, because of the error that `detail` tells
+    interrupted      not granted, because its task was cancelled, or a signal's handler raised
+    renewed          the store confirmed it; `duration` is the round trip, `detail` is `late` if less
+                     than half of the TTL was left
     uncertain        a renewal was not answered; `detail` says why
     lost             it ended under us; `duration` is how long it had been held, `detail` why
     released         given back; `duration` is how long it had been held
@@ -18,9 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CoroutineType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from . import checks
+from .errors import StaleToken
 
 
 class Event(NamedTuple):
@@ -36,18 +43,35 @@ class Event(NamedTuple):
     detail: str = ""
 
 
+class Call(NamedTuple):
+    """One call to the store."""
+
+    verb: str
+    """The verb of the backend contract: `acquire`, `renew`, `release`, …"""
+    duration: float
+    at: float
+    """Seconds since the epoch."""
+    error: BaseException | None = None
+    """The error with which it ended; a cancelled task's too."""
+
+
 Ignored = bool | None
 """The type of what a callback returns, for type checkers: nobody looks at it, so it is no coroutine."""
+Told = TypeVar("Told")
 Listener = Callable[[Event], Ignored]
+CallListener = Callable[[Call], Ignored]
+RefusalListener = Callable[[StaleToken], Ignored]
 
 
-class Listeners(list[Listener]):
-    """The listeners of one manager. Empty is the common case and costs one truth test."""
+class Listeners(list[Callable[[Told], Ignored]]):
+    """The listeners of one kind. Empty is the common case and costs one truth test."""
 
     __slots__ = ()
 
-    def add(self, listener: Listener) -> Callable[[], None]:
-        checks.callback("on_event", listener)
+    def add(
+        self, listener: Callable[[Told], Ignored], what: str = "on_event"
+    ) -> Callable[[], None]:
+        checks.callback(what, listener)
         self.append(listener)
 
         def remove() -> None:
@@ -55,14 +79,24 @@ class Listeners(list[Listener]):
 
         return remove
 
-    def tell(self, event: Event) -> None:
+    def tell(self, told: Told) -> None:
         for listener in tuple(self):
             try:
-                refuse_coroutine(listener(event))
+                refuse_coroutine(listener(told))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # also one that exits: it must not take the keeper along
-                report(f"a listener failed on the event {event.kind!r} of {event.name!r}", error)
+                report(f"a listener failed on {_title(told)}", error)
+
+
+refusals: Listeners[StaleToken] = Listeners()
+"""The listeners of all fences of this process: `holdfast.fences.on_refusal`."""
+
+
+def _title(told: object) -> str:
+    if isinstance(told, Event):
+        return f"the event {told.kind!r} of {told.name!r}"
+    return f"the call {told.verb!r}" if isinstance(told, Call) else repr(told)
 
 
 def refuse_coroutine(result: object) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+MAX_DETACHED = 366 * 86400.0
+"""Seconds for which most stores can keep what nobody renews."""
+
 
 class Guarantees(NamedTuple):
     """The promises of one kind of store, and their limits."""
@@ -31,3 +34,17 @@ class Guarantees(NamedTuple):
     """Whether `lease.renew(ttl)` can change the TTL."""
     slots: bool = False
     """Whether a semaphore's lease has a `slot` that no other holder has meanwhile, to be fenced by."""
+    recall: bool = False
+    """Whether a holder is told of a forced release at once; where not, at its next renewal. (There a
+    lease with `renew=False` is never asked about, and ends with its TTL.)"""
+    every_change: bool = False
+    """Whether whoever observes an election sees every change; where not, two between two looks are seen
+    as one."""
+    longest_detached: float = MAX_DETACHED
+    """The most seconds that a lease can outlive its holder's manager: a period of `once`, an export."""
+
+
+class Provisional(Guarantees):
+    """The promises of a store that is asked for its own when it is reached, which replace these."""
+
+    __slots__ = ()

@@ -1,35 +1,28 @@
-"""The rules of a queue of holders and waiters: which of them is admitted, handed over to, passed over.
+"""The steps on a queue of holders and waiters, for stores that keep it as rows (memory, SQLite).
 
-One algorithm for every store that keeps its queue as rows of its own (memory, SQLite): it reads
-and writes rows through `Rows`, inside one transaction of the store, and never looks at a clock or
-a file by itself. Each public method here is one atomic step.
+Each public method here is one atomic step: it does what is due at the lock (`settlement`), and what
+was asked for.
 
-What must stay true:
+What must stay true, beside the rules of `settlement`:
 
-- The holders' weights never add up to more than the capacity.
-- A row becomes a holder in one place only, `_settle` and `acquire` through `_grant`, and its token
-  is minted there, in the same transaction. Of a semaphore's holders no two have the same slot.
-- Waiters are admitted in the order of their arrival; the first that does not fit stops the rest,
-  so that a writer is not starved by readers. A waiter that `barge`s is only woken, never handed the
-  lock; it takes it when it asks again. So may a newcomer that barges.
-- A row that has expired, or whose process is dead, counts for nothing and is removed by the next
-  step that meets it; that step also admits the next waiters.
 - Nothing is ever re-created: a renewal or a release of an unknown owner returns that it is gone.
 - A renewal never shortens.
+- A lease that is adopted is never free in between, and passes nobody by who waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from .entries import SEPARATOR, AcquireRequest, Claim, Entry, Rows, WakeUp
 from .model import (
     GONE,
     Busy,
+    Change,
     Gone,
     Granted,
     LockState,
+    Observation,
     Outcome,
     Participant,
     Queued,
@@ -38,31 +31,20 @@ from .model import (
     slot_of,
 )
 from .refusals import in_use_as, owner_used_again
+from .settlement import ELECTION, Occupancy, Settlement
 
 
-class _Occupancy(NamedTuple):
-    """The use of a lock after everything due has been done: `used` of its capacity is taken by
-    `holders`, and `head` is the first waiter that does not fit."""
-
-    holders: list[Entry]
-    used: int
-    head: Entry | None
-
-
-class Ledger:
+class Ledger(Settlement):
     """One step on the queue of a store. Made anew for each transaction.
 
-    `wakeups` are to be sent once the transaction stands; `blockers` has, for each owner that was
-    found first in the queue, the holders on whose death it would be next.
+    `blockers` has, for each owner that was found first in the queue, the holders on whose death it
+    would be next.
     """
 
-    __slots__ = ("_rows", "_settled", "blockers", "wakeups")
+    __slots__ = ("blockers",)
 
     def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-        self._settled: dict[str, _Occupancy] = {}
-        """The locks, by name, in which everything due has been done in this transaction."""
-        self.wakeups: list[WakeUp] = []
+        super().__init__(rows)
         self.blockers: dict[str, list[Entry]] = {}
 
     # The steps.
@@ -169,24 +151,111 @@ class Ledger:
     def release(self, name: str, owner: str) -> bool:
         """Removes the owner's entry, and admits the next waiters; returns whether it held."""
         rows = self._rows
-        held = rows.drop_held(name, owner)
-        if not held:
-            entry = rows.find(name, owner)
-            if entry is None:
-                return False
-            rows.drop(entry)
-        self._settle(name)
+        if rows.drop_held(name, owner):
+            self._settle(name)
+            return True
+        entry = rows.find(name, owner)
+        if entry is None:
+            return False
+        held = bool(entry.token) and entry.expires > rows.now()
+        rows.drop(entry)
+        self._settle_after(entry)
         return held
 
-    def force_release(self, name: str) -> list[Entry]:
-        """Ends every holder's lease, and admits the next waiters with tokens above theirs; returns the
-        holders."""
+    def force_release(self, name: str, above: int = 0) -> list[Entry]:
+        """Ends every holder's lease, and admits the next waiters with tokens above theirs and `above`;
+        returns the holders."""
         holders = self._settle(name).holders
         for entry in holders:
             self._rows.drop(entry)
-        self._rows.mint()
-        self._settle(name)
+        self._rows.mint(above=above)
+        if holders:
+            self._settle_after(holders[0])
         return holders
+
+    def amend(self, name: str, owner: str, weight: int, text: str | None) -> bool:
+        """Gives a lease less weight, or its label another text; returns whether it was held."""
+        rows = self._rows
+        entry = self._held(name, owner)
+        if entry is None:
+            return False
+        if weight:
+            entry.weight = min(weight, entry.weight)
+        changed = text is not None and text != entry.label.text
+        if text is not None:
+            entry.label = entry.label._replace(text=text)
+        rows.rewrite(entry)
+        if changed and entry.kind == ELECTION:
+            self._note_leader(entry, rows.mint())
+        self._settle(name)
+        return True
+
+    def detach(self, name: str, owner: str, ttl: float) -> bool:
+        """Lets a lease end after `ttl`, and not with its process; returns whether it was held."""
+        rows = self._rows
+        entry = self._held(name, owner)
+        if entry is None:
+            return False
+        entry.expires = rows.now() + ttl
+        entry.kept_until = rows.wall() + ttl
+        entry.confirmed = 1
+        entry.process = entry.tether = ""
+        rows.rewrite(entry)
+        return True
+
+    def adopt(
+        self, request: AcquireRequest, giver: str, process: str = "", address: str = ""
+    ) -> Granted | Gone:
+        """Grants the lease of `giver` to the owner of the request, in its place."""
+        rows = self._rows
+        occupancy = self._settle(request.name)
+        known = rows.find(request.name, request.owner)
+        if known is not None:
+            answer = self._repeated(request, known, occupancy)
+            return answer if isinstance(answer, Granted) else GONE
+        given = self._held(request.name, giver)
+        if given is None:
+            return GONE
+        terms = (given.kind, given.capacity, given.weight)
+        if terms != (request.kind, request.capacity, request.weight):
+            raise in_use_as(
+                shown(request.name),
+                request.owner,
+                (given.kind, given.capacity),
+                (request.kind, request.capacity),
+            )
+        rows.drop(given)
+        entry = self._entry(request, process, address)
+        slot = slot_of(given.token, given.kind, given.capacity)
+        self._grant(entry, request.ttl, True, occupancy.holders, slot)
+        rows.add(entry)
+        del self._settled[request.name]
+        if occupancy.head is not None:
+            self._wake(occupancy.head, 0)  # it may watch another holder's process now
+        return Granted(entry.token, request.ttl)
+
+    def observe(self, name: str, after: int, observer: WakeUp, until: float) -> Observation:
+        """Returns what has changed since the change of that number, and has the observer woken by the
+        next one, until `until`."""
+        rows = self._rows
+        holders = self._settle(name).holders
+        rows.observe(name, observer, until)
+        changes = tuple(rows.changes(name, after))
+        if not changes and holders and holders[0].token > after:
+            # A leader of long ago: its change is not kept any more.
+            leader = holders[0]
+            changes = (
+                Change(leader.token, leader.token, leader.owner, leader.label, leader.since),
+            )
+        return Observation(changes, self._remaining(holders))
+
+    def unobserve(self, name: str, owner: str) -> None:
+        """Ends what `observe` began."""
+        self._rows.unobserve(name, owner)
+
+    def settle(self, name: str) -> None:
+        """Does what is due at a lock, and nothing else."""
+        self._settle(name)
 
     def state(self, name: str, last_token: int) -> LockState:
         """Returns the lock as `_settle` would leave it, but writes nothing."""
@@ -197,53 +266,18 @@ class Ledger:
 
     # Their parts.
 
-    def _settle(self, name: str, asking: str = "") -> _Occupancy:
-        """Removes dead and expired entries, admits the next waiters, and returns what there is then.
+    def _held(self, name: str, owner: str) -> Entry | None:
+        """Returns the entry of `owner` if it holds the lock."""
+        entry = self._rows.find(name, owner)
+        if entry is None or not entry.token or entry.expires <= self._rows.now():
+            return None
+        return entry
 
-        A waiter whose owner is `asking` gets the lock for its TTL, others for the claim window."""
-        rows = self._rows
-        now = rows.now()
-        holders: list[Entry] = []
-        admitted: list[Entry] = []
-        dropped: list[Entry] = []
-        used = 0
-        head: Entry | None = None
-        for entry in rows.of(name):
-            if entry.expires <= now or not rows.alive(entry):
-                dropped.append(entry)
-            elif entry.token:
-                holders.append(entry)
-                used += entry.weight
-            elif used + entry.weight > entry.capacity:
-                head = entry
-                break
-            elif entry.barge and entry.owner != asking:
-                self._wake(entry, 0)
-                # It has the claim window to come and take it. A frozen waiter is passed over then.
-                if entry.expires > now + entry.claim:
-                    entry.expires = now + entry.claim
-                    rows.save(entry, was_waiting=True)
-                head = entry
-                break
-            else:
-                admitted.append(entry)
-                holders.append(entry)
-                used += entry.weight
-        for entry in dropped:
-            rows.drop(entry)
-        for entry in admitted:
-            if entry.owner == asking:
-                self._grant(entry, entry.ttl, True, holders)
-                if head is not None:
-                    # This grant needs no confirmation, which is when the new head would be woken to
-                    # ask which holder it waits for now.
-                    self._wake(head, 0)
-            else:
-                self._grant(entry, min(entry.claim, entry.ttl), False, holders)
-                self._wake(entry, entry.token)
-            rows.save(entry, was_waiting=True)
-        occupancy = self._settled[name] = _Occupancy(holders, used, head)
-        return occupancy
+    def _settle_after(self, ended: Entry) -> None:
+        """Does what is due after the entry `ended` was dropped."""
+        holders = self._settle(ended.name).holders
+        if ended.token and ended.kind == ELECTION and not holders:
+            self._note_nobody(ended)
 
     def _heartbeat(self, entry: Entry, now: float) -> Renewed | Waiting:
         """Renews a waiter's place in the queue, or grants it the lock."""
@@ -265,7 +299,7 @@ class Ledger:
         return Waiting(self._remaining(occupancy.holders))
 
     def _repeated(
-        self, request: AcquireRequest, known: Entry, occupancy: _Occupancy
+        self, request: AcquireRequest, known: Entry, occupancy: Occupancy
     ) -> Granted | Queued:
         """Returns, for a request whose answer was lost, that answer again."""
         if (known.weight, known.capacity, known.kind) != (
@@ -303,28 +337,9 @@ class Ledger:
             process,
             address,
             "",
+            0.0,
             request.label,
         )
-
-    def _grant(self, entry: Entry, ttl: float, confirmed: bool, others: Sequence[Entry]) -> None:
-        """Makes `entry` a holder. `others` are the holders, and with token 0 the next ones."""
-        if entry.kind == "semaphore":
-            taken = {other.token % other.capacity for other in others if other.token}
-            entry.token = self._rows.mint(taken, entry.capacity)
-        else:
-            entry.token = self._rows.mint()
-        entry.expires = self._rows.now() + ttl
-        entry.confirmed = int(confirmed)
-        entry.since = self._rows.wall()
-
-    def _wake(self, entry: Entry, token: int) -> None:
-        self.wakeups.append(WakeUp(entry.name, entry.owner, entry.process, entry.address, token))
-
-    def _remaining(self, holders: Sequence[Entry]) -> float:
-        """Returns the seconds until the last of the holders' leases ends."""
-        if not holders:
-            return 0.0
-        return max(0.0, max(entry.expires for entry in holders) - self._rows.now())
 
 
 def shown(name: str) -> str:
@@ -348,6 +363,7 @@ def describe(name: str, entries: Iterable[Entry], now: float, last_token: int) -
                 max(0.0, entry.expires - now),
                 entry.weight,
                 slot_of(entry.token, entry.kind, entry.capacity),
+                entry.ttl,
             )
         )
     token = max((holder.token for holder in holders), default=last_token)

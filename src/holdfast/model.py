@@ -35,6 +35,10 @@ class Participant(NamedTuple):
     weight: int = 1
     slot: int | None = None
     """The slot of a semaphore that it holds, on a store that gives slots."""
+    ttl: float | None = None
+    """The TTL of its lease, with the `lock_delay`; a waiter's is that of the lease it waits for. An
+    exported lease may have more left. None where it is not known, as of a client that is not
+    Holdfast."""
 
 
 class LockState(NamedTuple):
@@ -67,6 +71,8 @@ class Granted(NamedTuple):
     ttl: float
     handed: bool = False
     since: float = 0.0
+    slot: int | None = None
+    """The slot of a semaphore's holder, where the remainder of its token does not say it."""
 
 
 class Queued(NamedTuple):
@@ -88,6 +94,8 @@ class Renewed(NamedTuple):
     token: int
     ttl: float
     since: float = 0.0
+    slot: int | None = None
+    """As in `Granted`."""
 
 
 class Waiting(NamedTuple):
@@ -111,13 +119,40 @@ UNKNOWN = Unknown()
 Outcome = Renewed | Waiting | Gone | Unknown
 
 
+class Change(NamedTuple):
+    """One change of an election: a leader, or another value of the same one, or nobody."""
+
+    number: int
+    """A number above 1 that rises from each change of the election to the next, whatever fails."""
+    token: int
+    """The leader's token; if nobody leads, that of the last one."""
+    owner: str
+    """The leader's owner id; empty if nobody leads."""
+    label: Label
+    since: float
+    """When it came about: seconds since the epoch, by the store's clock."""
+
+
+class Observation(NamedTuple):
+    """The changes of an election since one that was known, the oldest first."""
+
+    changes: tuple[Change, ...]
+    remaining: float
+    """Seconds until the present leader's lease ends unless it is renewed; 0 if nobody leads."""
+
+
+NOBODY = Label("", 0)
+"""The label of a change after which nobody leads."""
+
+
 def lock_realm(store: str, namespace: str) -> str:
     """Returns where a lock's tokens are counted: with its name, this tells it from all other locks."""
     if not (namespace.isascii() and namespace.isalnum()):
         from urllib.parse import quote  # slow to import, and seldom needed
 
         namespace = quote(namespace, safe="")
-    # The same Redis is the same, whether Sentinel led to it or not.
+    # The same Redis is the same, whether Sentinel led to it, or a lock service, `http (redis)`.
+    store = store.rpartition(" (")[2].rstrip(")")
     return f"{store.partition('+')[0]}:{namespace}"
 
 
@@ -141,7 +176,27 @@ OWNER_ID = 24
 """The number of characters of an owner id that we make."""
 
 
-def new_owner() -> str:
-    """Returns an owner id: unique for ever, and used for one attempt only."""
+SESSION_ID = 10
+"""The number of characters at the beginning of an owner id that are those of its session."""
+
+
+def new_session_id() -> str:
+    """Returns what all owner ids of a session begin with."""
+    return os.urandom(SESSION_ID // 2).hex()
+
+
+def new_owner(session_id: str | None = None) -> str:
+    """Returns an owner id, of a session: unique for ever, and used for one attempt only."""
     # Not drawn in advance: a machine that is cloned while it runs would have the same ones twice.
-    return os.urandom(12).hex()
+    return (session_id or new_session_id()) + os.urandom((OWNER_ID - SESSION_ID) // 2).hex()
+
+
+def party_of(one: Participant) -> tuple[str, str]:
+    """Returns the party behind a holder or waiter: the id of its session, and the text of its label.
+
+    Of an owner id that is not of our making only the label is known.
+    """
+    owner, _, _ = one.owner.partition("~")  # behind which a store may number its own attempts
+    if len(owner) == OWNER_ID and not owner.strip("0123456789abcdef"):
+        return owner[:SESSION_ID], one.label.text
+    return "", str(one.label)

@@ -25,6 +25,7 @@ class LockKeywords(TypedDict, total=False):
     purpose: Literal["efficiency", "correctness"]
     protects: FenceMark | None
     max_hold: float | None
+    lock_delay: float
 
 
 class LockOptions(NamedTuple):
@@ -44,6 +45,8 @@ class LockOptions(NamedTuple):
     """The fence at the resource."""
     max_hold: float | None = None
     """Seconds after which a lease ends whatever happens."""
+    lock_delay: float = 0.0
+    """Seconds for which the lock stays closed after a lease that ended without a release."""
 
 
 def options_of(name: str, keywords: LockKeywords) -> LockOptions:
@@ -54,7 +57,7 @@ def options_of(name: str, keywords: LockKeywords) -> LockOptions:
         unknown = next(word for word in keywords if word not in LockOptions._fields)
         known = ", ".join(LockOptions._fields)
         raise TypeError(f"a lock has no option {unknown!r}; it has: {known}") from None
-    ttl, timeout, fair, renew, purpose, protects, max_hold = options
+    ttl, timeout, fair, renew, purpose, protects, max_hold, lock_delay = options
     checks.flag("fair", fair, (True, False, None))
     checks.flag("renew", renew, (True, False))
     checks.flag("purpose", purpose, ("efficiency", "correctness"))
@@ -68,6 +71,7 @@ def options_of(name: str, keywords: LockKeywords) -> LockOptions:
         purpose,
         protects,
         None if max_hold is None else checks.ttl(max_hold, "max_hold"),
+        checks.delay(lock_delay),
     )
 
 

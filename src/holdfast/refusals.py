@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from .errors import BackendUnavailable, ConfigError, LeaseLost, LockNotOwned
+from .errors import BackendUnavailable, ConfigError, GuaranteeError, LeaseLost, LockNotOwned
+
+
+class GivenUp(BackendUnavailable):
+    """Raised when a request reached the store after its attempt had been given up."""
 
 
 def in_use_as(
@@ -33,10 +37,21 @@ def owner_used_again(owner: str, name: str | None = None) -> ConfigError:
     )
 
 
-def given_up(name: str, owner: str) -> BackendUnavailable:
+def given_up(name: str, owner: str) -> GivenUp:
     """Returns the refusal of a request that reached the store after its attempt had been given up."""
-    return BackendUnavailable(
+    return GivenUp(
         f"the request for {name!r} came after it had been given up", name=name, owner=owner
+    )
+
+
+def token_not_raised(
+    name: str, above: int, present: int, source: str, remedy: str = "reset the fence"
+) -> GuaranteeError:
+    """Returns the refusal of a forced release after which tokens should be higher than they can be."""
+    return GuaranteeError(
+        f"{name!r} was left as it is: its tokens are {source}, now {present}, which cannot be raised "
+        f"above {above}; {remedy}",
+        name=name,
     )
 
 
@@ -67,11 +82,17 @@ def of_the_parent(name: str, owner: str, token: int) -> LockNotOwned:
 
 
 def unavailable(
-    what: str, error: BackendUnavailable, name: str | None = None, owner: str | None = None
+    what: str,
+    error: BackendUnavailable,
+    name: str | None = None,
+    owner: str | None = None,
+    token: int | None = None,
 ) -> BackendUnavailable:
     """Returns a backend's error, which knows of servers, as users see it: with what was wanted."""
-    return BackendUnavailable(f"{what}: {error}", name=name, owner=owner)
+    return BackendUnavailable(f"{what}: {error}", name=name, owner=owner, token=token)
 
 
 def _in_words(kind: str, capacity: int) -> str:
-    return f"a semaphore of {capacity} permits" if kind == "semaphore" else f"a {kind}"
+    if kind == "semaphore":
+        return f"a semaphore of {capacity} permits"
+    return "an election" if kind == "election" else f"a {kind}"

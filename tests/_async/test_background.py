@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -83,6 +84,36 @@ async def test_a_renewal_that_was_cancelled_is_sent_again(url: str) -> None:
         cancel_all_others()
         await eventually(lambda: "renewed" in kinds)
         assert lease.held
+
+
+async def test_observers_see_what_comes_after_all_tasks_were_cancelled(url: str) -> None:
+    import asyncio
+
+    async with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
+        session = await session_of(elsewhere)
+        async with aclosing(elsewhere.election("chief").observe()) as changes:
+            assert await anext(changes) is None
+            for number in range(3):
+                other = asyncio.create_task(_first_of(elsewhere))
+                await eventually(lambda: len(session.observers) == 2)
+                cancel_all_others()
+                await asyncio.wait({other})
+                assert other.cancelled()
+                term = await locks.election("chief", f"leader {number}").campaign()
+                state = await anext(changes)
+                assert state is not None
+                assert state.token == term.token
+                cancel_all_others()
+                await term.resign()
+                assert await anext(changes) is None
+                assert len(session.observers) == 1
+
+
+async def _first_of(locks: holdfast.Locks) -> None:
+    """Observes an election in which nobody is elected."""
+    async with aclosing(locks.election("nobody").observe()) as changes:
+        async for _ in changes:
+            pass
 
 
 async def test_a_body_whose_loop_cancels_everything_frees_its_lock(url: str) -> None:

@@ -155,11 +155,17 @@ async def test_a_timeout_does_not_begin_anew_when_a_place_is_lost() -> None:
                 return GONE
             return outcome
 
+        owners: set[str] = set()
+
+        async def asks_anew() -> bool:
+            return any(one.owner not in owners for one in (await s.locks.inspect("x")).waiters)
+
         s.line.change = lose
-        for _ in range(3):
-            before = lost
+        for before in range(3):
+            owners |= {one.owner for one in (await s.locks.inspect("x")).waiters}
             s.clock.advance(1.5)
             await eventually(lambda before=before: lost > before)  # type: ignore[misc]
+            await eventually(asks_anew)  # since when its next heartbeat counts
         s.line.change = lambda outcome: outcome
         assert not waiter.done()
         s.clock.advance(6.0)  # 10.5 s since it asked, and a moment since it asked last

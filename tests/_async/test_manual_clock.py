@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast import aio as holdfast
@@ -135,3 +137,31 @@ async def test_all_who_name_the_same_store_share_it() -> None:
 async def test_a_bad_clock_is_refused() -> None:
     with pytest.raises(holdfast.ConfigError, match="clock"):
         holdfast.connect(URL, clock=5)  # type: ignore[arg-type]
+
+
+async def test_a_slot_ends_with_its_period_though_a_renewal_was_waited_for() -> None:
+    clock = holdfast.ManualClock()
+    async with holdfast.connect(URL, clock=clock) as locks:
+        lease = await locks.once("report", 60.0, ttl=30.0)
+        assert lease is not None
+        session = await locks._session()
+        renew = session.backend.renew
+        done: list[str] = []
+
+        async def slow(claims: Any, deadline: float) -> Any:
+            await eventually(lambda: done)
+            return await renew(claims, deadline)
+
+        session.backend.renew = slow  # type: ignore[method-assign]
+        renewal = Job(lease.renew)
+        await eventually(lambda: session.renewals.under_way)
+        release = Job(lease.release)
+        await eventually(lambda: session.renewals.under_way[0].signals)
+        clock.advance(5.0)
+        done.append("renewal")
+        assert await release.result() is True
+        await renewal.error()
+        (holder,) = (await locks.inspect("report")).holders
+        assert holder.remaining <= 55.0
+        clock.advance(55.0)
+        assert await locks.once("report", 60.0) is not None

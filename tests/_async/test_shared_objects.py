@@ -33,9 +33,9 @@ async def held(locks: holdfast.Locks, name: str) -> int:
     return len((await locks.inspect(name)).holders)
 
 
-async def test_generators_left_by_another_task_or_thread(fair_url: str) -> None:
+async def test_generators_left_by_another_task_or_thread(url: str) -> None:
     """As synchronous `yield` dependencies of web frameworks are: in any order, and elsewhere."""
-    async with holdfast.connect(fair_url) as locks:
+    async with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=3)
         for _ in range(5):
             bodies = [each(lock) for _ in range(3)]
@@ -52,8 +52,8 @@ async def _exhausted(body: AsyncIterator[holdfast.Lease]) -> None:
         await anext(body)
 
 
-async def test_a_generator_that_is_dropped(fair_url: str) -> None:
-    async with holdfast.connect(fair_url) as locks:
+async def test_a_generator_that_is_dropped(url: str) -> None:
+    async with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=2)
         first, second = each(lock), each(lock)
         await anext(first)
@@ -64,8 +64,8 @@ async def test_a_generator_that_is_dropped(fair_url: str) -> None:
         assert not lease.held
 
 
-async def test_one_statement_inside_another(fair_url: str) -> None:
-    async with holdfast.connect(fair_url) as locks:
+async def test_one_statement_inside_another(url: str) -> None:
+    async with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=2)
         async with lock as outer:
             async with lock as inner:
@@ -75,8 +75,8 @@ async def test_one_statement_inside_another(fair_url: str) -> None:
         assert not outer.held
 
 
-async def test_an_exit_stack_enters_a_lock_object_once(fair_url: str) -> None:
-    async with holdfast.connect(fair_url) as locks:
+async def test_an_exit_stack_enters_a_lock_object_once(url: str) -> None:
+    async with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=3)
         async with AsyncExitStack() as first, AsyncExitStack() as second:
             lease = await first.enter_async_context(lock)
@@ -92,8 +92,8 @@ async def test_an_exit_stack_enters_a_lock_object_once(fair_url: str) -> None:
         assert await held(locks, "x") == 0
 
 
-async def test_a_manager_of_a_users_enters_by_hand(fair_url: str) -> None:
-    async with holdfast.connect(fair_url) as locks:
+async def test_a_manager_of_a_users_enters_by_hand(url: str) -> None:
+    async with holdfast.connect(url) as locks:
         guard = Guard(locks.semaphore("x", permits=2))
         async with guard as lease:
             assert lease.held
@@ -146,8 +146,8 @@ async def test_a_mutex_that_two_stacks_share_is_waited_for(url: str) -> None:
         assert order in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
 
 
-async def test_a_context_manager_made_of_a_generator(fair_url: str) -> None:
-    async with holdfast.connect(fair_url) as locks:
+async def test_a_context_manager_made_of_a_generator(url: str) -> None:
+    async with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=2)
         body = asynccontextmanager(each)
         async with AsyncExitStack() as first, AsyncExitStack() as second:
@@ -170,9 +170,9 @@ async def test_what_has_been_left_is_not_left_again(url: str) -> None:
         assert not lease.held
 
 
-async def test_an_exit_that_is_looked_up_after_the_entry(fair_url: str) -> None:
+async def test_an_exit_that_is_looked_up_after_the_entry(url: str) -> None:
     """By hand, for an ExitStack: it belongs to no statement."""
-    async with holdfast.connect(fair_url) as locks, AsyncExitStack() as stack:
+    async with holdfast.connect(url) as locks, AsyncExitStack() as stack:
         lock = locks.semaphore("x", permits=3)
         first = await lock.__aenter__()
         stack.push_async_exit(lock.__aexit__)

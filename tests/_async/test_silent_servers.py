@@ -14,9 +14,9 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async import waiter
-from servers.etcd import EtcdCluster
-from servers.redis import RedisServer
-from servers.redlock import RedlockNodes
+from holdfast.chaos.servers.etcd import EtcdCluster
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.redlock import RedlockNodes
 from worlds.aio import Job, eventually
 
 SLACK = 3.0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
-from servers.redlock import RedlockNodes
+from holdfast.chaos.servers.redlock import RedlockNodes
 from worlds.aio import Job, eventually
 
 SLACK = 3.0

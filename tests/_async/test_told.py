@@ -143,6 +143,45 @@ async def test_an_inner_body_that_ends_frees_nothing(url: str) -> None:
         assert order == ["in", "out", "rival"]
 
 
+async def test_a_keeper_that_comes_at_the_same_moment_frees_nothing_early() -> None:
+    """It had taken the lease from its wheel when another thread found its time over."""
+    async with holdfast.connect("memory://moment") as others:
+        locks = holdfast.connect("memory://moment")
+        keeper = (await locks._session()).keeper
+
+        async def body() -> None:
+            async with locks.lock("x", ttl=30.0) as lease:
+                hold = lease._hold
+                hold._freeing = True  # `_recall` has begun
+                await keeper._renew([hold])
+                assert lease.held
+                hold._recall("a test wants it")
+                await keeper._renew([hold])
+                assert (await others.inspect("x")).held
+
+        assert isinstance(await Job(body).error(), holdfast.LeaseLost)
+        assert not (await others.inspect("x")).held
+        await locks.close()
+
+
+async def test_a_keeper_that_comes_at_the_same_moment_leaves_nobody_untold() -> None:
+    async with holdfast.connect("memory://untold") as locks:
+        lease = await locks.lock("x", ttl=30.0).acquire()
+        told: list[object] = []
+        lease.on_lost(told.append)
+        hold = lease._hold
+        hold._freeing = True  # `_recall` has begun
+        await (await locks._session()).keeper._renew([hold])
+        assert lease.held
+        hold._recall("a test wants it")
+        assert told == [lease]
+
+        async def free() -> bool:
+            return not (await locks.inspect("x")).held
+
+        await eventually(free)
+
+
 # unasync: aio-only
 async def test_a_close_that_was_cancelled_is_finished_by_the_next(url: str) -> None:
     import asyncio

@@ -172,6 +172,18 @@ async def test_a_waiter_that_times_out_while_the_store_is_gone_times_out(url: st
         await s.waiters(0)
 
 
+async def test_a_waiter_whose_store_stays_silent_is_told_that_and_not_that_others_were_first(
+    url: str,
+) -> None:
+    async with scene(url, heartbeat=0.05) as s:
+        await s.others.lock("x").acquire()
+        s.line.refuse = {"renew", "release"}
+        with pytest.raises(holdfast.BackendUnavailable, match="has not answered any more"):
+            await s.locks.lock("x").acquire(timeout=2.0)
+        s.line.refuse = set()
+        await s.waiters(0)
+
+
 async def test_wake_ups_are_hints_and_heartbeats_carry_it(url: str) -> None:
     async with scene(url, heartbeat=0.1) as s:
         lease = await s.others.lock("x").acquire()
@@ -198,13 +210,14 @@ async def test_a_hand_over_of_which_little_is_left_is_confirmed_first(fair_url: 
 
 
 async def test_a_hand_over_that_was_never_confirmed_ends_with_the_claim(fair_url: str) -> None:
-    async with scene(fair_url, claim_window=1.5) as s:
+    # Of the window a part may be over when the wake-up comes, beside other work.
+    async with scene(fair_url, claim_window=4.0) as s:
         lease = await s.others.lock("x").acquire()
         waiter = Job(s.locks.lock("x").acquire)
         await s.waiters(1)
         s.line.cut = True
         await lease.release()
         granted = await waiter.result()
-        assert granted.remaining() <= 1.5
-        assert await granted.wait_lost(timeout=5.0) is True
-        assert (await s.others.lock("x").acquire(timeout=5.0)).token > granted.token
+        assert granted.remaining() <= 4.0
+        assert await granted.wait_lost(timeout=30.0) is True
+        assert (await s.others.lock("x").acquire(timeout=30.0)).token > granted.token

@@ -13,3 +13,9 @@ async def until_waiting(locks: holdfast.Locks, number: int = 1, name: str = "x")
         return len((await locks.inspect(name)).waiters) == number
 
     await eventually(right)
+
+
+async def until_attentive(locks: holdfast.Locks) -> None:
+    """Returns once a manager of Redis, which was granted a lock, hears of forced releases."""
+    session = await locks._session()
+    await eventually(lambda: session.backend._wire.attentive)  # type: ignore[attr-defined]

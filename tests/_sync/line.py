@@ -25,6 +25,8 @@ class Line:
         """Verbs that are not carried out."""
         self.lose: set[str] = set()
         """Verbs that are carried out, and whose answers do not arrive."""
+        self.one_by_one = False
+        """Several locks cannot be asked for in one step."""
         self.delay = 0.0
         self.late = False
         """Grants arrive when they are over."""
@@ -36,7 +38,16 @@ class Line:
         """For each such call, its verb and those seconds."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
+        verb = getattr(self._backend, name)
+        if name != "acquire_all":  # which not every backend has
+            return verb
+        if self.one_by_one:
+            raise AttributeError(name)
+
+        def acquire_all(*args: Any) -> Any:
+            return self._call("acquire", args, name)
+
+        return acquire_all
 
     def acquire(self, *args: Any) -> Any:
         return self._call("acquire", args)
@@ -47,13 +58,13 @@ class Line:
     def release(self, *args: Any) -> Any:
         return self._call("release", args)
 
-    def _call(self, name: str, args: Any) -> Any:
+    def _call(self, name: str, args: Any, verb: str = "") -> Any:
         if self.cut or name in self.refuse:
             raise holdfast.BackendUnavailable("the line is cut")
         if name in self.silent:
             self.given.append((name, args[-1] - self.clock.now()))
             raise holdfast.BackendUnavailable("no answer in time")
-        answer = getattr(self._backend, name)(*args)
+        answer = getattr(self._backend, verb or name)(*args)
         if name in self.lose:
             self.lose.discard(name)
             raise holdfast.BackendUnavailable("the answer was lost")

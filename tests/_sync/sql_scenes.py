@@ -4,8 +4,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
 import holdfast
+from holdfast.chaos.servers.proxy import Proxy
 from worlds.threads import Job, eventually, pause
+
+each_database = pytest.mark.parametrize("url", ["mariadb", "postgres"], indirect=True)
+
+
+def rows_of(url: str, statement: str) -> list[Any]:
+    """Runs a statement in a session of its own; returns its rows, if it has any."""
+    place = urlsplit(url)
+    where: dict[str, Any] = {"host": place.hostname, "port": place.port}
+    if place.scheme == "postgresql":
+        import psycopg
+
+        with psycopg.connect(url, autocommit=True) as connection:
+            cursor: Any = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+    import pymysql
+
+    where |= {"user": "root", "database": place.path[1:], "autocommit": True}
+    with pymysql.connect(**where) as other, other.cursor() as lines:
+        lines.execute(statement)
+        return list(lines.fetchall())
+
+
+def proxied(url: str) -> tuple[Proxy, str]:
+    """Returns a proxy before the database, and the URL that leads through it."""
+    port = urlsplit(url).port
+    assert port is not None
+    proxy = Proxy(port)
+    return proxy, url.replace(f":{port}/", f":{proxy.port}/")
 
 
 def waits(locks: holdfast.Locks, number: int = 1) -> None:

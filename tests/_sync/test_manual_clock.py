@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import holdfast
@@ -137,3 +139,31 @@ def test_all_who_name_the_same_store_share_it() -> None:
 def test_a_bad_clock_is_refused() -> None:
     with pytest.raises(holdfast.ConfigError, match="clock"):
         holdfast.connect(URL, clock=5)  # type: ignore[arg-type]
+
+
+def test_a_slot_ends_with_its_period_though_a_renewal_was_waited_for() -> None:
+    clock = holdfast.ManualClock()
+    with holdfast.connect(URL, clock=clock) as locks:
+        lease = locks.once("report", 60.0, ttl=30.0)
+        assert lease is not None
+        session = locks._session()
+        renew = session.backend.renew
+        done: list[str] = []
+
+        def slow(claims: Any, deadline: float) -> Any:
+            eventually(lambda: done)
+            return renew(claims, deadline)
+
+        session.backend.renew = slow  # type: ignore[method-assign]
+        renewal = Job(lease.renew)
+        eventually(lambda: session.renewals.under_way)
+        release = Job(lease.release)
+        eventually(lambda: session.renewals.under_way[0].signals)
+        clock.advance(5.0)
+        done.append("renewal")
+        assert release.result() is True
+        renewal.error()
+        (holder,) = locks.inspect("report").holders
+        assert holder.remaining <= 55.0
+        clock.advance(55.0)
+        assert locks.once("report", 60.0) is not None

@@ -35,9 +35,9 @@ def held(locks: holdfast.Locks, name: str) -> int:
     return len(locks.inspect(name).holders)
 
 
-def test_generators_left_by_another_task_or_thread(fair_url: str) -> None:
+def test_generators_left_by_another_task_or_thread(url: str) -> None:
     """As synchronous `yield` dependencies of web frameworks are: in any order, and elsewhere."""
-    with holdfast.connect(fair_url) as locks:
+    with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=3)
         for _ in range(5):
             bodies = [each(lock) for _ in range(3)]
@@ -54,8 +54,8 @@ def _exhausted(body: Iterator[holdfast.Lease]) -> None:
         next(body)
 
 
-def test_a_generator_that_is_dropped(fair_url: str) -> None:
-    with holdfast.connect(fair_url) as locks:
+def test_a_generator_that_is_dropped(url: str) -> None:
+    with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=2)
         first, second = each(lock), each(lock)
         next(first)
@@ -66,8 +66,8 @@ def test_a_generator_that_is_dropped(fair_url: str) -> None:
         assert not lease.held
 
 
-def test_one_statement_inside_another(fair_url: str) -> None:
-    with holdfast.connect(fair_url) as locks:
+def test_one_statement_inside_another(url: str) -> None:
+    with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=2)
         with lock as outer:
             with lock as inner:
@@ -77,8 +77,8 @@ def test_one_statement_inside_another(fair_url: str) -> None:
         assert not outer.held
 
 
-def test_an_exit_stack_enters_a_lock_object_once(fair_url: str) -> None:
-    with holdfast.connect(fair_url) as locks:
+def test_an_exit_stack_enters_a_lock_object_once(url: str) -> None:
+    with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=3)
         with ExitStack() as first, ExitStack() as second:
             lease = first.enter_context(lock)
@@ -94,8 +94,8 @@ def test_an_exit_stack_enters_a_lock_object_once(fair_url: str) -> None:
         assert held(locks, "x") == 0
 
 
-def test_a_manager_of_a_users_enters_by_hand(fair_url: str) -> None:
-    with holdfast.connect(fair_url) as locks:
+def test_a_manager_of_a_users_enters_by_hand(url: str) -> None:
+    with holdfast.connect(url) as locks:
         guard = Guard(locks.semaphore("x", permits=2))
         with guard as lease:
             assert lease.held
@@ -148,8 +148,8 @@ def test_a_mutex_that_two_stacks_share_is_waited_for(url: str) -> None:
         assert order in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
 
 
-def test_a_context_manager_made_of_a_generator(fair_url: str) -> None:
-    with holdfast.connect(fair_url) as locks:
+def test_a_context_manager_made_of_a_generator(url: str) -> None:
+    with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=2)
         body = contextmanager(each)
         with ExitStack() as first, ExitStack() as second:
@@ -172,9 +172,9 @@ def test_what_has_been_left_is_not_left_again(url: str) -> None:
         assert not lease.held
 
 
-def test_an_exit_that_is_looked_up_after_the_entry(fair_url: str) -> None:
+def test_an_exit_that_is_looked_up_after_the_entry(url: str) -> None:
     """By hand, for an ExitStack: it belongs to no statement."""
-    with holdfast.connect(fair_url) as locks, ExitStack() as stack:
+    with holdfast.connect(url) as locks, ExitStack() as stack:
         lock = locks.semaphore("x", permits=3)
         first = lock.__enter__()
         stack.push(lock.__exit__)

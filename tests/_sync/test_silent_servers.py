@@ -16,9 +16,9 @@ import pytest
 
 import holdfast
 from holdfast._sync import waiter
-from servers.etcd import EtcdCluster
-from servers.redis import RedisServer
-from servers.redlock import RedlockNodes
+from holdfast.chaos.servers.etcd import EtcdCluster
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.redlock import RedlockNodes
 from worlds.threads import Job, eventually
 
 SLACK = 3.0

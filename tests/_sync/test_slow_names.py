@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from servers.redlock import RedlockNodes
+from holdfast.chaos.servers.redlock import RedlockNodes
 from worlds.threads import Job, eventually
 
 SLACK = 3.0

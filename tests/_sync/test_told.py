@@ -143,3 +143,42 @@ def test_an_inner_body_that_ends_frees_nothing(url: str) -> None:
         assert isinstance(job.error(), holdfast.LeaseLost)
         waiting.result()
         assert order == ["in", "out", "rival"]
+
+
+def test_a_keeper_that_comes_at_the_same_moment_frees_nothing_early() -> None:
+    """It had taken the lease from its wheel when another thread found its time over."""
+    with holdfast.connect("memory://moment") as others:
+        locks = holdfast.connect("memory://moment")
+        keeper = locks._session().keeper
+
+        def body() -> None:
+            with locks.lock("x", ttl=30.0) as lease:
+                hold = lease._hold
+                hold._freeing = True  # `_recall` has begun
+                keeper._renew([hold])
+                assert lease.held
+                hold._recall("a test wants it")
+                keeper._renew([hold])
+                assert others.inspect("x").held
+
+        assert isinstance(Job(body).error(), holdfast.LeaseLost)
+        assert not others.inspect("x").held
+        locks.close()
+
+
+def test_a_keeper_that_comes_at_the_same_moment_leaves_nobody_untold() -> None:
+    with holdfast.connect("memory://untold") as locks:
+        lease = locks.lock("x", ttl=30.0).acquire()
+        told: list[object] = []
+        lease.on_lost(told.append)
+        hold = lease._hold
+        hold._freeing = True  # `_recall` has begun
+        locks._session().keeper._renew([hold])
+        assert lease.held
+        hold._recall("a test wants it")
+        assert told == [lease]
+
+        def free() -> bool:
+            return not locks.inspect("x").held
+
+        eventually(free)

@@ -15,3 +15,9 @@ def until_waiting(locks: holdfast.Locks, number: int = 1, name: str = "x") -> No
         return len(locks.inspect(name).waiters) == number
 
     eventually(right)
+
+
+def until_attentive(locks: holdfast.Locks) -> None:
+    """Returns once a manager of Redis, which was granted a lock, hears of forced releases."""
+    session = locks._session()
+    eventually(lambda: session.backend._wire.attentive)  # type: ignore[attr-defined]

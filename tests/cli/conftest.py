@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.stage import Stage
+from stores import STORES
 
 
 @pytest.fixture
@@ -15,3 +16,10 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         yield stage
     finally:
         stage.close()
+
+
+@pytest.fixture(params=sorted(set(STORES) - {"memory"}))
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Yields the URL of an empty store, once for each kind that other processes can see."""
+    with STORES[request.param](tmp_path) as found:
+        yield found

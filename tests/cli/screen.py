@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 import time
 from contextlib import suppress
 
@@ -21,19 +22,34 @@ _TAKE = (
 class Screen:
     """The screen of a program, and the keys to press."""
 
-    def __init__(self, stage: Stage, *command: str) -> None:
+    def __init__(
+        self, stage: Stage, *command: str, size: tuple[int, int] = (80, 24), **env: str
+    ) -> None:
         self._master, slave = pty.openpty()
+        self.resize(*size)
         self.process = stage.start(
             *command,
             program=[sys.executable, "-c", _TAKE],
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env=stage.environment(TERM="dumb", PS1="$ ", HISTFILE=""),
+            env=stage.environment(**{"TERM": "dumb", "PS1": "$ ", "HISTFILE": "", **env}),
         )
         os.close(slave)
         self.text = ""
         self._seen = 0
+
+    def resize(self, columns: int, lines: int) -> None:
+        termios.tcsetwinsize(self._master, (lines, columns))
+
+    def modes(self) -> list[object]:
+        """Returns how the terminal is set: whether it echoes, …"""
+        return termios.tcgetattr(self._master)
+
+    def hang_up(self) -> None:
+        """Takes the terminal away from the program."""
+        os.close(self._master)
+        self._master = os.open(os.devnull, os.O_RDWR)
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())

@@ -70,7 +70,7 @@ def gone(pid: int) -> bool:
 def test_help_and_mistakes(stage: Stage) -> None:
     assert "Usage: holdfast demo" in stage.run("demo", "--help").out
     ended = stage.run("demo", "now")
-    assert (ended.status, "options only" in ended.err) == (2, True)
+    assert (ended.status, "one word too many" in ended.err) == (2, True)
     assert stage.run("demo", "--ttl", "soon").status == 2
     ended = stage.run("demo", "--ttl", "0s")
     assert (ended.status, ended.out) == (2, "")

@@ -60,7 +60,7 @@ def test_the_console_script_is_the_same(stage: Stage) -> None:
         (["run", "x"], "put -- between"),
         (["run", "x", "touch", "ran"], "put -- between"),
         (["run", "x", "--"], "no command to run"),
-        (["run", "x", "y", *COMMAND], "not also 'y'"),
+        (["lead", "x", "y", *COMMAND], "not also 'y'"),
         (["run", "x", "--tll", "5s", *COMMAND], "did you mean --ttl?"),
         (["run", "-x", *COMMAND], "there is no option -x"),
         (["run", "x", "--ttl", *COMMAND], "--ttl needs a value: --ttl 30s"),

@@ -7,12 +7,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from docs.users import NOBODY, as_somebody
 from stores import redis_server
 
 ROOT = Path(__file__).parents[2]
@@ -27,10 +27,6 @@ def snippets() -> Iterator[object]:
             yield pytest.param(match.group(1), id=name)
 
 
-NOBODY = 65534
-"""A user who owns nothing: what runs for him runs for everybody."""
-
-
 @pytest.fixture
 def place() -> Iterator[Path]:
     """Returns an empty folder of the user that the examples run as."""
@@ -43,7 +39,7 @@ def place() -> Iterator[Path]:
 def run(code: str, place: Path) -> subprocess.CompletedProcess[str]:
     """Runs an example in a folder; not as root, who may write everywhere."""
     return subprocess.run(
-        [*_as_somebody(), sys.executable, "-W", "error", "-c", code],
+        [*as_somebody(), sys.executable, "-W", "error", "-c", code],
         cwd=place,
         env={**os.environ, "HOME": str(place)},
         capture_output=True,
@@ -53,24 +49,8 @@ def run(code: str, place: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@cache
-def _as_somebody() -> list[str]:
-    """Returns the words before a command that run it as that user.
-
-    He may read everything, since Python itself may be in a folder that is root's alone. None where we
-    are not root, nor where even that is forbidden.
-    """
-    reads = "-all,+dac_read_search"
-    command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    command += [f"--inh-caps={reads}", f"--ambient-caps={reads}"]
-    probe = [*command, sys.executable, "-c", "import holdfast.cli.__main__"]
-    if os.geteuid() or subprocess.run(probe, capture_output=True, check=False).returncode:
-        return []
-    return command
-
-
 def test_the_examples_run_as_a_user_who_may_write_in_his_folder_only(place: Path) -> None:
-    if _as_somebody() or os.geteuid():
+    if as_somebody() or os.geteuid():
         done = run("open('/var/lib/not-allowed', 'w').close()", place)
         assert "PermissionError" in done.stderr
 

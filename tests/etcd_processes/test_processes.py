@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from servers.etcd import EtcdCluster
+from holdfast.chaos.servers.etcd import EtcdCluster
 from stores import etcd_cluster
 from worlds.threads import Job, eventually
 

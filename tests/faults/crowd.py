@@ -1,9 +1,9 @@
 """`python -m faults.crowd URL LOG PROCESSES TURNS KILLS SEED`: many processes on one lock.
 
 One parent that uses no store itself forks them all, which is quicker than to start two hundred
-Pythons; each connects by itself. Every third one is asyncio. They start together, once all of them
-have opened the store, which they do a few at a time. Some are killed on the way, after so many lines
-of the log as chance wants.
+Pythons; each connects by itself. Every third one is asyncio. They open the store and join the queue a
+few at a time, and get their first turns once all of them wait. Some are killed on the way, after so
+many lines of the log as chance wants.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from faults.checker import Log
 
 NAME = "x"
 TOGETHER = 8
+LONGEST_WAIT = 250.0
+"""Seconds: two hundred processes get along slowly on a machine that has other work."""
 
 
 def blocking(url: str, log: Log, who: str, turns: int, ready: int, go: int) -> None:
@@ -32,7 +34,7 @@ def blocking(url: str, log: Log, who: str, turns: int, ready: int, go: int) -> N
         locks.inspect(NAME)
         os.write(ready, b".")
         os.read(go, 1)
-        lock = locks.lock(NAME, timeout=50.0)
+        lock = locks.lock(NAME, timeout=LONGEST_WAIT)
         for _ in range(turns):
             log.write("want", who, NAME)
             lease = lock.acquire()
@@ -48,7 +50,7 @@ async def aio(url: str, log: Log, who: str, turns: int, ready: int, go: int) -> 
         await locks.inspect(NAME)
         os.write(ready, b".")
         os.read(go, 1)
-        lock = locks.lock(NAME, timeout=50.0)
+        lock = locks.lock(NAME, timeout=LONGEST_WAIT)
         for _ in range(turns):
             log.write("want", who, NAME)
             lease = await lock.acquire()
@@ -101,10 +103,12 @@ def main() -> None:
     log.write("want", "first", NAME)
     lease = locks.lock(NAME).acquire(timeout=5.0)
     log.write("in", "first", NAME, lease.token)
-    os.close(go_write)
     # Nobody gets a turn before everybody is in the queue, so all have the same chance.
-    while len(locks.inspect(NAME).waiters) < processes:
-        time.sleep(0.005)
+    for begun in range(0, processes, TOGETHER):
+        os.write(go_write, b"." * TOGETHER)
+        while len(locks.inspect(NAME).waiters) < min(begun + TOGETHER, processes):
+            check_all_run(pids)
+            time.sleep(0.005)
     log.write("out", "first", NAME, lease.token)
     lease.release()
     log.write("quit", "first")
@@ -114,6 +118,7 @@ def main() -> None:
     killed = set()
     for line, victim in zip(lines, victims, strict=True):
         while lines_of(path) < line:
+            check_all_run([pid for pid in pids if pid not in killed])
             time.sleep(0.001)
         log.write("kill", str(victim))
         os.kill(pids[victim], signal.SIGKILL)
@@ -121,6 +126,14 @@ def main() -> None:
     failed = [pid for pid in pids if os.waitpid(pid, 0)[1] != 0 and pid not in killed]
     print(len(killed), "killed,", len(failed), "failed")
     sys.exit(bool(failed))
+
+
+def check_all_run(pids: list[int]) -> None:
+    """Ends this program if one of these processes has failed: the others would wait for it."""
+    for pid in pids:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is not None and ended.si_status != 0:
+            sys.exit("one of the processes failed")
 
 
 def lines_of(path: str) -> int:

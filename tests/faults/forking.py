@@ -5,15 +5,11 @@ Each scene ends with status 0, or says on stderr what was wrong.
 
 from __future__ import annotations
 
-import asyncio
 import multiprocessing
 import os
 import signal
 import sys
-import threading
-import time
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -30,8 +26,7 @@ from faults.children import (
     still_held,
     untold_fork,
 )
-from faults.program import drive, inside, settle
-from holdfast.stores.sqlite import store
+from faults.program import inside, settle
 
 # The scenes.
 
@@ -97,6 +92,50 @@ async def anew(world: str, locks: Any, stage: Stage) -> None:
     assert await settle(locks.lock("y").try_acquire()) is not None
 
 
+async def several(world: str, locks: Any, stage: Stage) -> None:
+    """A lease on several locks is the parent's as a whole and in each of its parts."""
+    whole = await settle(locks.multi(["a", "b", "c"], ttl=3.0).acquire())
+    lost: list[Any] = []
+    whole.on_lost(lost.append)
+
+    async def child() -> None:
+        assert not whole.held
+        for part in whole.leases.values():
+            await holds_nothing(part)
+        calls = (whole.ensure, whole.renew, whole.release, whole.wait_lost)
+        for call in (*calls, lambda: whole.on_lost(print)):
+            refused = False
+            try:
+                await settle(call())
+            except holdfast.LockNotOwned:
+                refused = True
+            assert refused, f"{call} was allowed to the child"
+        assert await settle(locks.multi(["c", "d"]).try_acquire()) is None
+        mine = await settle(locks.multi(["d", "e"]).acquire(timeout=5.0))
+        assert await settle(mine.release()) is True
+        await settle(locks.close())
+
+    async def entering() -> None:
+        try:
+            async with inside(whole):
+                pass
+        except holdfast.LockNotOwned:
+            return
+        raise AssertionError("the child could enter")
+
+    ended_well(fork(world, child))
+    ended_well(fork(world, entering))
+    assert whole.held
+    await settle(whole.renew())
+    for part in whole.leases.values():
+        await still_held(part, stage)
+    assert lost == []
+    assert await settle(whole.release()) is True
+    again = await settle(locks.multi(["a", "b", "c"]).try_acquire())
+    assert again is not None
+    assert await settle(again.release()) is True
+
+
 async def ends(world: str, locks: Any, stage: Stage) -> None:
     """A child that ends as Python programs do, with all their finalisers, releases nothing."""
     lease = await settle(locks.lock("x").acquire())
@@ -157,74 +196,6 @@ async def orphaned(world: str, locks: Any, stage: Stage) -> None:
     assert os.read(from_child, 4) == b"mine"
 
 
-async def busy(world: str, locks: Any, stage: Stage) -> None:
-    """Many forks while threads are in the middle of using the manager."""
-    assert world == "blocking"
-    over = threading.Event()
-
-    def work(number: int) -> None:
-        while not over.is_set():
-            with locks.lock(f"work {number}", timeout=5.0):
-                pass
-
-    async def child() -> None:
-        lease = locks.lock("child").acquire(timeout=5.0)
-        assert lease.release() is True
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(50):
-            ended_well(fork(world, child))
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-
-
-async def crowded(world: str, locks: Any, stage: Stage) -> None:
-    """Several threads fork at once, while others use the manager."""
-    assert world == "blocking"
-    sys.setswitchinterval(1e-6)  # between any two steps of a fork
-    others = [holdfast.connect(stage.url) for _ in range(3)]
-    for other in others:
-        other.lock("other").acquire().release()
-    over = threading.Event()
-    failures: list[str] = []
-
-    def work(number: int) -> None:
-        while not over.is_set():
-            with locks.lock(f"work {number}", timeout=10.0):
-                pass
-
-    async def child() -> None:
-        lease = locks.lock("child").acquire(timeout=10.0)
-        assert lease.release() is True
-
-    def forks() -> None:
-        try:
-            for _ in range(20):
-                ended_well(fork(world, child))
-        except BaseException as error:
-            failures.append(repr(error))
-
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(2)]
-    forking = [threading.Thread(target=forks) for _ in range(4)]
-    for thread in (*workers, *forking):
-        thread.start()
-    for thread in forking:
-        thread.join()
-    over.set()
-    for thread in workers:
-        thread.join()
-    assert failures == []
-    for manager in (locks, *others):
-        with manager.lock("x", timeout=5.0):
-            pass
-        manager.close()
-
-
 async def untold(world: str, locks: Any, stage: Stage) -> None:
     """Python was not told of the fork: the child can neither use nor end what the parent holds."""
     assert world == "blocking"
@@ -268,51 +239,6 @@ async def untold_before_use(world: str, locks: Any, stage: Stage) -> None:
     await still_held(lease, stage)
 
 
-async def midway(world: str, locks: Any, stage: Stage) -> None:
-    """A fork while another thread is inside a transaction: neither suffers."""
-    first = await settle(locks.lock("x").acquire())
-    entered, forked = threading.Event(), threading.Event()
-
-    def slow(real: Callable[..., int]) -> Callable[..., int]:
-        """A clock that a grant asks in the middle of its transaction."""
-
-        def clock(*arguments: int) -> int:
-            if not entered.is_set():
-                entered.set()
-                # As long as it takes until the fork has come, or else so long that it would have.
-                forked.wait(0.25)
-            return real(*arguments)
-
-        return clock
-
-    time.time_ns, time.clock_gettime_ns = slow(time.time_ns), slow(time.clock_gettime_ns)
-    vars(store)["grant_alone"] = lambda *args: None  # it would run no code of ours
-
-    async def child() -> None:
-        lease = await settle(locks.lock("y").acquire(timeout=3.0))
-        assert await settle(lease.release()) is True
-
-    async def acquire() -> Any:
-        return await settle(locks.lock("slow").acquire(timeout=5.0))
-
-    if world == "aio":
-        task = asyncio.create_task(acquire())
-        await reached(entered.is_set)
-        pid = fork(world, child)
-        forked.set()
-        await task
-    else:
-        thread = threading.Thread(target=drive, args=(acquire(),))
-        thread.start()
-        entered.wait(20)
-        pid = fork(world, child)
-        forked.set()
-        thread.join()
-    ended_well(pid)
-    assert await settle(locks.lock("slow").try_acquire()) is None
-    await settle(first.renew())
-
-
 async def apart(world: str, locks: Any, stage: Stage) -> None:
     """Parent and child part; each must see what others do, and be seen."""
     await settle(locks.lock("x").acquire())
@@ -346,7 +272,8 @@ async def apart(world: str, locks: Any, stage: Stage) -> None:
     assert mine is not None, "the child's release was not seen"
 
 
-def main() -> None:
+def main(scenes: dict[str, Any]) -> None:
+    """Plays the scene that the command names."""
     # Python 3.12 and later warn of forks in a process with threads, which is what this is about.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork.*")
     scene, world, folder = sys.argv[1:]
@@ -354,7 +281,7 @@ def main() -> None:
 
     async def whole() -> None:
         locks = connect(world, stage.url)
-        await globals()[scene](world, locks, stage)
+        await scenes[scene](world, locks, stage)
         await settle(locks.close())
 
     try:
@@ -365,4 +292,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(globals())

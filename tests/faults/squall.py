@@ -69,13 +69,22 @@ def main() -> None:
         with both.write():
             pass
 
+    several, with_kept = locks.multi(["c", "a", "b"], ttl=3.0), locks.multi(["a", "kept"], ttl=3.0)
+
+    def taken_together() -> None:
+        with several as lease:
+            lease.ensure()
+        assert with_kept.try_acquire() is None
+        with several:
+            pass
+
     squall = Squall()
     chances = random.Random(os.urandom(8))
     came_out = 0
     wrong: Counter[str] = Counter()
     end = time.monotonic() + float(sys.argv[1])
     while time.monotonic() < end:
-        turn = chances.choice((nested, renewed, read_and_written))
+        turn = chances.choice((nested, renewed, read_and_written, taken_together))
         try:
             squall.begin(chances.uniform(SHORTEST, LONGEST))
             turn()

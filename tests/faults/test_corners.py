@@ -187,7 +187,7 @@ def test_close_while_a_callback_uses_the_manager(url: str) -> None:
     assert inside.wait(20)
     thread = threading.Thread(target=locks.close, daemon=True)
     thread.start()
-    eventually(lambda: locks._opening._closed)
+    eventually(lambda: locks.closed)
     closing.set()
     thread.join(20)
     assert not thread.is_alive()

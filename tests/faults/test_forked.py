@@ -8,7 +8,7 @@ import pytest
 
 from faults.actors import run
 
-SCENES = ["inherited", "anew", "ends", "killed", "orphaned", "midway", "apart"]
+SCENES = ["inherited", "anew", "ends", "killed", "orphaned", "apart", "several"]
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -16,8 +16,12 @@ def test_fork(scene: str, world: str, tmp_path: Path) -> None:
     run("forking", scene, world, str(tmp_path), limit=100.0)
 
 
+def test_a_fork_inside_a_transaction_of_another_thread(world: str, tmp_path: Path) -> None:
+    run("forking_threads", "midway", world, str(tmp_path), limit=100.0)
+
+
 def test_many_forks_while_threads_are_at_work(tmp_path: Path) -> None:
-    run("forking", "busy", "blocking", str(tmp_path), limit=100.0)
+    run("forking_threads", "busy", "blocking", str(tmp_path), limit=100.0)
 
 
 @pytest.mark.parametrize("scene", ["untold", "untold_before_use"])
@@ -26,7 +30,7 @@ def test_fork_that_python_was_not_told_of(scene: str, tmp_path: Path) -> None:
 
 
 def test_threads_that_fork_at_once(tmp_path: Path) -> None:
-    run("forking", "crowded", "blocking", str(tmp_path), limit=100.0)
+    run("forking_threads", "crowded", "blocking", str(tmp_path), limit=100.0)
 
 
 def test_memory_in_children_of_busy_threads() -> None:

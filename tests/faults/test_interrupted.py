@@ -13,7 +13,7 @@ import holdfast
 import holdfast._sync.lock as lock_module
 from holdfast._runtime import threads
 from holdfast._runtime.threads import poller as poller_module
-from holdfast._sync import waiting
+from holdfast._sync import hold, waiting
 from holdfast._sync.entering import Exit
 from holdfast._sync.hold import Hold
 from holdfast._sync.keeper import Keeper
@@ -188,7 +188,7 @@ def test_callbacks_that_an_exception_kept_from_being_called_are_called_later(
         lease = locks.lock("x", ttl=2.0, max_hold=1.0).acquire()
         told: list[object] = []
         lease.on_lost(told.append)
-        interrupt_once(monkeypatch, Hold, "_tell_lost")
+        interrupt_once(monkeypatch, hold, "tell_lost")
         with pytest.raises(KeyboardInterrupt):
             lease._hold._end("it is a test")
         assert not told

@@ -27,9 +27,9 @@ import holdfast
 from fences import object_sites, redis_sites, sql_sites
 from fences.every import RANDOM_SITES
 from fences.sites import Site
+from holdfast.chaos.servers.mariadb import MariaServer
+from holdfast.chaos.servers.postgres import PostgresServer
 from holdfast.fences import sql_guard
-from servers.mariadb import MariaServer
-from servers.postgres import PostgresServer
 
 LOCKS = 4
 RESOURCES = (40, 3, 3, 300)

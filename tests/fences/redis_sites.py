@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fences.sites import Site, die
+from holdfast.chaos.servers.cluster import slot_of
 from holdfast.fences import RedisFence, Token
 from holdfast.fences.redis_keys import mark_of
-from servers.cluster import slot_of
 from stores import redis_nodes, redis_server
 
 

@@ -1,4 +1,4 @@
-"""Django: the fence in the transaction of `atomic()`, on SQLite and on PostgreSQL."""
+"""Django: the fence in the transaction of `atomic()`, on SQLite, PostgreSQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pytest
 import holdfast
 from holdfast.fences import SqlFence
 from holdfast.fences.django import database, install
-from stores import postgres_server
+from stores import mariadb_server, postgres_server
 
 
 @pytest.fixture(scope="module")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Django, set up for two databases of its own."""
+    """Django, set up for databases of its own."""
     import django
     from django.conf import settings
     from django.db import connections
 
     folder = tmp_path_factory.mktemp("django")
-    server = postgres_server()
+    server, maria = postgres_server(), mariadb_server()
     settings.configure(
         DATABASES={
             "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "app.db")},
@@ -32,6 +32,13 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 "NAME": "postgres",
                 "USER": "postgres",
             },
+            "mariadb": {
+                "ENGINE": "mysql.connector.django",
+                "HOST": "127.0.0.1",
+                "PORT": maria.port,
+                "NAME": maria.new_database().rpartition("/")[2],
+                "USER": "root",
+            },
         },
         USE_TZ=True,
         LOGGING_CONFIG=None,
@@ -41,7 +48,7 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Any:
     connections.close_all()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["mariadb", "postgres", "sqlite"])
 def using(request: pytest.FixtureRequest, databases: Any) -> Any:
     name: str = request.param
     with databases[name].cursor() as cursor:
@@ -84,6 +91,42 @@ def test_mark_and_write_are_one_transaction_of_djangos(databases: Any, using: st
                 assert fence.highest(database(using), using) == lease.token
             with pytest.raises(holdfast.StaleToken), transaction.atomic(using):
                 pay(late)
+            assert paid(databases, using) == 1
+
+
+def test_atomic_of_a_lease_is_a_guarded_transaction(databases: Any, using: str) -> None:
+    from django.db import transaction
+
+    from holdfast.contrib.django import atomic
+
+    def pay(cost: int = 1) -> None:
+        with databases[using].cursor() as cursor:
+            cursor.execute("INSERT INTO django_paid VALUES (42)")
+        assert 1 // cost == 1
+
+    fence = install(SqlFence(table="fences_of_django"), using)
+    name, told = f"{using} order", []
+    with holdfast.connect("memory://") as locks:
+        lock = locks.lock(name, protects=fence)
+        late = lock.acquire()
+        late.release()
+        with lock as lease:
+            with pytest.raises(ZeroDivisionError), atomic(lease, name, using):
+                pay(cost=0)
+            with transaction.atomic(using):
+                assert fence.highest(database(using), name) == 0
+            with atomic(lease, name, using):
+                with pytest.raises(ZeroDivisionError), transaction.atomic(using):
+                    pay(cost=0)  # which undoes a savepoint, and not the guard
+                pay()
+                transaction.on_commit(lambda: told.append("paid"), using)
+            assert told == ["paid"]
+            with transaction.atomic(using):
+                assert fence.highest(database(using), name) == lease.token
+            with pytest.raises(holdfast.StaleToken), atomic(late, name, using):
+                pay()
+            with pytest.raises(RuntimeError), transaction.atomic(using), atomic(lease, name, using):
+                pay()
             assert paid(databases, using) == 1
 
 

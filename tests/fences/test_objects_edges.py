@@ -9,9 +9,9 @@ import pytest
 from obstore.store import MemoryStore
 
 import holdfast
+from holdfast.chaos.servers.proxy import Proxy
 from holdfast.fences import ObjectFence
 from holdfast.versioned import ObjectVersioned
-from servers.proxy import Proxy
 from stores import s3_server
 
 

@@ -10,11 +10,11 @@ import pytest
 import redis
 
 import holdfast
+from holdfast.chaos.servers.mariadb import MariaServer
+from holdfast.chaos.servers.postgres import PostgresServer
+from holdfast.chaos.servers.redis import RedisServer
 from holdfast.fences import ObjectFence, RedisFence, SqlFence
 from servers.azure import AzureServer
-from servers.mariadb import MariaServer
-from servers.postgres import PostgresServer
-from servers.redis import RedisServer
 from servers.s3 import S3Server
 
 

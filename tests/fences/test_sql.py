@@ -291,25 +291,6 @@ def test_a_connection_that_commits_each_statement_is_refused(tmp_path: Path) -> 
         engine.dispose()
 
 
-def test_a_session_of_sqlalchemy(tmp_path: Path) -> None:
-    from sqlalchemy import create_engine, text
-    from sqlalchemy.orm import Session
-
-    engine = create_engine(f"sqlite:///{tmp_path}/app.db")
-    with engine.connect() as connection:
-        fence = SqlFence(connection)
-    with Session(engine) as session:
-        fence.guard(session.connection(), "x", 7)
-        session.execute(text("CREATE TABLE t (n int)"))
-        session.commit()
-        with pytest.raises(holdfast.StaleToken):
-            fence.guard(session.connection(), "x", 6)
-        session.rollback()
-        with pytest.raises(holdfast.ConfigError, match=r"session\.connection"):
-            fence.guard(session, "x", 7)
-    engine.dispose()
-
-
 def test_the_table_is_not_made_inside_a_transaction(tmp_path: Path) -> None:
     with postgres_server().connect() as connection:
         connection.execute("SELECT 1")

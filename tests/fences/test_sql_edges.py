@@ -15,9 +15,9 @@ import pytest
 import holdfast
 from fences.scenes import StoreLease
 from fences.sql_sites import MariaSite, PostgresSite, SqlSite
+from holdfast.chaos.servers.proxy import Proxy
 from holdfast.fences import SqlFence
 from holdfast.fences.sql_guard import KNOWN_LIMIT, SqlGuard
-from servers.proxy import Proxy
 from stores import mariadb_server, postgres_server
 
 SITES = {"sqlite": SqlSite, "postgres": PostgresSite, "mariadb": MariaSite}

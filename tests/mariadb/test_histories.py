@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from histories import check_history
-from servers.mariadb import MariaServer
+from holdfast.chaos.servers.mariadb import MariaServer
 
 
 @pytest.mark.parametrize("seed", [1, 2])

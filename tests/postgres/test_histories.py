@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from histories import check_history
-from servers.postgres import PostgresServer
+from holdfast.chaos.servers.postgres import PostgresServer
 
 
 @pytest.mark.parametrize("seed", [1, 2])

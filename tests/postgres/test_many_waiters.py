@@ -6,7 +6,7 @@ import asyncio
 
 from holdfast import aio as holdfast
 from stores import postgres_server
-from worlds.aio import pause
+from worlds.aio import eventually, pause
 
 
 async def test_a_thousand_waiters_use_a_handful_of_connections() -> None:
@@ -29,4 +29,9 @@ async def test_a_thousand_waiters_use_a_handful_of_connections() -> None:
             waiter.cancel()
         await asyncio.wait(waiters)
         await held.release()
-        assert await locks.list() == []
+
+        async def nothing_is_left() -> bool:
+            return await locks.list() == []
+
+        # Whoever could not leave at once, among so many, leaves a little later.
+        await eventually(nothing_is_left)

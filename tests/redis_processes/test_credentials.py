@@ -13,7 +13,7 @@ from redis.credentials import CredentialProvider
 
 import holdfast
 import holdfast.aio
-from servers.redis import RedisServer
+from holdfast.chaos.servers.redis import RedisServer
 
 PATIENCE = 20.0
 

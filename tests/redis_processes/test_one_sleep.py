@@ -11,10 +11,10 @@ import pytest
 
 import holdfast
 from holdfast._sync.keeper import Keeper
+from holdfast.chaos.servers.redis import RedisServer
 from holdfast.stores.redis.wire.blocking_connection import Connection
 from holdfast.stores.redis.wire.threads import Wire
 from holdfast.stores.redis.wire.wakeups import HANDOVER_BYTES
-from servers.redis import RedisServer
 from stores import redis_server
 from worlds.threads import Job, eventually
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from servers.redis import RedisServer
+from holdfast.chaos.servers.redis import RedisServer
 from stores import redis_server
 from worlds.threads import Job, eventually
 

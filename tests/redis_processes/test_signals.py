@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import holdfast
-from servers.cluster import Cluster
-from servers.redis import RedisServer
-from servers.redlock import RedlockNodes
-from servers.sentinel import Watch
+from holdfast.chaos.servers.cluster import Cluster
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.redlock import RedlockNodes
+from holdfast.chaos.servers.sentinel import Watch
 from worlds.threads import Job, eventually
 
 SIGNALLED = Path(__file__).parent / "signalled.py"

@@ -16,11 +16,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import holdfast
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redlock import url_of
+from holdfast.chaos.servers.stepped import SteppedServer
 from holdfast.sim.checker import Checker, Grant
 from holdfast.sim.kinds import Wish
-from servers.proxy import Proxy
-from servers.redlock import url_of
-from servers.stepped import SteppedServer
 
 TESTS = Path(__file__).parent.parent
 ACTORS = [TESTS / world / "redlock" / "actor.py" for world in ("_sync", "_async")]

@@ -26,6 +26,7 @@ ELSEWHERE = bulk(RUN_ID + b".2")
 class LockTerms:
     name = "x"
     label = Label("host", 1)
+    kind, capacity, weight = "lock", 1, 1
 
     def __init__(self, ttl: float) -> None:
         self.ttl = ttl

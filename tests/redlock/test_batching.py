@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio
-from servers.redlock import RedlockNodes
+from holdfast.chaos.servers.redlock import RedlockNodes
 from worlds.aio import eventually
 
 TTL = 30.0

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from holdfast.chaos.servers.errors import ServerError
 from holdfast.stores.redis.wire.protocol import bulk
 from holdfast.stores.redlock.commands import (
     STRIPES,
     UNMARKED,
+    Renewal,
     packed_before,
 )
 from redlock.node import BEGINNING, COUNTERS, ELSEWHERE, LOCK, RUN_ID, VOTE, LockTerms, Node
@@ -17,10 +19,10 @@ from redlock.node import BEGINNING, COUNTERS, ELSEWHERE, LOCK, RUN_ID, VOTE, Loc
 
 def test_another_life_has_no_vote() -> None:
     node = Node()
-    with pytest.raises(AssertionError, match=r"^HFOUT "):
+    with pytest.raises(ServerError, match=r"^HFOUT "):
         node.take("one", vote=bulk(RUN_ID + b".2"))
     node.server("DEL", "holdfast:redlock:marker")
-    with pytest.raises(AssertionError, match=r"^HFOUT "):
+    with pytest.raises(ServerError, match=r"^HFOUT "):
         node.take("one")
 
 
@@ -66,11 +68,11 @@ def test_what_names_another_life_is_refused_by_every_script() -> None:
     numbers = bulk(b"500") + packed_before(begin)
     for command in (
         prefixes.raise_ + numbers + ELSEWHERE + bulk(b"one"),
-        node.commands.renew(ELSEWHERE, [("x", "one", begin, 60.0)]),
+        node.commands.renew(ELSEWHERE, [Renewal("x", bulk(b"one"), begin, 60.0)]),
         node.commands.seal(ELSEWHERE, "b:1", 2),
         node.commands.force("x", ELSEWHERE, 0, "somebody released x"),
     ):
-        with pytest.raises(AssertionError, match=r"^HFOUT "):
+        with pytest.raises(ServerError, match=r"^HFOUT "):
             node.ask(command)
     assert node.take("one") == begin  # and it still holds it, for as long
     assert node.server("PTTL", LOCK) <= 30_000

@@ -12,6 +12,8 @@ import pytest
 
 import holdfast
 from holdfast import clock
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redlock import RedlockNodes, redlock_nodes, url_of
 from holdfast.entries import Claim
 from holdfast.model import GONE, Label, Queued, new_owner
 from holdfast.stores._sync.contract import Terms, Ticket
@@ -19,8 +21,6 @@ from holdfast.stores.redlock.lua import NAMES, text_of
 from holdfast.stores.redlock.membership import NodeTable
 from holdfast.stores.redlock.wire import threads
 from holdfast.stores.redlock.wire.threads_connection import NodeSocket, SocketSet
-from servers.proxy import Proxy
-from servers.redlock import RedlockNodes, redlock_nodes, url_of
 from worlds.threads import eventually
 
 TTL = 60.0

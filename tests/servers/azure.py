@@ -11,7 +11,7 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
-from .daemon import Daemon
+from holdfast.chaos.servers.daemon import Daemon
 
 ACCOUNT = "holdfast"
 KEY = b64encode(b"nobody's secret: this account ends with the tests").decode()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from .daemon import find
-from .mariadb import MariaServer
-from .ports import free_port
+from holdfast.chaos.servers.daemon import find
+from holdfast.chaos.servers.mariadb import MariaServer
+from holdfast.chaos.servers.ports import free_port
 
 PROVIDER = "/usr/lib/galera/libgalera_smm.so"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from .daemon import Daemon, find
-from .ports import free_port
+from holdfast.chaos.servers.daemon import Daemon, find
+from holdfast.chaos.servers.ports import free_port
 
 
 class PgBouncer:

@@ -11,9 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from holdfast.chaos.servers.daemon import Daemon
+from holdfast.chaos.servers.ports import free_ports
+
 from . import web
-from .daemon import Daemon
-from .ports import free_ports
 
 BUCKET = "tests"
 """One for all, since each takes volumes of its own. What a test calls its bucket is a prefix in it."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast import aio, clock
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.sim.etcd.data import Answer, Keys, Refusal
 from holdfast.sim.etcd.plan import EtcdPlan
 from holdfast.sim.plan import Plan
@@ -20,14 +21,13 @@ from holdfast.stores.etcd._async.leases import Leases
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.messages import absent, changed_at, created_at
-from servers.etcd import EtcdCluster
 from stores import etcd_cluster
 
 NAMES = [b"a/%d" % number for number in range(4)]
 LEASES = [11, 12, 13]
 
 
-def operation(draw: random.Random, key: bytes) -> bytes:
+def operation(draw: random.Random, key: bytes, known: list[int]) -> bytes:
     return draw.choice(
         [
             messages.put_for_ever(key, b"v%d" % draw.randrange(99)),
@@ -38,13 +38,15 @@ def operation(draw: random.Random, key: bytes) -> bytes:
             messages.read(key),
             messages.read(b"a/", b"a0"),
             messages.read(b"a/", b"a0", 2),
+            messages.read_latest(b"a/", b"a0"),
+            messages.read_newer(b"a/", b"a0", draw.choice(known)),
         ]
     )
 
 
-def some(draw: random.Random, most: int) -> list[bytes]:
+def some(draw: random.Random, most: int, known: list[int]) -> list[bytes]:
     """etcd refuses a transaction that changes a key twice."""
-    return [operation(draw, key) for key in draw.sample(NAMES, draw.randrange(most))]
+    return [operation(draw, key, known) for key in draw.sample(NAMES, draw.randrange(most))]
 
 
 def transaction(draw: random.Random, known: list[int], *, deep: bool = True) -> bytes:
@@ -58,10 +60,10 @@ def transaction(draw: random.Random, known: list[int], *, deep: bool = True) -> 
             changed_at(key, draw.choice(known)),
         ]
     )
-    other = some(draw, 3)
+    other = some(draw, 3, known)
     if deep and not other:
         other = [messages.nested(transaction(draw, known, deep=False))]
-    return condition + messages.then(*some(draw, 4)) + messages.otherwise(*other)
+    return condition + messages.then(*some(draw, 4, known)) + messages.otherwise(*other)
 
 
 def answered(simulated: Callable[[bytes], Answer], request: bytes) -> Answer | str:

@@ -107,3 +107,9 @@ def test_nothing_keeps_a_run_that_is_over() -> None:
     for _ in range(2):  # some that were killed die only at the second try
         collect_garbage(FULL_COLLECTION)
     assert loop() is None
+
+
+@pytest.mark.parametrize("seed", [503_691, 1_794_866_544_901])
+def test_nodes_that_lost_their_data_while_one_was_coming_back_are_used_again(seed: int) -> None:
+    """That one had a number for its new life, and refused for ever to start as if never used."""
+    assert simulate(plan, seed).violations == []

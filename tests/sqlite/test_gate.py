@@ -141,6 +141,15 @@ def test_a_frozen_holder_costs_the_deadline_and_no_more(gate: Gate, start: Start
     assert fewer_threads(before + 1)
 
 
+def test_a_crowd_is_not_taken_for_a_frozen_holder(gate: Gate, path: str, start: Start) -> None:
+    process = inside(start)
+    threading.Timer(0.05, Path(f"{path}-wal").write_bytes, (b"written",)).start()
+    with pytest.raises(BackendUnavailable, match="many others write to it"):
+        gate.enter(now() + 1)
+    tell(process)
+    assert line(process) == "out"
+
+
 def test_a_late_grant_goes_to_whoever_waits_by_then(gate: Gate, start: Start) -> None:
     process = inside(start)
     with pytest.raises(BackendUnavailable):

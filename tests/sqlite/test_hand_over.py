@@ -16,7 +16,7 @@ from holdfast.stores.sqlite.store import Store
 
 CASES = 400
 CLAIM, LONG = 6.0, 20.0
-COLUMNS = 21
+COLUMNS = 22
 _clock = BootClock()
 
 
@@ -78,7 +78,7 @@ def put(store: Store, rows: list[Row], capacity: int) -> None:
                 kind,
             ),
             *(row.barge, int(not row.waiting), CLAIM, 5.0, 0.0, process, f"{process}-1.sock", ""),
-            *("host", 1, ""),
+            *(0.0, "host", 1, ""),
         )
         connection.execute(f"INSERT INTO entry VALUES ({', '.join('?' * COLUMNS)})", values)
 

@@ -315,6 +315,20 @@ def test_a_lock_is_handed_over_with_a_token_above_its_holders(
     assert (holder.owner, holder.token > last) == ("waiter", True)
 
 
+def test_processes_that_never_renew_leave_no_rows_for_ever(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `holdfast once`, started by cron, where each day has a name of its own."""
+    monkeypatch.setattr(cleaning, "EVERY", 0.0)
+    for day in range(5):
+        one = opened()
+        grant(one, f"day {day}", f"o{day}")
+        assert one.detach(f"day {day}", f"o{day}", 0.01, deadline())
+        one.close()
+        time.sleep(0.02)
+    assert len(query(tmp_path / "locks.db", "SELECT name FROM entry")) == 1
+
+
 def test_the_cleaner_spares_the_lease_of_a_tethered_command(
     opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
-OURS = {"all", "bench", "dev", "sim"}
+OURS = {"all", "bench", "dev", "docs", "sim"}
 """Extras for those who work on Holdfast, and the one that brings all others."""
+FRAMEWORKS = {"apscheduler", "celery", "django", "fastapi", "pytest"}
+"""Extras for programs that have the framework already: nobody wants all of them."""
 
 
 def test_no_extra_is_empty() -> None:
@@ -20,7 +22,7 @@ def test_no_extra_is_empty() -> None:
 
 def test_all_brings_every_store_and_fence() -> None:
     (words,) = EXTRAS["all"]
-    assert set(re.findall(r"\w+", words.partition("[")[2])) == EXTRAS.keys() - OURS
+    assert set(re.findall(r"\w+", words.partition("[")[2])) == EXTRAS.keys() - OURS - FRAMEWORKS
 
 
 def test_every_extra_that_a_page_or_an_error_names_is_there() -> None:
@@ -32,6 +34,16 @@ def test_every_extra_that_a_page_or_an_error_names_is_there() -> None:
 
 def test_the_source_distribution_holds_what_its_tests_read() -> None:
     included = set(PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
-    read = {"bench", "docs", "model", "src", "tests", "tools", "Makefile", "CONTRIBUTING.md"}
+    read = {
+        "bench",
+        "deploy",
+        "docs",
+        "model",
+        "src",
+        "tests",
+        "tools",
+        "Makefile",
+        "CONTRIBUTING.md",
+    }
     assert {f"/{name}" for name in read} <= included
     assert all((ROOT / name.lstrip("/")).exists() for name in included)

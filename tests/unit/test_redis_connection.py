@@ -10,11 +10,11 @@ from threading import Thread
 import pytest
 
 import holdfast
+from holdfast.chaos.servers.redis import certificate
 from holdfast.clock import BootClock
 from holdfast.stores.redis.address import Address
 from holdfast.stores.redis.wire.blocking_connection import TICK, Connection
 from holdfast.stores.redis.wire.protocol import check_greeting
-from servers.redis import certificate
 from worlds.threads import pause
 
 

@@ -18,6 +18,8 @@ URLS = {
     "memory": "memory://",
     "sqlite": "sqlite:///{folder}/locks.db",
     "etcd": "etcd://h",
+    "http": "http://h",
+    "https": "https://h",
     "mariadb": "mariadb://h/db",
     "mysql": "mysql://h/db",
     "postgresql": "postgresql://h/db",
@@ -65,7 +67,9 @@ PLAIN = {
     "tls_ca": FILE,
     "tls_cert": FILE,
     "tls_key": FILE,
+    "token": Values("s3cret", "no token"),
     "token_base": Values("7", "-1"),
+    "token_file": FILE,
 }
 OBJECTS = {"clock", "sasl", "sentinel_tls_context", "tls_context"}
 

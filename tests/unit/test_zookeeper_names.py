@@ -61,6 +61,7 @@ def test_every_parent_is_made_before_its_children() -> None:
         "/a/b/ns",
         "/a/b/ns/locks",
         "/a/b/ns/sessions",
+        "/a/b/ns/recall",
     ]
 
 

@@ -58,3 +58,10 @@ async def pause(seconds: float) -> None:
 def run(work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
     """From a program's first line."""
     asyncio.run(work(*args))
+
+
+def redis_client(port: int) -> Any:
+    """A client of redis-py for this world."""
+    import redis.asyncio
+
+    return redis.asyncio.Redis(port=port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 
@@ -61,3 +61,10 @@ def pause(seconds: float) -> None:
 def run(work: Callable[..., None], *args: object) -> None:
     """From a program's first line."""
     work(*args)
+
+
+def redis_client(port: int) -> Any:
+    """A client of redis-py for this world."""
+    import redis
+
+    return redis.Redis(port=port)

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import holdfast
-from servers.zookeeper import TICK
+from holdfast.chaos.servers.zookeeper import TICK
 from worlds.threads import eventually
 
 NUMBER = 400

@@ -11,7 +11,7 @@ import subprocess
 from typing import Any
 
 import holdfast
-from servers.zookeeper import TICK, Node, ZooKeeperEnsemble
+from holdfast.chaos.servers.zookeeper import TICK, Node, ZooKeeperEnsemble
 from worlds.threads import Job, eventually
 
 NET = "10.213.0"

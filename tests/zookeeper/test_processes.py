@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from servers.zookeeper import TICK, raw_client
+from holdfast.chaos.servers.zookeeper import TICK, raw_client
 from stores import zookeeper, zookeeper_ensemble
 from worlds.threads import Job, eventually
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from servers.zookeeper import ZooKeeperEnsemble
+from holdfast.chaos.servers.zookeeper import ZooKeeperEnsemble
 from worlds.threads import eventually
 
 PROVIDER = "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from servers.zookeeper import ZooKeeperEnsemble
+from holdfast.chaos.servers.zookeeper import ZooKeeperEnsemble
 from stores import zookeeper, zookeeper_ensemble
 from worlds.threads import Job, eventually
 

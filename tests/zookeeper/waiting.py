@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import holdfast
-from servers.zookeeper import TICK
+from holdfast.chaos.servers.zookeeper import TICK
 
 if __name__ == "__main__":
     holdfast.connect(sys.argv[1], tick=TICK).lock("x", ttl=60.0).acquire()

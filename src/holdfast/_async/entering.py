@@ -17,14 +17,38 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from threading import local
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 from weakref import ref
 
 from ..errors import LockError
 
 if TYPE_CHECKING:
-    from .lease import Lease
-    from .usage import Body, Watch
+    from .session import Session
+    from .usage import Body, Usage, Watch
+
+
+class EnteredHold(Protocol):
+    """The engine's side of a lease, of one lock or of several, as `with` uses it."""
+
+    @property
+    def _session(self) -> Session: ...
+    @property
+    def _usage(self) -> Usage: ...
+    def _abandon(self, depth: int) -> None: ...
+    async def _release_quietly(self) -> bool: ...
+
+
+class Entered(Protocol):
+    """A lease, of one lock or of several, as `with` uses it."""
+
+    @property
+    def _hold(self) -> EnteredHold: ...
+    def _begin(self) -> Body: ...
+    async def _leave(self, error: BaseException | None, body: Body) -> None: ...
+
+
+Leased = TypeVar("Leased", bound=Entered)
+"""The type of lease that is entered."""
 
 
 STATEMENT = 24 if sys.version_info >= (3, 14) else 0
@@ -47,17 +71,17 @@ class Exit:
 
     __slots__ = ("__weakref__", "_body", "_frame", "_instruction", "_lease", "_thing", "_watch")
 
-    def __init__(self, thing: Enterable, frame: FrameType | None) -> None:
+    def __init__(self, thing: Enterable[Any], frame: FrameType | None) -> None:
         self._thing = thing
         self._frame = frame
         """The frame that has looked it up, until `__enter__` is called; and its instruction."""
         self._instruction = frame.f_lasti if frame is not None else -1
-        self._lease: Lease | None = None
+        self._lease: Entered | None = None
         """The lease that was entered."""
         self._body: Body | None = None
         self._watch: Watch | None = None
 
-    def is_of(self, thing: Enterable, frame: FrameType) -> bool:
+    def is_of(self, thing: Enterable[Any], frame: FrameType) -> bool:
         """Tells whether the statement that calls `__enter__` of `thing` in `frame` looked this up."""
         if self._thing is not thing or self._frame is not frame:
             return False
@@ -105,10 +129,10 @@ class _ExitOfEach:
     """The attribute `__exit__`: another `Exit` each time that it is looked up."""
 
     @overload
-    def __get__(self, thing: None, kind: type[Enterable]) -> Any: ...
+    def __get__(self, thing: None, kind: type[Enterable[Any]]) -> Any: ...
     @overload
-    def __get__(self, thing: Enterable, kind: type[Enterable]) -> Exit: ...
-    def __get__(self, thing: Enterable | None, kind: type[Enterable]) -> Any:
+    def __get__(self, thing: Enterable[Any], kind: type[Enterable[Any]]) -> Exit: ...
+    def __get__(self, thing: Enterable[Any] | None, kind: type[Enterable[Any]]) -> Any:
         if thing is None:
             return _leave_by_hand
         one = Exit(thing, sys._getframe(1))
@@ -120,7 +144,7 @@ class _ExitOfEach:
 
 
 def _leave_by_hand(
-    thing: Enterable,
+    thing: Enterable[Any],
     kind: type[BaseException] | None,
     error: BaseException | None,
     trace: TracebackType | None,
@@ -128,12 +152,12 @@ def _leave_by_hand(
     return Exit(thing, None)._leave(error)
 
 
-class Enterable(ABC):
+class Enterable(ABC, Generic[Leased]):
     """A lock or a lease: `with` enters it."""
 
     __slots__ = ()
 
-    def __aenter__(self) -> Coroutine[Any, Any, Lease]:
+    def __aenter__(self) -> Coroutine[Any, Any, Leased]:
         exits = _looked_up.exits
         frame = sys._getframe(1)
         while exits:
@@ -155,7 +179,7 @@ class Enterable(ABC):
     else:
         __aexit__ = _ExitOfEach()
 
-    async def _enter(self, one: Exit | None) -> Lease:
+    async def _enter(self, one: Exit | None) -> Leased:
         if one is None:
             self._check_by_hand()
         lease = await self._to_enter()
@@ -172,14 +196,15 @@ class Enterable(ABC):
         except BaseException:  # refused, or interrupted on the threshold
             lease._hold._usage.end(body)
             lease._hold._usage.unwatch(one)
-            if lease is not self:
+            entered: object = lease
+            if entered is not self:
                 await lease._hold._release_quietly()
             raise
         lease._hold._usage.given = True
         return lease
 
     @abstractmethod
-    async def _to_enter(self) -> Lease:
+    async def _to_enter(self) -> Leased:
         """Returns the lease to enter."""
 
     @abstractmethod
@@ -187,9 +212,9 @@ class Enterable(ABC):
         """Refuses to be entered by hand, where it is clear already that its exit could be mistaken."""
 
     @abstractmethod
-    def _note_by_hand(self, lease: Lease, body: Body) -> None:
+    def _note_by_hand(self, lease: Leased, body: Body) -> None:
         """Remembers a lease that was entered by hand; refuses it if its exit could be mistaken."""
 
     @abstractmethod
-    def _take_by_hand(self) -> tuple[Lease, Body]:
+    def _take_by_hand(self) -> tuple[Leased, Body]:
         """Returns the lease that was entered by hand, and is being left; and its body."""

@@ -21,7 +21,6 @@ from weakref import ref
 from .. import forks
 from .._runtime.aio import Signal
 from ..errors import BackendUnavailable, LeaseLost, LockError
-from ..events import refuse_coroutine, report
 from ..lifecycle import (
     DOUBTED,
     ENDED,
@@ -35,7 +34,8 @@ from ..lifecycle import (
     drift_margin,
 )
 from ..model import Gone, Outcome, Renewed, Waiting
-from ..refusals import lease_lost, of_the_parent
+from ..refusals import lease_lost, of_the_parent, unavailable
+from .telling import tell_freed, tell_lost
 from .usage import Usage
 
 if TYPE_CHECKING:
@@ -72,6 +72,12 @@ class Hold:
     """Whether the listeners were told of its loss."""
     _untold = False
     """Whether it is lost, and not everybody has been told."""
+    _detaching = False
+    """Whether it is being detached at the store."""
+    _shared = False
+    """Whether a writer has become a reader."""
+    _value: str | None = None
+    """The value that a leader has given itself since it was elected."""
     _callbacks: list[tuple[Callable[[Any], object], ref[Lease], Opening]] | None = None
     """The callbacks of `on_lost`, each with the lease to call it with: only users keep that."""
     _watchers: list[Signal] | None = None
@@ -137,7 +143,8 @@ class Hold:
 
     def _renewed(self, ttl: float, sent: float) -> None:
         session = self._session
-        deadline = sent + ttl - drift_margin(ttl)
+        deadline = sent + ttl - self._ticket.terms.delay - drift_margin(ttl)
+        detail = self._lateness() if session.listeners else ""
         with session.mutex:
             self._state = after(self._state, RENEWED)
             if self._state != HELD:
@@ -149,7 +156,14 @@ class Hold:
             self._confirmed = True
         if session.listeners:
             now = session.clock.now()
-            session.tell("renewed", self.name, self.owner, self.token, now - sent)
+            session.tell("renewed", self.name, self.owner, self.token, now - sent, detail)
+
+    def _lateness(self) -> str:
+        """Returns `late` if a renewal that was answered now came when half of the TTL was over."""
+        if not self._ticket.terms.renew or not self._confirmed:
+            return ""  # it is renewed by its user; or was handed over, for less than its TTL
+        end = self._deadline if self._end_at is None else self._at_store_until
+        return "late" if end - self._session.now() < self.ttl / 2 else ""
 
     def _refuted(self, outcome: Outcome) -> bool:
         """Tells whether the store has forgotten the grant, and ends the lease then.
@@ -187,6 +201,8 @@ class Hold:
         now = clock()
         if (self._state is not HELD or now >= self._deadline) and self._expire_if_due(now):
             return False  # where `max_hold` ended it, the keeper still has to free it
+        if self._detaching:
+            return False  # it is being given away
         ticket = self._ticket
         try:
             session.keeper.forget(self)
@@ -203,7 +219,11 @@ class Hold:
             self._freed(True)
             await session.clean_up(self._ticket)
             raise
-        if not freed and self._releases > 1 and not self._expire_if_due(session.now()):
+        return self._answered(freed)
+
+    def _answered(self, freed: bool) -> bool:
+        """Takes in the store's answer to a release; returns whether that ended the lease."""
+        if not freed and self._releases > 1 and not self._expire_if_due(self._session.now()):
             freed = True  # another call has done it, whose answer was lost, or is still to come
         return self._freed(freed)
 
@@ -234,7 +254,7 @@ class Hold:
             else:
                 self._end("its end came before a renewal was answered")
         elif self._untold:
-            self._tell_lost()
+            tell_lost(self)
         return self._state in (LOST, RELEASED)
 
     def _look(self) -> None:
@@ -254,37 +274,10 @@ class Hold:
             self._state = state
             session.leases.pop(self._ticket.owner, None)
             self._usage.watches.clear()
-        self._tell_lost()
+        tell_lost(self)
 
-    def _tell_lost(self) -> None:
-        """Tells everybody who wants to know, and has the keeper free what is left at the store.
-
-        An exception from a signal's handler may come in between: the alarm, which is the last to be
-        stopped, then tells the rest.
-        """
-        session = self._session
-        if self._kept:
-            session.keeper.forget(self)
-        if session.listeners and self._lost is not None and not self._lost_told:
-            self._lost_told = True
-            held = session.clock.now() - self._granted_at
-            session.tell("lost", self.name, self.owner, self.token, held, self._lost[1])
-        for signal in list(self._watchers or ()):
-            signal.set()
-        for body in list(self._usage.bodies):
-            if body.interrupt is not None:
-                body.interrupt.fire()
-        while self._callbacks:
-            callback, lease, opening = self._callbacks.pop(0)
-            self._call(callback, lease() or self._request.lease_type(self, opening))
-        if self._freeing and not session.closed:  # else `close` frees it
-            now = session.clock.now()
-            if self._usage.bodies:  # their end frees it, unless the store is about to
-                now = max(now, self._deadline if self._end_at is None else self._at_store_until)
-            session.keeper.keep(self, now)
-        if self._alarmed:
-            session.alarm.cancel(self._ring)
-        self._untold = False
+    def _tell_others(self) -> None:
+        """Does nothing: a lease that is one of several ends those here."""
 
     def _abandon(self, depth: int) -> None:
         """Gives up one acquisition whose body is over, as `Usage.abandon` does.
@@ -305,6 +298,18 @@ class Hold:
         """Ends the lease though the store would keep it: it is freed when its body has ended."""
         self._freeing = True
         self._end(reason)
+
+    def _free_at(self) -> float:
+        """Returns when the keeper has to free what has ended for us."""
+        if not self._usage.bodies:
+            return 0.0
+        # Their end frees it, unless the store is about to.
+        return self._deadline if self._end_at is None else self._at_store_until
+
+    def _to_be_freed(self, now: float) -> bool:
+        """Tells whether it has ended for us, everybody was told, and it is time to free it."""
+        ended = self._freeing and self._state not in HOLDING and not self._untold
+        return ended and now >= self._free_at()
 
     async def _free(self) -> None:
         """Frees at the store what has ended for us."""
@@ -333,25 +338,12 @@ class Hold:
             self._state = after(before, FREED)
             if self._state is before:
                 return False
-            session.leases.pop(
-                self._ticket.owner, None
-            )  # at once: what interrupts us comes behind it
+            # At once: what interrupts us comes behind it.
+            session.leases.pop(self._ticket.owner, None)
             self._usage.watches.clear()
         if self._alarmed or self._watchers or session.listeners:
-            self._tell_freed()
+            tell_freed(self)
         return True
-
-    def _tell_freed(self) -> None:
-        session = self._session
-        if self._alarmed:
-            session.alarm.cancel(self._ring)
-        with session.mutex:
-            watchers = list(self._watchers or ())
-        for signal in watchers:
-            signal.set()
-        if session.listeners:
-            held = session.clock.now() - self._granted_at
-            session.tell("released", self.name, self.owner, self.token, held)
 
     # The alarm.
 
@@ -365,14 +357,6 @@ class Hold:
         if not self._expire_if_due(self._session.clock.now()):
             self._session.alarm.at(self._deadline, self._ring)
 
-    def _call(self, callback: Callable[[Any], object], lease: Lease) -> None:
-        try:
-            self._session.call(lambda lease: refuse_coroutine(callback(lease)), lease)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # also one that exits: it must not take the keeper along
-            report(f"an on_lost callback of the lease on {self.name!r} failed", error)
-
     # Errors.
 
     def _loss(self) -> LeaseLost:
@@ -385,12 +369,8 @@ class Hold:
 
     def _unavailable(self, what: str, error: BackendUnavailable) -> BackendUnavailable:
         """Returns the backend's error, which knows of servers, told about this lock."""
-        return BackendUnavailable(
-            f"{self.name!r} {what}: {error}",
-            name=self.name,
-            owner=self.owner,
-            token=self.token or None,
-        )
+        said = f"{self.name!r} {what}"
+        return unavailable(said, error, self.name, self.owner, self.token or None)
 
     def _refuse_fork(self) -> None:
         if self._session.generation != forks.current():

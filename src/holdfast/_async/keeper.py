@@ -171,7 +171,7 @@ class Keeper:
         due: list[Kept] = []
         shortest = LONGEST_CALL
         for one in some:
-            if isinstance(one, Hold) and (one._freeing or one._usage.confirm_dropped()):
+            if isinstance(one, Hold) and (one._to_be_freed(sent) or one._usage.confirm_dropped()):
                 one._free_later()  # the others are not to wait for that
             elif one._expire_if_due(sent):
                 continue
@@ -185,13 +185,14 @@ class Keeper:
         if not due:
             return
         claims: list[Claim] = [
-            quick_new(Claim, ((ticket := one._ticket).terms.name, ticket.owner, one.ttl))
+            quick_new(Claim, ((ticket := one._ticket).terms.name, ticket.owner, ticket.ttl))
             for one in due
         ]
         outcomes: Sequence[Outcome]
         detail = "the store did not answer for this lease"
         try:
-            outcomes = await self._session.backend.renew(claims, sent + self._limit(shortest, sent))
+            limit = sent + self._limit(shortest, sent)
+            outcomes = await self._session.renewals.send(claims, limit)
         except Exception as error:
             # Whatever it was, the leases are unconfirmed; and the keeper has to go on.
             outcomes = [UNKNOWN] * len(due)
@@ -237,7 +238,7 @@ class Keeper:
                     and one._ticket.terms.renew
                     and one._kept
                 ):
-                    token, given, since = outcome
+                    token, given, since, _ = outcome
                     if token == one.token and given == one.ttl and not since:
                         if given != ttl:
                             ttl = given

@@ -12,8 +12,8 @@ from .. import forks
 from .._runtime.aio import Mutex, check_surroundings, current, enter, finish, here
 from ..clock import system_clock
 from ..errors import BackendUnavailable, LockError
-from ..events import Listeners
-from ..guarantees import Guarantees
+from ..events import Call, CallListener, Event, Listeners
+from ..guarantees import Guarantees, Provisional
 from ..model import lock_realm
 from ..refusals import unavailable
 from ..stores._async.contract import OPEN_LIMIT, Backend
@@ -40,13 +40,17 @@ class Opening:
     ) -> None:
         self.url = url
         self.guarantees = guarantees
-        self.listeners = Listeners()
+        self.listeners: Listeners[Event] = Listeners()
+        self.call_listeners: Listeners[Call] = Listeners()
         self.live: Session | None = None
         """The session, if there is one; it may be closed, or belong to another event loop."""
-        self._realm = lock_realm(guarantees.store, namespace)
+        self.provisional = isinstance(guarantees, Provisional)
+        """Whether the store says what it promises only when it is reached."""
+        self._namespace = namespace
+        self.realm = lock_realm(guarantees.store, namespace)
         self._opener = opener
         self._label = label
-        self._closed = False
+        self.closed = False
         self._mutex = Mutex()
         forks.survive(self)
 
@@ -57,6 +61,28 @@ class Opening:
         if session is None or session.closed or session.home is not here():
             session = await self._open(limit)
         return session
+
+    def on_call(self, listener: CallListener) -> Callable[[], None]:
+        """Calls `listener(call)` for each call to the store from now on; returns how to stop."""
+        stop = self.call_listeners.add(listener, "on_call")
+        session = self.live
+        if session is not None:
+            session.backend = self._timed(session.backend)
+        return stop
+
+    def _timed(self, backend: Backend) -> Backend:
+        """Returns the backend; if somebody listens to its calls, as one that tells of them."""
+        if not self.call_listeners:
+            return backend
+        from .timed_backend import timed  # most programs never need it
+
+        return timed(backend, self.call_listeners)
+
+    def tell_failed(self, name: str, duration: float, error: BackendUnavailable) -> None:
+        """Tells the listeners that the store was not reached, so that `name` was not asked for."""
+        if self.listeners:
+            at = system_clock().wall()
+            self.listeners.tell(Event("failed", name, "", 0, duration, at, str(error)))
 
     async def ask(
         self, what: str, name: str | None, question: Callable[[Session, float], Awaitable[Result]]
@@ -103,15 +129,20 @@ class Opening:
             left = deadline - system_clock().now()  # another may have tried in vain before us
             backend = self._opener()
             try:
-                await backend.open(backend.clock.now() + left)
+                await self._timed(backend).open(backend.clock.now() + left)
             except BackendUnavailable as error:
                 if type(error) is BackendUnavailable:
                     raise
                 raise BackendUnavailable(str(error)) from error  # a store has kinds of its own
-            if self._closed:  # meanwhile: `close` waits for nobody who is opening
+            if self.closed:  # meanwhile: `close` waits for nobody who is opening
                 await backend.close()
                 self._check_open()
-            session = Session(backend, self.listeners, self._label, self._realm)
+            if self.provisional:
+                self.guarantees = backend.guarantees
+                self.realm = lock_realm(self.guarantees.store, self._namespace)
+            session = Session(backend, self.listeners, self._label, self.realm)
+            session.provisional = self.provisional
+            session.backend = self._timed(backend)
             self.live = session
             return session
         finally:
@@ -137,7 +168,7 @@ class Opening:
         )
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise LockError("this connection is closed; call connect() for a new one")
 
     def _after_fork(self) -> None:
@@ -152,7 +183,7 @@ class Opening:
         # Before anything is waited for: a callback that uses us now is refused, and not waited for.
         # No mutex: a signal's handler may call this while its own thread is opening, or closing.
         forks.current()  # lest a child that Python was not told of ends what its parent holds
-        self._closed = True
+        self.closed = True
         session = self.live
         # unasync: aio-only
         if session is not None and session.home.is_closed():

@@ -45,6 +45,10 @@ class PendingReleases:
                 return
         self._tell_failed(ticket, error or LockError("the manager was closed"))
 
+    def __bool__(self) -> bool:
+        """Whether there are any: the store has failed to answer lately."""
+        return bool(self._pending)
+
     async def close(self) -> None:
         """Tries once more, all of it within one limit; then lets it be."""
         with self._mutex:
@@ -59,12 +63,12 @@ class PendingReleases:
         pause = FIRST_PAUSE
         while True:
             with self._mutex:
-                last_deadline = self._last_deadline
                 pending = list(self._pending.values())
                 if not pending:
                     self._routine = None
                     return
             for ticket, ended_at in pending:
+                last_deadline = self._last_deadline  # `close` may have come meanwhile
                 try:
                     deadline = last_deadline or session.deadline()
                     await session.backend.release(ticket.name, ticket.owner, deadline)

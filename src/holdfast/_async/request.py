@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..options import LockOptions
+from ..options import LockOptions, refuse_incorrect, refuse_unfair
 from ..stores._async.contract import Terms
 from .hold import Hold
 from .lease import Lease
@@ -60,15 +60,20 @@ class Request:
 
     def _new_terms(self, session: Session) -> Terms:
         label, text, options = session.label, self.label_text, self.options
+        if session.provisional:
+            guarantees = session.backend.guarantees
+            refuse_incorrect(self.name, options, guarantees, False, self.kind == "semaphore")
+            refuse_unfair(self.name, options, guarantees)
         terms = Terms(
             self.name,
-            options.ttl,
+            options.ttl + options.lock_delay,
             label if text is None else label._replace(text=text),
             self.weight,
             self.capacity,
             self.kind,
             options.fair is False,
             options.renew,
+            options.lock_delay,
         )
         terms.home = session
         return terms

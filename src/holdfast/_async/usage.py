@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 from .._runtime.aio import Interrupt
-
-if TYPE_CHECKING:
-    from .hold import Hold
 
 
 class Watch(ref[Any]):
@@ -27,7 +24,8 @@ class Watch(ref[Any]):
     """
 
     __slots__ = ("body", "hold")
-    hold: Hold
+    hold: Any
+    """The hold of the lease, or of several as one."""
     body: Body | None
 
 
@@ -66,7 +64,7 @@ class Usage:
 
     # Watches.
 
-    def watch(self, hold: Hold, thing: object, on_drop: Callable[[Watch], None]) -> Watch:
+    def watch(self, hold: object, thing: object, on_drop: Callable[[Watch], None]) -> Watch:
         """Calls `on_drop` when `thing` is finalized, while `hold` is held."""
         watch = Watch(thing, on_drop)
         watch.hold = hold

@@ -17,7 +17,7 @@ from .. import checks, forks
 from .._runtime.aio import Signal, check_surroundings, here
 from ..clock import system_clock
 from ..entries import Claim
-from ..errors import BackendUnavailable
+from ..errors import BackendUnavailable, LockError
 from ..model import Busy, Gone, Granted, Queued, Renewed, Waiting, new_owner
 from ..refusals import unavailable
 from ..stores._async.contract import OPEN_LIMIT, Ticket
@@ -47,11 +47,17 @@ queue; its time is over, and the store may still know of it; the store knows not
 
 
 async def obtain(
-    opening: Opening, request: Request, timeout: float | None, owner: str | None
+    opening: Opening,
+    request: Request,
+    timeout: float | None,
+    owner: str | None,
+    *,
+    part: bool = False,
 ) -> Lease | None:
     """Returns a lease that is held; or None once `timeout` is over.
 
-    `owner`, if it is given, serves for one attempt only.
+    `owner`, if it is given, serves for one attempt only. `part`: it is one of several locks, whose
+    caller tells the listeners of a time-out.
     """
     if owner is not None:
         checks.owner(owner)
@@ -73,7 +79,7 @@ async def obtain(
     pause = SHORTEST_PAUSE
     queued = False
     while True:
-        ticket = session.begin(request, owner or new_owner(), timeout != 0, give_up)
+        ticket = session.begin(request, owner or new_owner(session.id), timeout != 0, give_up)
         try:
             # A caller that tries once and does not wait has set no limit to the store.
             deadline = session.deadline_for(asked, give_up) if timeout else asked + session.patience
@@ -83,6 +89,7 @@ async def obtain(
             result: Hold | Ending
             if isinstance(answer, Granted) and not answer.handed:
                 since = answer.since or sent
+                ticket.slot = answer.slot
                 hold = session.hold(request, ticket, answer.token, answer.ttl, since)
                 result = hold or _too_late(session, ticket)
             elif isinstance(answer, Busy):
@@ -95,7 +102,7 @@ async def obtain(
                 result = LATE  # also a lease
             if not isinstance(result, str):
                 if session.listeners:
-                    _tell_granted(session, result, started, queued)
+                    tell_granted(session, result, started, queued)
                 return request.lease_type(result, opening)
             if result == LATE:
                 queued = True
@@ -105,6 +112,8 @@ async def obtain(
         except BaseException as error:
             # Once more, if that came while it was given up: it may not have been done.
             await session.give_up(ticket, silent=isinstance(error, BackendUnavailable))
+            if session.listeners:
+                tell_ended(session, ticket.name, ticket.owner, started, error)
             if isinstance(error, BackendUnavailable):
                 session.check_open()  # then that is why
                 if error.name is None:
@@ -115,6 +124,8 @@ async def obtain(
         if give_up is not None and now >= give_up:
             if queued:
                 session.tell("waited", request.name, ticket.owner, 0, now - started, "gave up")
+            if session.listeners and not part:
+                tell_timed_out(session, request.name, ticket.owner, started, timeout)
             return None
         if owner is not None:
             raise BackendUnavailable(
@@ -141,6 +152,7 @@ async def _opened(
     try:
         session = await opening.session(limit)
     except BackendUnavailable as error:
+        opening.tell_failed(request.name, clock.now() - began, error)
         raise unavailable(f"{request.name!r} could not be acquired", error, request.name) from error
     return session, clock.now() - began
 
@@ -166,6 +178,7 @@ async def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold 
     """
     result: Hold | Ending | None
     if isinstance(answer, Granted):
+        waiter._ticket.slot = answer.slot
         result = waiter.accept_handed(answer.token)
         if result is None:
             waiter.session.check_open()
@@ -189,6 +202,7 @@ async def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold 
         if waiter.offer is not None:
             return waiter.accept(*waiter.take_offer()) or _too_late(session, ticket)
         if grant is not None:
+            ticket.slot = grant.slot
             hold = waiter.accept_handed(grant.token)
             if hold is not None:
                 return hold
@@ -200,6 +214,10 @@ async def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold 
             )
         now = session.now()
         if give_up is not None and now >= give_up:
+            if waiter.forsaken:
+                raise BackendUnavailable(
+                    "the store has not answered any more while it was waited for, until the time-out"
+                )
             return LATE
         if not waiter._kept and now >= unkept_until:
             session.keeper.keep(waiter, now)  # which asks at once, for many in one call
@@ -220,6 +238,7 @@ async def _ask(waiter: Waiter) -> Hold | Ending | None:
         waiter.note_silence()
         return None  # the keeper goes on asking
     if isinstance(outcome, Renewed):
+        ticket.slot = outcome.slot
         hold = waiter.accept(outcome.token, outcome.ttl, outcome.since or sent)
         return hold or _too_late(session, ticket)
     if isinstance(outcome, Waiting):
@@ -229,9 +248,28 @@ async def _ask(waiter: Waiter) -> Hold | Ending | None:
     return None
 
 
-def _tell_granted(session: Session, hold: Hold, started: float, queued: bool) -> None:
+def tell_granted(session: Session, hold: Hold, started: float, queued: bool) -> None:
+    """Tells the listeners that the lock was granted, since when it was asked for, and how."""
     hold._set_alarm()
     duration = session.clock.now() - started
     if queued:
         session.tell("waited", hold.name, hold.owner, hold.token, duration, "granted")
-    session.tell("acquired", hold.name, hold.owner, hold.token, duration)
+    detail = "waited" if queued else ""
+    session.tell("acquired", hold.name, hold.owner, hold.token, duration, detail)
+
+
+def tell_timed_out(
+    session: Session, name: str, owner: str, started: float, timeout: float | None
+) -> None:
+    """Tells the listeners that the lock was not granted in the time that the caller gave it."""
+    detail = "gave up" if timeout else "busy"
+    session.tell("timed_out", name, owner, 0, session.now() - started, detail)
+
+
+def tell_ended(
+    session: Session, name: str, owner: str, started: float, error: BaseException
+) -> None:
+    """Tells the listeners that an attempt ended by an error, or was interrupted."""
+    kind = "failed" if isinstance(error, LockError) else "interrupted"
+    detail = str(error) if isinstance(error, LockError) else type(error).__name__
+    session.tell(kind, name, owner, 0, session.now() - started, detail)

@@ -38,12 +38,7 @@ def connect(
     checks.label(label)
     if on_event is not None:
         checks.callback("on_event", on_event)  # before anything is looked up
-    unnamed = False
-    if url is None:
-        url = os.environ.get("HOLDFAST_URL") or None
-    if url is None:
-        url = _embedded_store()
-        unnamed = True
+    url, unnamed = named_store(url)
     given = cast(dict[str, Any], options)
     world = __name__.split(".")[-2]
     if not isinstance(url, str) and urls.is_client(url):
@@ -55,10 +50,17 @@ def connect(
         guarantees, opener = module.prepare(target, namespace, given)
         shown = str(target)
     opening = Opening(shown, namespace, guarantees, opener, label)
-    locks = Locks(opening, namespace, unnamed)
+    locks = Locks(opening, namespace, unnamed, (url, given))
     if on_event is not None:
         locks.on_event(on_event)
     return locks
+
+
+def named_store(url: Any) -> tuple[Any, bool]:
+    """Returns the store that is used where `url` was given, and whether nobody has named it."""
+    if url is None:
+        url = os.environ.get("HOLDFAST_URL") or None
+    return (_embedded_store(), True) if url is None else (url, False)
 
 
 _warned = False
@@ -79,6 +81,6 @@ def _embedded_store() -> str:
         warnings.warn(
             f"no store was named, so locks are kept in {path}: they serve this machine and this "
             "user only; name a store with connect(url) or $HOLDFAST_URL",
-            stacklevel=3,
+            stacklevel=4,
         )
     return f"sqlite://{quote(path)}"

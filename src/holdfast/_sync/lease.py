@@ -15,18 +15,19 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 from weakref import ref
 
 from .. import checks, forks
-from .._runtime.threads import Interrupt, Signal, current
+from .._runtime.threads import Signal
 from ..entries import Claim
-from ..errors import BackendUnavailable, GuaranteeError, LeaseLost, LockNotOwned
+from ..errors import BackendUnavailable, ConfigError, GuaranteeError, LeaseLost
 from ..events import Ignored
 from ..lifecycle import LOST
 from ..model import Gone, Renewed, Unknown, slot_of
-from .entering import Enterable
 from .hold import HOLDING, Hold
+from .lease_object import LeaseObject
+from .telling import call_back
 from .usage import Body, Watch
 
 if TYPE_CHECKING:
@@ -55,10 +56,12 @@ def _on_drop(watch: Watch) -> None:
         )
 
 
-class Lease(Enterable):
+class Lease(LeaseObject["Lease"]):
     """A lock that is held. Safe to use from any thread, or any task of its event loop."""
 
     __slots__ = ("__weakref__", "_hold", "_opening")
+
+    _hold: Hold
 
     def __init__(self, hold: Hold, opening: Opening) -> None:
         self._hold = hold
@@ -102,7 +105,7 @@ class Lease(Enterable):
 
     @property
     def kind(self) -> str:
-        """`lock`, `semaphore` or `rwlock`."""
+        """`lock`, `semaphore`, `rwlock`, `election` or `once`."""
         hold = self._hold
         return hold._ticket.kind
 
@@ -110,7 +113,7 @@ class Lease(Enterable):
     def shared(self) -> bool:
         """Whether others may hold at the same time: one of a semaphore's, or a reader's."""
         hold = self._hold
-        return hold._ticket.weight < hold._ticket.capacity
+        return hold._shared or hold._ticket.weight < hold._ticket.capacity
 
     @property
     def slot(self) -> int | None:
@@ -121,8 +124,9 @@ class Lease(Enterable):
         """
         hold = self._hold
         ticket = hold._ticket
-        slots = hold._session.backend.guarantees.slots
-        return slot_of(self.token, ticket.kind, ticket.capacity) if slots else None
+        if ticket.slot is not None or not hold._session.backend.guarantees.slots:
+            return ticket.slot
+        return slot_of(self.token, ticket.kind, ticket.capacity)
 
     @property
     def lock_id(self) -> str:
@@ -194,7 +198,7 @@ class Lease(Enterable):
             else:
                 callback_now = hold._state == LOST
         if callback_now:
-            hold._call(callback, self)
+            call_back(hold, callback, self)
         else:
             hold._set_alarm()
 
@@ -234,19 +238,22 @@ class Lease(Enterable):
         sent = session.clock.now()
         if hold._expire_if_due(sent):
             raise hold._loss()
-        claim = Claim(self.name, self.owner, asked)
+        delay = hold._ticket.terms.delay
+        claim = Claim(self.name, self.owner, asked + delay)
         try:
-            (outcome,) = session.backend.renew([claim], session.deadline())
+            (outcome,) = session.renewals.send([claim], session.deadline())
         except BackendUnavailable as error:
             raise hold._unavailable("could not be renewed", error) from error
+        if isinstance(outcome, Gone) and hold._releases:
+            raise hold._loss()  # another thread or task is releasing it: that is no loss
+        due = hold._hear(outcome, sent, "the store did not answer for this lease")
         if isinstance(outcome, Renewed) and outcome.token == self.token:
             # A store may give more than was asked for, where it counts in whole seconds; or never
             # more than it did at first.
             renew_ttl = session.backend.guarantees.renew_ttl
-            hold.ttl = hold._ticket.ttl = max(asked, outcome.ttl) if renew_ttl else outcome.ttl
-        if isinstance(outcome, Gone) and hold._releases:
-            raise hold._loss()  # another thread or task is releasing it: that is no loss
-        due = hold._hear(outcome, sent, "the store did not answer for this lease")
+            given = max(asked + delay, outcome.ttl) if renew_ttl else outcome.ttl
+            hold.ttl, hold._ticket.ttl = given - delay, given
+            due = hold._due(outcome.since or sent)
         if isinstance(outcome, Unknown):
             raise BackendUnavailable(
                 f"the store did not say whether the lease on {self.name!r} was renewed; it lasts "
@@ -267,6 +274,58 @@ class Lease(Enterable):
         """
         return self._hold.release()
 
+    def downgrade(self) -> None:
+        """Makes a writer's lease a reader's, with the same token; whoever waits to read is let in.
+
+        Nobody writes in between. Not the other way round: see `upgrade`.
+        """
+        hold = self._hold
+        self.ensure()
+        if self.kind != "rwlock":
+            raise ConfigError(
+                f"only the writer of a rwlock can become a reader; {self.name!r} is a {self.kind}",
+                name=self.name,
+            )
+        self._amend("could not be made a reader's", weight=1)
+        hold._shared = True
+
+    def _amend(self, failed: str, weight: int = 0, text: str | None = None) -> None:
+        """Changes the lease at the store; raises `LeaseLost` if it has ended there."""
+        hold, session = self._hold, self._hold._session
+        deadline = session.deadline()
+        try:
+            amended = session.backend.amend(self.name, self.owner, deadline, weight, text)
+        except BackendUnavailable as error:
+            raise hold._unavailable(failed, error) from error
+        if not amended:
+            hold._end("the store says that it has ended")
+            raise hold._loss()
+
+    def upgrade(self) -> NoReturn:
+        """Refuses: two readers that waited for each other to end would wait for ever."""
+        raise GuaranteeError(
+            f"a reader of {self.name!r} cannot become its writer: two that tried would wait for each "
+            "other for ever; release it and ask for write(), or write first and then downgrade()",
+            name=self.name,
+            owner=self.owner,
+            token=self.token,
+        )
+
+    def export(self) -> str:
+        """Gives the lease away, and returns a text by which `locks.adopt` takes it, anywhere.
+
+        It has ended for us then, and is not renewed: it lasts for its TTL unless it is adopted before.
+        The adopter gets a higher token, so what we still write is stale. Whoever has the text may take
+        the lease.
+        """
+        from .exporting import export  # slow to import, and seldom needed
+
+        return export(self)
+
+    def _exported_text(self) -> str:
+        """Returns what the adopter is to be shown as; empty: as itself."""
+        return ""
+
     def tether(self) -> int | None:
         """Returns a file descriptor for a child process to inherit, so that the lease outlives us.
 
@@ -281,41 +340,21 @@ class Lease(Enterable):
     def _to_enter(self) -> Lease:
         return self
 
-    def _check_by_hand(self) -> None:
-        """Refuses nothing: all bodies of a lease are alike, and the last one to end releases it."""
-
-    def _note_by_hand(self, lease: Lease, body: Body) -> None:
-        """Does nothing: the body is noted already."""
-
     def _take_by_hand(self) -> tuple[Lease, Body]:
-        bodies = list(self._hold._usage.bodies)
-        if not bodies:
-            raise LockNotOwned(
-                f"the lease on {self.name!r} was not entered, so it cannot be left", name=self.name
-            )
-        runner = current()
-        return self, ([body for body in bodies if body.runner is runner] or bodies)[-1]
+        return self, self._body_by_hand()
+
+    def _title(self) -> str:
+        return repr(self.name)
+
+    def _set_alarm(self) -> None:
+        self._hold._set_alarm()
+
+    def _loss(self) -> LeaseLost:
+        return self._hold._loss()
 
     if TYPE_CHECKING:
 
         def __enter__(self) -> Self: ...
-
-    def _begin(self) -> Body:
-        """Begins a body of `with`, which is stopped, where that can be done, if the lease is lost."""
-        self.ensure()
-        hold = self._hold
-        runner = current()
-        inner = any(body.runner is runner for body in list(hold._usage.bodies))
-        body = Body(runner, None if inner else Interrupt())
-        try:
-            if not hold._usage.begin(body):
-                raise hold._loss()
-            if Interrupt.works:
-                hold._set_alarm()
-        except BaseException:
-            hold._usage.end(body)
-            raise
-        return body
 
     def _leave(self, error: BaseException | None, body: Body) -> None:
         """Ends a body of `with`: releases the lease, and raises if it had been lost meanwhile.

@@ -8,19 +8,17 @@ the body raised.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from .. import checks, forks
-from ..errors import ConfigError, LockNotOwned, LockTimeout
-from .entering import Enterable
+from .. import checks
+from ..errors import LockTimeout
 from .lease import Lease
+from .lock_object import LockObject
 from .waiting import obtain
 
 if TYPE_CHECKING:
     from .opening import Opening
     from .request import Request
-    from .usage import Body
 
 
 class Unset:
@@ -31,17 +29,16 @@ class Unset:
 UNSET = Unset()
 
 
-class Lock(Enterable):
+class Lock(LockObject[Lease]):
     """Made by `locks.lock(name)`, `locks.semaphore(…)` or `locks.rwlock(…).read()` and `.write()`."""
 
-    __slots__ = ("_by_hand", "_opening", "_request", "name")
+    __slots__ = ("_opening", "_request", "name")
 
     def __init__(self, opening: Opening, request: Request) -> None:
+        super().__init__()
         self.name = request.name
         self._opening = opening
         self._request = request
-        self._by_hand: list[tuple[Lease, Body]] = []
-        """The lease that was entered by hand, as often as it was."""
 
     def __repr__(self) -> str:
         return f"<{self._request.kind} {self.name!r}>"
@@ -83,37 +80,11 @@ class Lock(Enterable):
     def _to_enter(self) -> Lease:
         return self.acquire()
 
-    def _check_by_hand(self) -> None:
-        generation = forks.current()
-        for entry in list(self._by_hand):
-            hold, body = entry[0]._hold, entry[1]
-            # By the parent of this process, or interrupted on the threshold.
-            if hold._session.generation != generation or body not in hold._usage.bodies:
-                with suppress(ValueError):  # left meanwhile
-                    self._by_hand.remove(entry)
-        if self._by_hand and self._request.weight < self._request.capacity:
-            raise self._mistakable()
+    def _title(self) -> str:
+        return repr(self.name)
 
-    def _note_by_hand(self, lease: Lease, body: Body) -> None:
-        with lease._hold._session.mutex:
-            if any(other is not lease for other, _ in self._by_hand[:1]):
-                raise self._mistakable()
-            self._by_hand.append((lease, body))
-
-    def _mistakable(self) -> ConfigError:
-        return ConfigError(
-            f"this lock object for {self.name!r} has been entered by hand, as an ExitStack does, and "
-            "not been left: one exit could be mistaken for the other; enter what acquire() returns, "
-            "or use a lock object for each",
-            name=self.name,
-        )
-
-    def _take_by_hand(self) -> tuple[Lease, Body]:
-        if not self._by_hand:
-            raise LockNotOwned(
-                f"{self.name!r} was not entered, so it cannot be left", name=self.name
-            )
-        return self._by_hand.pop()
+    def _shared(self) -> bool:
+        return self._request.weight < self._request.capacity
 
 
 class ReadWriteLock:

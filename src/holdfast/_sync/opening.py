@@ -14,8 +14,8 @@ from .. import forks
 from .._runtime.threads import Mutex, check_surroundings, current, enter, finish, here
 from ..clock import system_clock
 from ..errors import BackendUnavailable, LockError
-from ..events import Listeners
-from ..guarantees import Guarantees
+from ..events import Call, CallListener, Event, Listeners
+from ..guarantees import Guarantees, Provisional
 from ..model import lock_realm
 from ..refusals import unavailable
 from ..stores._sync.contract import OPEN_LIMIT, Backend
@@ -42,13 +42,17 @@ class Opening:
     ) -> None:
         self.url = url
         self.guarantees = guarantees
-        self.listeners = Listeners()
+        self.listeners: Listeners[Event] = Listeners()
+        self.call_listeners: Listeners[Call] = Listeners()
         self.live: Session | None = None
         """The session, if there is one; it may be closed, or belong to another event loop."""
-        self._realm = lock_realm(guarantees.store, namespace)
+        self.provisional = isinstance(guarantees, Provisional)
+        """Whether the store says what it promises only when it is reached."""
+        self._namespace = namespace
+        self.realm = lock_realm(guarantees.store, namespace)
         self._opener = opener
         self._label = label
-        self._closed = False
+        self.closed = False
         self._mutex = Mutex()
         forks.survive(self)
 
@@ -59,6 +63,28 @@ class Opening:
         if session is None or session.closed or session.home is not here():
             session = self._open(limit)
         return session
+
+    def on_call(self, listener: CallListener) -> Callable[[], None]:
+        """Calls `listener(call)` for each call to the store from now on; returns how to stop."""
+        stop = self.call_listeners.add(listener, "on_call")
+        session = self.live
+        if session is not None:
+            session.backend = self._timed(session.backend)
+        return stop
+
+    def _timed(self, backend: Backend) -> Backend:
+        """Returns the backend; if somebody listens to its calls, as one that tells of them."""
+        if not self.call_listeners:
+            return backend
+        from .timed_backend import timed  # most programs never need it
+
+        return timed(backend, self.call_listeners)
+
+    def tell_failed(self, name: str, duration: float, error: BackendUnavailable) -> None:
+        """Tells the listeners that the store was not reached, so that `name` was not asked for."""
+        if self.listeners:
+            at = system_clock().wall()
+            self.listeners.tell(Event("failed", name, "", 0, duration, at, str(error)))
 
     def ask(
         self, what: str, name: str | None, question: Callable[[Session, float], Result]
@@ -96,15 +122,20 @@ class Opening:
             left = deadline - system_clock().now()  # another may have tried in vain before us
             backend = self._opener()
             try:
-                backend.open(backend.clock.now() + left)
+                self._timed(backend).open(backend.clock.now() + left)
             except BackendUnavailable as error:
                 if type(error) is BackendUnavailable:
                     raise
                 raise BackendUnavailable(str(error)) from error  # a store has kinds of its own
-            if self._closed:  # meanwhile: `close` waits for nobody who is opening
+            if self.closed:  # meanwhile: `close` waits for nobody who is opening
                 backend.close()
                 self._check_open()
-            session = Session(backend, self.listeners, self._label, self._realm)
+            if self.provisional:
+                self.guarantees = backend.guarantees
+                self.realm = lock_realm(self.guarantees.store, self._namespace)
+            session = Session(backend, self.listeners, self._label, self.realm)
+            session.provisional = self.provisional
+            session.backend = self._timed(backend)
             self.live = session
             return session
         finally:
@@ -125,7 +156,7 @@ class Opening:
         )
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise LockError("this connection is closed; call connect() for a new one")
 
     def _after_fork(self) -> None:
@@ -140,7 +171,7 @@ class Opening:
         # Before anything is waited for: a callback that uses us now is refused, and not waited for.
         # No mutex: a signal's handler may call this while its own thread is opening, or closing.
         forks.current()  # lest a child that Python was not told of ends what its parent holds
-        self._closed = True
+        self.closed = True
         session = self.live
         if session is not None:
             # To its end, even if we are cancelled. Where we are interrupted, the next call goes on.

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from .. import forks
 from .._runtime.threads import Alarm, Signal, current, finish, here, in_background
-from ..errors import LockError
+from ..errors import GuaranteeError, LockError
 from ..events import Event, Listeners
 from ..lifecycle import drift_margin, handed_for
-from ..model import Label
+from ..model import Label, new_session_id
 from ..refusals import owner_used_again
 from ..stores._sync.contract import Backend, Ticket
+from .closing import Closing
 from .keeper import Keeper
 from .pending_releases import PendingReleases
+from .renewals import Renewals
 from .waiter import Waiter
 
 if TYPE_CHECKING:
@@ -31,18 +34,10 @@ if TYPE_CHECKING:
 
 IO_LIMIT = 5.0
 """Seconds after which a call to the store counts as failed."""
-BODY_LIMIT = 5.0
-"""Seconds that `close` waits for the bodies of `with` whose leases it ends. The lease of a body that
-goes on after that is not freed: it ends with its TTL."""
 LEAST_LIMIT = 2.0
 """Seconds that the store is given to answer a caller that does not want to wait as long."""
 CLEAN_UP_LIMIT, SILENT_CLEAN_UP_LIMIT = 2.0, 0.25
 """Seconds that a caller waits for its clean-up; less if the store has just failed to answer it."""
-CLOSE_REST = 1.0
-"""Seconds of `IO_LIMIT` that all the rest of `close` shares once the store has left one of its calls
-unanswered: so a silent store keeps it for `IO_LIMIT` in all, and not for each lease."""
-CLOSING_LOOK = 0.05
-"""Seconds after which a second caller of `close` looks whether the first has finished."""
 MANY = 1000
 """Leases among which those that have run out are looked for; then again when they are twice as many."""
 REMEMBERED_OWNERS = 10_000
@@ -53,41 +48,46 @@ class Session:
 
     __slots__ = (
         "_burned",
-        "_callers",
-        "_close_by",
-        "_closers",
-        "_closing",
-        "_drained",
-        "_recalled",
         "_sweep_at",
         "alarm",
         "backend",
+        "body_signals",
+        "callers",
         "claim",
         "claim_window",
         "clock",
         "closed",
+        "closing",
         "finished",
         "generation",
         "heartbeat",
         "home",
+        "id",
         "keeper",
         "label",
         "leases",
         "listeners",
         "mutex",
         "now",
+        "observers",
         "patience",
         "pending_releases",
+        "provisional",
         "realm",
         "reentrant",
+        "renewals",
         "tickets",
         "waiters",
     )
 
-    def __init__(self, backend: Backend, listeners: Listeners, label: str, realm: str = "") -> None:
+    def __init__(
+        self, backend: Backend, listeners: Listeners[Event], label: str, realm: str = ""
+    ) -> None:
         self.backend = backend
         self.realm = realm
         """The place where the tokens of all its locks are counted."""
+        self.provisional = False
+        """Whether the store said what it promises when it was opened, after requests were made."""
         self.clock = backend.clock
         self.now = backend.clock.now
         self.claim_window = backend.claim_window
@@ -95,6 +95,8 @@ class Session:
         self.heartbeat = backend.heartbeat
         self.listeners = listeners
         self.label = Label(os.uname().nodename, os.getpid(), label)
+        self.id = new_session_id()
+        """The characters that its owner ids begin with: another store's client knows them by that."""
         self.generation = forks.current()
         self.home = here()
         # Guards the state of every lease here, and is only ever held for a few statements. It is
@@ -107,8 +109,13 @@ class Session:
         """The attempts under way, by owner. `close` waits until each has left nothing behind."""
         self.waiters: dict[str, Waiter] = {}
         """The attempts that are in a queue, by owner."""
+        self.observers: dict[str, Ticket] = {}
+        """The observers of elections, by owner."""
+        self.body_signals: list[Signal] = []
+        """The signals of those who wait for the end of bodies."""
         self.reentrant: dict[tuple[str, object], Hold] = {}
         """Leases that may be taken again: by name, and by the task or thread that holds them."""
+        self.renewals = Renewals(self)
         self.alarm = Alarm(self.clock)
         self.keeper = Keeper(self)
         self.pending_releases = PendingReleases(self)
@@ -116,19 +123,12 @@ class Session:
         """Being closed, or closed: nothing is granted or renewed any more."""
         self.finished = False
         """Closed to its end."""
-        self._closing = False
-        self._close_by: float | None = None
-        """When `close` has to have made its last call to a store that does not answer."""
-        self._callers: set[object] = set()
+        self.closing = Closing(self)
+        self.callers: set[object] = set()
         """The tasks or threads that are inside a user's callback or listener."""
-        self._closers: set[object] = set()
-        """The tasks or threads that are inside `close`."""
         self.patience = IO_LIMIT
         """Seconds that the store is given to answer."""
         self._burned: dict[str, None] = {}
-        self._drained = Signal(self.clock)
-        self._recalled: list[Hold] = []
-        """Leases that `close` has ended, and has still to free."""
         self._sweep_at = MANY
         if hasattr(backend, "look"):
             backend.look = self.look_at
@@ -140,24 +140,38 @@ class Session:
             one = self.leases.get(owner) or self.waiters.get(owner)
             if one is None:
                 continue
-            if one._kept:
+            if not isinstance(one, Waiter) and not one._wants_renewal():
+                in_background(partial(self._ask_about, one), self.home)
+            elif one._kept:
                 self.keeper.hurry(one, now)
             elif isinstance(one, Waiter) and not one.ended:
                 self.keeper.keep(one, now)
+
+    def _ask_about(self, hold: Hold) -> None:
+        """Ends a lease that is not renewed, if the store does not have it any more."""
+        try:
+            state = self.backend.inspect(hold.name, self.deadline())
+        except LockError:
+            return  # it ends with its TTL
+        if hold._releases or hold._detaching:
+            return  # that is no loss
+        if all(holder.owner != hold.owner for holder in state.holders):
+            hold._end("the store says that it has ended")
 
     # Attempts.
 
     def begin(self, request: Request, owner: str, queue: bool, give_up: float | None) -> Ticket:
         """Returns the ticket of a new attempt, known here before anything is sent."""
+        if len(self.leases) >= self._sweep_at:
+            self._sweep()
         ticket = Ticket(request.terms_for(self), owner, queue)
         ticket.until = give_up
+        # Nothing is called behind this: a signal's handler could raise there, before the caller has it.
         # No mutex: this first writes and then looks; `close` first says so, and then looks.
         self.tickets[owner] = ticket
         if self.closed:
             self.leave(owner)
             self.check_open()
-        if len(self.leases) >= self._sweep_at:
-            self._sweep()
         return ticket
 
     def hold(
@@ -168,12 +182,20 @@ class Session:
         None if that came too late to be of use: the attempt has to be given up.
         """
         now = self.now()
-        deadline = sent + ttl - drift_margin(ttl)
+        delay = ticket.terms.delay
+        if delay and ttl <= delay:
+            store = self.backend.guarantees.store
+            raise GuaranteeError(
+                f"{ticket.name!r} cannot have a lock_delay of {delay:g} s: {store} gives leases of at "
+                f"most {ttl:g} s, and the delay is part of them",
+                name=ticket.name,
+            )
+        deadline = sent + ttl - delay - drift_margin(ttl)
         if deadline <= now:
             return None
         ticket.ttl = ttl
         hold = request.hold_type(self, request, ticket)
-        hold._grant(token, ttl, deadline, now)
+        hold._grant(token, ttl - delay, deadline, now)
         with self.mutex:
             if self.closed:
                 return None
@@ -192,7 +214,7 @@ class Session:
         with self.mutex:
             self.tickets.pop(owner, None)
             if self.closed:
-                self._drained.set()
+                self.closing.drained.set()
 
     def give_up(self, ticket: Ticket, silent: bool = False) -> None:
         """Ends an attempt of which the store may know something; `silent` as for `clean_up`."""
@@ -248,10 +270,10 @@ class Session:
             except LockError as error:
                 # Unrenewed, it ends by itself in any case: a place in the queue soon, a grant with
                 # its TTL.
-                self._note_silence()
+                self.closing.note_silence()
                 self.pending_releases.add(ticket, error)
 
-        self._share_rest()
+        self.closing.share_rest()
         finish(leave, grace=self.patience)
 
     def tell(
@@ -265,50 +287,22 @@ class Session:
     def call(self, function: Callable[[Any], object], argument: object) -> None:
         """Calls what belongs to users. A `close` inside does not wait for one that waits for us."""
         caller = current()
-        outer = caller in self._callers
-        self._callers.add(caller)
+        outer = caller in self.callers
+        self.callers.add(caller)
         try:
             function(argument)
         finally:
             if not outer:
-                self._callers.discard(caller)
+                self.callers.discard(caller)
 
     # Its end.
 
     def body_ended(self) -> None:
-        """Notes that a body of `with` has ended: `close` may be waiting for it."""
+        """Notes that a body of `with` has ended: `close` may be waiting for it, or who resigns."""
+        for signal in list(self.body_signals):
+            signal.set()
         if self.closed:
-            self._drained.set()
-
-    def _runs(self, lease: Hold) -> bool:
-        """Tells whether a body runs under the lease, in a task or thread that is not closing."""
-        return any(body.runner not in self._closers for body in list(lease._usage.bodies))
-
-    def _wait_for_bodies(self) -> None:
-        """Waits until the bodies of recalled leases have ended, and frees those leases."""
-        until = self.clock.now() + BODY_LIMIT
-        while self._recalled:
-            lease = self._recalled[-1]
-            while self._runs(lease) and self._drained.wait(until):
-                pass
-            if not lease._freeing:
-                pass  # it was freed at the end of its body
-            elif not self._runs(lease):
-                lease._free()
-            else:
-                detail = "its body goes on after its manager was closed"
-                self.tell("release_failed", lease.name, lease.owner, lease.token, 0.0, detail)
-            self._recalled.pop()
-
-    def _note_silence(self) -> None:
-        """Leaves little time to the rest of `close`, if there is one: the store did not answer."""
-        if self.closed and self._close_by is None:
-            self._close_by = self.clock.now() + CLOSE_REST
-
-    def _share_rest(self) -> None:
-        """Gives the next call of `close` what is left for all."""
-        if self._close_by is not None:
-            self.patience = max(self._close_by - self.clock.now(), 0.0)
+            self.closing.drained.set()
 
     def close(self, caller: object = None) -> None:
         """Ends every wait and every lease, and lets go of the store.
@@ -317,25 +311,7 @@ class Session:
         several at once one does the work, and the others wait for it. A call that was interrupted may
         be repeated, and finishes what is left. From the first one on nothing is renewed.
         """
-        again = caller in self._closers
-        if again:
-            return  # from a callback, or a signal's handler: the call that it interrupts goes on
-        first = False
-        try:
-            with self.mutex:
-                self.closed = True
-                first = not self._closing
-                self._closing = True
-                self._closers.add(caller)
-            if first:
-                self._close()
-            self._drained.set()  # its own body is not to be waited for
-            while self._closing and not first and caller not in self._callers:
-                Signal(self.clock).wait(self.clock.now() + CLOSING_LOOK)
-        finally:
-            if first:
-                self._closing = False  # before the next call, which may be interrupted
-            self._closers.discard(caller)
+        self.closing.run(caller)
 
     def drop(self) -> None:
         """Closes the session in the background, because its manager is gone; unless it holds a lease.
@@ -344,35 +320,6 @@ class Session:
         """
         if not self.leases and not self.tickets:
             in_background(self.close, self.home)
-
-    def _close(self) -> None:
-        with self.mutex:
-            tickets, leases = list(self.tickets.values()), list(self.leases.values())
-        self._close_by, self.patience = None, IO_LIMIT - CLOSE_REST
-        for lease in leases:
-            if lease._wants_to_know():
-                self._recalled.append(lease)
-                lease._recall("its manager was closed")
-        for ticket in tickets:
-            self.clean_up(ticket)
-            ticket.tell()  # it finds the session closed
-        self._wait_for_bodies()
-        while self.leases:
-            lease = next(iter(self.leases.values()))
-            self._share_rest()
-            if not lease._give_all_back():
-                self._note_silence()
-            self.leases.pop(lease.owner, None)  # also one whose end was interrupted half-way
-        self._share_rest()
-        until = self.deadline()
-        while self.tickets and self._drained.wait(until):
-            pass
-        self._share_rest()
-        self.pending_releases.close()
-        self.keeper.close()
-        self.alarm.close()
-        self.backend.close()
-        self.finished = True
 
     def check_open(self) -> None:
         if self.closed:

@@ -107,7 +107,8 @@ class Waiter:
         None if too little is left of the claim window to use it without a renewal.
         """
         session = self.session
-        ttl = self._ticket.ttl  # a store may give less than was asked for: it has said so by then
+        # A store may give less than was asked for: it has said so by then.
+        ttl = self._ticket.ttl - self._ticket.terms.delay
         short = ttl < session.claim_window
         lasts, least = handed_for(ttl) if short else session.claim
         now = session.now()
@@ -157,6 +158,7 @@ class Waiter:
     def _hear(self, outcome: Outcome, sent: float, detail: str) -> float | None:
         """Takes in the outcome of a heartbeat sent at `sent`; returns when the next one is due."""
         if isinstance(outcome, Renewed):
+            self._ticket.slot = outcome.slot
             self.offer = Offer(outcome.token, outcome.ttl, outcome.since or sent)
             self._ticket.tell()
             return self._due(outcome.since or sent)
@@ -183,6 +185,11 @@ class Waiter:
         if self._silences >= LEAST_SILENCES and now >= self._silent_since + SILENCE_LIMIT:
             self.unanswered = True
             self._ticket.tell()
+
+    @property
+    def forsaken(self) -> bool:
+        """Whether the store has left so many requests unanswered that nobody knows who is first."""
+        return self._silences >= LEAST_SILENCES
 
     # What the keeper asks.
 

@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from importlib import import_module
 
-from .. import __version__
-from . import statuses
-from .arguments import STORE_OPTIONS, UsageError, take_option, unknown
+from .. import BackendUnavailable, ConfigError, GuaranteeError, __version__
+from . import COMMANDS, statuses
+from .arguments import STORE_OPTIONS, HelpWanted, UsageError, take_option, unknown
 from .report import say
 
-COMMANDS = {
-    "run": "run a command under a lock",
-    "schema": "print the tables that a database needs",
-    "demo": "see what a fence is for, in ten seconds",
-}
 
-HELP = f"""\
-Usage: holdfast COMMAND …
-
-Distributed locks with fencing tokens.
-
-Commands:
-{chr(10).join(f"  {name:<10} {what}" for name, what in COMMANDS.items())}
-
-Options, before or after the command's name:
-  --url URL               the store, such as sqlite:///var/lib/app/locks.db; otherwise
-                          $HOLDFAST_URL, otherwise a file of this machine and user
-  --namespace NAMESPACE   keeps apart those who share a store (default: holdfast)
-  -h, --help              what a command does, and its options
-  --version               which release this is
-
-For example: holdfast run nightly-backup --no-wait -- ./backup.sh
-"""
+class VersionWanted(Exception):
+    """Raised when --version stands before a command's name."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; answers the exit status."""
+    """Runs one command; returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)[::-1]
+    command = ""
     try:
-        return _dispatch(sys.argv[1:] if argv is None else argv)
-    except UsageError as error:
-        say(f"{error}\nSee: holdfast --help")
+        before = _options_before(words)
+        if words:
+            command = words.pop()
+        elif before:
+            raise UsageError("name a command, such as: holdfast run NAME -- COMMAND")
+        else:
+            raise HelpWanted
+        if command not in COMMANDS:
+            given, command = command, ""
+            raise unknown("command", given, list(COMMANDS))
+        module = import_module(f"{__package__}.{COMMANDS[command][0]}")
+        status: int = module.main(before + words[::-1])
+        return status
+    except HelpWanted:
+        return _help(command)
+    except VersionWanted:
+        sys.stdout.write(f"holdfast {__version__}\n")
+        return 0
+    except (UsageError, ConfigError, GuaranteeError) as error:
+        say(with_hint(error, command))
         return statuses.USAGE
-    except KeyboardInterrupt:  # so early that the command does not hear signals yet
+    except BackendUnavailable as error:
+        say(f"the store is unreachable: {error}")
+        return statuses.UNREACHABLE
+    except BrokenPipeError:
+        _forget_output()
+        return statuses.ended_by(13)
+    except KeyboardInterrupt:  # in a command that does not hear signals itself, or not yet
         return statuses.ended_by(2)
     except Exception:
         import traceback
@@ -50,38 +57,37 @@ def main(argv: list[str] | None = None) -> int:
         return statuses.INTERNAL
 
 
-def _dispatch(words: list[str]) -> int:
-    rest = words[::-1]
+def with_hint(error: Exception, command: str) -> str:
+    """Returns the error in one line, with where to read more."""
+    text = str(error)
+    stop = "" if text.endswith((".", "?", "!")) else "."
+    return f"{text}{stop} See: holdfast {command}{' ' if command else ''}--help"
+
+
+def _options_before(rest: list[str]) -> list[str]:
+    """Takes the options before the command's name off the end of `rest`, and returns them."""
     before: list[str] = []
     while rest and rest[-1].startswith("-"):
         word = rest.pop()
         if word in ("-h", "--help"):
-            sys.stdout.write(HELP)
-            return 0
+            raise HelpWanted
         if word == "--version":
-            sys.stdout.write(f"holdfast {__version__}\n")
-            return 0
+            raise VersionWanted
         name, value = take_option(word, rest, STORE_OPTIONS)
         before.append(f"{name}={value}")
-    if not rest:
-        if before:
-            raise UsageError("name a command, such as: holdfast run NAME -- COMMAND")
-        sys.stdout.write(HELP)
-        return 0
-    command = rest.pop()
-    if command == "run":
-        from . import run
+    return before
 
-        return run.main(before + rest[::-1])
-    if command == "demo":
-        from . import demo
 
-        return demo.main(before + rest[::-1])
-    if command == "schema":
-        from . import schema
+def _help(command: str) -> int:
+    from . import manuals
 
-        return schema.main(before + rest[::-1])
-    raise unknown("command", command, list(COMMANDS))
+    sys.stdout.write(manuals.help_of(command) if command else manuals.overview())
+    return 0
+
+
+def _forget_output() -> None:
+    """Lets the end of the process not complain of what could not be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 if __name__ == "__main__":

@@ -45,13 +45,13 @@ class Child:
         cls,
         command: list[str],
         environment: Mapping[str, str],
-        tether: int | None,
+        tethers: Sequence[int],
         default: Sequence[int],
     ) -> Child:
         """Starts the command; see `spawn`."""
         adopting = adopt_orphans()
         strangers = _children()
-        return cls(spawn(command, environment, tether, default), strangers, adopting)
+        return cls(spawn(command, environment, tethers, default), strangers, adopting)
 
     def poll(self) -> int | None:
         """Sees what became of it; returns the signal by which it has been stopped, if it has."""

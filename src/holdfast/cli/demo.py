@@ -13,24 +13,12 @@ from contextlib import suppress
 from typing import IO, Any
 
 from .. import checks
-from ..errors import ConfigError
 from . import statuses
-from .arguments import STORE_OPTIONS, HelpWanted, UsageError, sort
+from .arguments import STORE_OPTIONS, read
+from .drawing import BLUE, BOLD, DIM, GREEN, RED, Pen
 from .durations import seconds
 from .report import say
-
-HELP = """\
-Usage: holdfast demo [--ttl 3s] [--url URL]
-
-Two processes share an account, one lock and one file, on an embedded store in a temporary
-folder. A is frozen (SIGSTOP) while it holds the lock, for longer than its lease; B takes over
-and writes; A wakes up and writes too. It is shown twice: without a fence, and with one. About
-ten seconds.
-
-  --ttl TIME              how long a lease is (default: 3s)
-  --url URL               on that store instead
-  -h, --help              this text
-"""
+from .store import place_of
 
 OPTIONS = {**STORE_OPTIONS, "--ttl": "3s"}
 START, DEPOSIT, WITHDRAWAL = 100, 50, 30
@@ -39,22 +27,15 @@ PATIENCE = 60.0
 
 def main(words: list[str]) -> int:
     """Answers the exit status: 0 if everything went as it is meant to."""
-    try:
-        given = sort(words, OPTIONS)
-        if given.operands or given.command is not None:
-            raise UsageError("demo takes options only")
-        ttl = checks.ttl(seconds("--ttl", given.options.get("--ttl", "3s")), "--ttl")
-    except HelpWanted:
-        sys.stdout.write(HELP)
-        return 0
-    except ConfigError as error:
-        raise UsageError(str(error)) from None
+    given = read(words, OPTIONS)
+    ttl = checks.ttl(seconds("--ttl", given.options.get("--ttl", "3s")), "--ttl")
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)  # as Ctrl-C does: nothing stays behind
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
-        url = given.options.get("--url", f"sqlite://{folder}/locks.db")
-        namespace = given.options.get("--namespace", f"demo-{os.getpid()}")
+        url, namespace = place_of(given.options)
+        url = f"sqlite://{folder}/locks.db" if url is None else url
+        namespace = f"demo-{os.getpid()}" if namespace is None else namespace
         try:
             return Demo(folder, url, namespace, ttl, sys.stdout).run()
         except BrokenPipeError:
@@ -255,27 +236,13 @@ class Actor:
 
 
 PLAIN = {"●": "O", "│": "|", "❄": "*", "┊": ":", "○": "o", "◆": "W", "✓": ".", "✗": "X", "…": "~"}
-BOLD, RED, GREEN, BLUE, DIM, OFF = (
-    "\033[1m",
-    "\033[31m",
-    "\033[32m",
-    "\033[36m",
-    "\033[2m",
-    "\033[0m",
-)
 
 
 class Picture:
     """The timeline: a line per event as it happens, a lane per process, the account at the right."""
 
     def __init__(self, out: IO[str]) -> None:
-        self._out = out
-        self._colour = out.isatty() and "NO_COLOR" not in os.environ
-        try:
-            "●│❄┊○◆✓✗…".encode(getattr(out, "encoding", None) or "ascii")
-            self._plain = False
-        except UnicodeEncodeError:
-            self._plain = True
+        self._pen = Pen(out, PLAIN)
         self._began = 0.0
 
     def text(self, text: str) -> None:
@@ -322,10 +289,7 @@ class Picture:
         return self._in(GREEN, sign) if sign else " "
 
     def _in(self, colour: str, text: str) -> str:
-        return f"{colour}{text}{OFF}" if self._colour and colour else text
+        return self._pen.paint(text, colour)
 
     def _write(self, text: str) -> None:
-        if self._plain:
-            text = "".join(PLAIN.get(sign, sign) for sign in text)
-        self._out.write(text)
-        self._out.flush()
+        self._pen.write(text)

@@ -22,3 +22,18 @@ def seconds(option: str, text: str) -> float:
     if length > _LONGEST:
         raise UsageError(f"{option} {text:.40} is too long; at most 366d are allowed")
     return length
+
+
+def briefly(length: float) -> str:
+    """Returns a length of time in few characters: 4.2s, 38s, 5m10s, 3h05m, 2d4h."""
+    if length < 9.95:
+        return f"{max(length, 0.0):.1f}s"
+    whole = round(length)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    hours = whole % 86400 // 3600
+    return f"{whole // 86400}d{hours}h" if hours else f"{whole // 86400}d"

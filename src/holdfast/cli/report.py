@@ -18,9 +18,16 @@ _PATIENCE = 0.5
 
 
 def say(text: str) -> None:
-    """To a person. Not by sys.stderr, which is None where there is none."""
+    """Tells a person. No control character from a store reaches the terminal.
+
+    Not by sys.stderr, which is None where there is none.
+    """
+    if not text.isprintable():
+        from .drawing import visible
+
+        text = "\n".join(map(visible, text.split("\n")))
     try:
-        _write(2, f"holdfast: {text}\n".encode(errors="backslashreplace"), _PATIENCE)
+        write_patiently(2, f"holdfast: {text}\n".encode(errors="backslashreplace"), _PATIENCE)
     except OSError:
         return  # nobody listens
 
@@ -70,13 +77,13 @@ class Report:
     def _flush(self, patience: float) -> None:
         if self._fd is not None and self._unwritten:
             try:
-                self._unwritten = _write(self._fd, self._unwritten, patience)
+                self._unwritten = write_patiently(self._fd, self._unwritten, patience)
             except OSError:
                 self._fd = None
 
 
-def _write(fd: int, data: bytes, patience: float) -> bytes:
-    """Write what can be written without blocking; answers the rest."""
+def write_patiently(fd: int, data: bytes, patience: float) -> bytes:
+    """Writes what can be written without blocking, and returns the rest."""
     poll = select.poll()
     poll.register(fd, select.POLLOUT)
     # A pipe that is ready takes PIPE_BUF bytes at once. It is not made non-blocking instead, as

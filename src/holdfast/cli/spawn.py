@@ -28,23 +28,23 @@ class CannotStart(Exception):
 def spawn(
     command: list[str],
     environment: Mapping[str, str],
-    tether: int | None,
+    tethers: Sequence[int],
     default: Sequence[int],
 ) -> int:
     """Starts the command, and returns its process id, which is that of its group too.
 
-    Of our own descriptors it inherits the tether; `default` are signals that we ignore and it
+    Of our own descriptors it inherits the tethers; `default` are signals that we ignore and it
     should not.
     """
     actions: list[tuple[int, int, int]] = []
-    spare = -1
-    if tether is not None:
-        try:
-            spare = fcntl.fcntl(tether, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-        except OSError:
-            spare = os.dup(tether)  # the limit is low; anything will do
-        actions.append((os.POSIX_SPAWN_DUP2, tether, spare))
+    spares: list[int] = []
     try:
+        for tether in tethers:
+            try:
+                spares.append(fcntl.fcntl(tether, fcntl.F_DUPFD_CLOEXEC, _HIGH))
+            except OSError:
+                spares.append(os.dup(tether))  # the limit is low; anything will do
+            actions.append((os.POSIX_SPAWN_DUP2, tether, spares[-1]))
         return os.posix_spawnp(
             command[0],
             command,
@@ -56,7 +56,7 @@ def spawn(
     except (OSError, ValueError) as error:
         raise _refused(command[0], error) from error
     finally:
-        if spare >= 0:
+        for spare in spares:
             os.close(spare)
 
 

@@ -1,5 +1,7 @@
 """The exit statuses that are ours. All others are the command's own."""
 
+SOMETHING_WRONG = 1
+"""The doctor has found that a guarantee does not hold."""
 USAGE = 2
 UNREACHABLE = 69
 """The store did not answer, so nothing was run."""

@@ -26,6 +26,8 @@ job with it, so that the shell notices; once continued, we look at the lease bef
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .. import Lease, LeaseLost, LockError
 from . import statuses
@@ -34,11 +36,14 @@ from .child import Child
 from .processes import Process
 from .report import Report, say
 from .terminal import Terminal
-from .wakeups import FORWARDED, LONGEST_SLEEP, Wakeups, now
+from .wakeups import ENDING, FORWARDED, LONGEST_SLEEP, Wakeups, now
+
+if TYPE_CHECKING:
+    from .several import SeveralLeases
 
 _FOR_TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
 _ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-"""Signals that end leftovers."""
+"""Signals that ask us to end: they end leftovers, and no other term begins after them."""
 _LOOK_AGAIN = 0.1
 """Seconds until we look for those who were adopted meanwhile, and are to hear that they shall end."""
 _KILL_AGAIN = 0.02
@@ -58,13 +63,14 @@ LEFTOVERS = ("wait", "end", "leave")
 class Supervisor:
     def __init__(
         self,
-        lease: Lease,
+        lease: Lease | SeveralLeases,
         child: Child,
         wakeups: Wakeups,
         terminal: Terminal | None,
         report: Report,
         grace: float,
         leftovers: str = "wait",
+        at_most: float | None = None,
     ) -> None:
         self._lease = lease
         self._child = child
@@ -73,6 +79,8 @@ class Supervisor:
         self._report = report
         self._grace = grace
         self._leftovers = leftovers
+        self._ends_at = None if at_most is None else now() + at_most
+        """The time at which the command has run for long enough, if there is one."""
         self._exited: float | None = None
         """The time at which we saw that the command itself had ended."""
         self._told_of_leftovers = False
@@ -88,6 +96,8 @@ class Supervisor:
         """The reason why the lease ended before the command did, if it has."""
         self.survived = False
         """True if something of the command could not be ended when it had to."""
+        self.asked_to_end = False
+        """True if a signal has asked us to end, whatever the command made of it."""
 
     def watch(self) -> None:
         """Waits until the command has ended, or has been ended because of its lease."""
@@ -125,8 +135,13 @@ class Supervisor:
         if self._held_back:  # by a renewal that took longer than we waited for it
             self._continue()
         nap = min(left - self._third, LONGEST_SLEEP)
+        if self._ends_at is not None:
+            if looked >= self._ends_at:
+                self._end_for_time()
+                return True
+            nap = min(nap, self._ends_at - looked)
         self._due = looked + nap + self._margin
-        for number in self._wakeups.wait(nap):
+        for number in self._hear(nap):
             if number == signal.SIGCONT:
                 self._continue()
             elif self._exited is None:
@@ -135,6 +150,13 @@ class Supervisor:
             elif number in _ASKING:
                 self._end()
         return True
+
+    def _end_for_time(self) -> None:
+        """Ends a command that has run for longer than it may."""
+        self._ends_at = None
+        self._report.event("too_long", name=self._lease.name)
+        say("the command has run for longer than it may (--at-most), so it is ended")
+        self._end()
 
     def _has_ended(self) -> bool:
         """Returns True if the command has ended, and its leftovers as well, or they do not matter."""
@@ -222,8 +244,15 @@ class Supervisor:
         return min(started + self._grace, self.until - self._margin)
 
     def _nap(self, seconds: float) -> None:
-        """Waits until a signal comes, such as that of a child's end. Others are dropped."""
-        self._wakeups.wait(seconds)
+        """Waits until a signal comes, such as that of a child's end. Others are not passed on."""
+        self._hear(seconds, ENDING)
+
+    def _hear(self, seconds: float, asking: Sequence[int] = _ASKING) -> Sequence[int]:
+        """Returns the signals that came, after at most so long; notes those that ask us to end."""
+        heard = self._wakeups.wait(seconds)
+        if any(number in asking for number in heard):
+            self.asked_to_end = True
+        return heard
 
     # Standing still.
 

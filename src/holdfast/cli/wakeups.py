@@ -41,6 +41,10 @@ class Wakeups:
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
         self._heard: list[int] = []
+        self.watched: dict[int, int] = {}
+        """The other descriptors that end a wait, each with the events of poll that do."""
+        self.ready: dict[int, int] = {}
+        """The descriptors that ended the last wait, each with the events that came."""
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         self.hear(*FORWARDED, signal.SIGCONT, signal.SIGCHLD)
 
@@ -52,6 +56,11 @@ class Wakeups:
     def hear_stops(self) -> None:
         """Hears Ctrl-Z, from before the command starts: from then on it must never stop us alone."""
         self.hear(signal.SIGTSTP)
+
+    def leave_stops(self) -> None:
+        """Lets Ctrl-Z stop us again, once no command of ours runs any more."""
+        if signal.getsignal(signal.SIGTSTP) is _nothing:
+            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
 
     def nudge(self) -> None:
         """Wakes the main thread, from another one."""
@@ -108,7 +117,10 @@ class Wakeups:
     def _listen(self, seconds: float) -> None:
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
-        poll.poll(min(max(seconds, 0.0), LONGEST_SLEEP) * 1000)
+        for fd, events in self.watched.items():
+            poll.register(fd, events)
+        found = dict(poll.poll(min(max(seconds, 0.0), LONGEST_SLEEP) * 1000))
+        self.ready = {fd: found[fd] for fd in self.watched if fd in found}
         # Whatever poll says: interrupted after its time was up, it says that there was nothing.
         with suppress(BlockingIOError):
             self._heard.extend(number for number in os.read(self._read, 4096) if number)

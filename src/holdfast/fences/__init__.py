@@ -17,6 +17,7 @@ from .memory import MemoryFence
 from .middleware import FencingMiddleware, request_path
 from .objects import ObjectFence
 from .redis import RedisFence
+from .refusals import on_refusal
 from .rules import Token
 from .run_token import run_token
 from .sql import SqlFence
@@ -34,6 +35,7 @@ __all__ = [
     "Token",
     "fenced",
     "fencing_headers",
+    "on_refusal",
     "raise_for_stale",
     "request_path",
     "run_token",

@@ -48,5 +48,5 @@ def _wrapper(using: str) -> Any:
     try:
         from django.db import connections
     except ImportError:
-        raise ConfigError("this needs Django: pip install django") from None
+        raise ConfigError("this needs Django: pip install 'holdfast[django]'") from None
     return connections[using]

@@ -99,7 +99,7 @@ class MemoryFence(Fence):
         """Proves that it refuses; raises `GuaranteeError` otherwise."""
         refuse_high_floors("this process", self._floors)
         probe = MemoryFence()
-        prove(lambda token: probe.guard("probe", token), "this process")
+        prove(lambda token: probe.guard("holdfast probe", token), "this process")
 
     def shortcoming(self) -> str:
         return "a fence that other processes share (a MemoryFence is this process's own)"

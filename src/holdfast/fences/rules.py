@@ -25,6 +25,7 @@ from typing import NamedTuple, Protocol
 
 from .. import checks
 from ..errors import ConfigError, GuaranteeError, StaleToken
+from . import refusals
 
 MAX_TOKEN = 2**63 - 1
 MICROSECONDS = 10**15
@@ -194,7 +195,7 @@ def refusal(resource: str, mark: Mark, given: Credential, single_use: bool) -> S
 
 
 def _stale(resource: str, given: Credential, highest: int, reason: str, detail: str) -> StaleToken:
-    return StaleToken(
+    refused = StaleToken(
         resource,
         given.token,
         highest,
@@ -203,6 +204,8 @@ def _stale(resource: str, given: Credential, highest: int, reason: str, detail: 
         reason=reason,
         detail=detail,
     )
+    refusals.tell(refused)
+    return refused
 
 
 def far_below(token: int, highest: int) -> bool:

@@ -41,6 +41,7 @@ from .sql_guard import SqlGuard
 from .sql_hold import HeldTransaction
 from .sql_marks import prune, read_floors, reset, reset_floors
 from .sql_rows import FencedRow, column_fits
+from .sql_sessions import takes_sessions
 
 
 class SqlFence(Fence):
@@ -70,8 +71,10 @@ class SqlFence(Fence):
                 )
             self.install(connection)
 
-    # Verbs. Each returns a coroutine if the connection is asynchronous.
+    # Verbs. Each returns a coroutine if the connection is asynchronous. In place of a connection it may
+    # be a session of SQLAlchemy's.
 
+    @takes_sessions
     def guard(self, connection: Any, resource: str, token: Token) -> Any:
         """Lets this token pass for the transaction that is under way; raises `StaleToken` otherwise.
 
@@ -112,9 +115,10 @@ class SqlFence(Fence):
         MariaDB, and `executescript` of sqlite3: roll back then. Two round trips more than `guard`.
         Commit it yourself, behind the body. In asyncio: `async with`.
         """
-        guard = partial(self.guard, connection, resource, token)
+        guard = partial(self.guard, resource=resource, token=token)
         return HeldTransaction(connection, resource, guard)
 
+    @takes_sessions
     def update(
         self,
         connection: Any,
@@ -139,12 +143,14 @@ class SqlFence(Fence):
         steps = what.update(self._of(kind), given, self._updates, self.single_use)
         return self._run(kind, connection, steps)
 
+    @takes_sessions
     def highest(self, connection: Any, resource: str) -> Any:
         """Returns the highest token of a writer; 0 if none was seen. It locks nothing."""
         kind = kind_of(connection)
         steps = self._highest(self._of(kind), rules.resource_name(resource))
         return self._run(kind, connection, steps)
 
+    @takes_sessions
     def reset(self, connection: Any, resource: str, *, by: str, to: int = 0) -> Any:
         """Forgets the highest token and the lock, and begins again at `to`; returns the old token.
 
@@ -156,6 +162,7 @@ class SqlFence(Fence):
         steps = reset(self._of(kind), resource, *rules.beginning(by, to))
         return self._run(kind, connection, steps)
 
+    @takes_sessions
     def prune(self, connection: Any, older_than: float) -> Any:
         """Forgets resources at which no token was shown for so many seconds; returns how many.
 
@@ -168,6 +175,7 @@ class SqlFence(Fence):
         steps = prune(self._of(kind), rules.age(older_than))
         return self._run(kind, connection, steps)
 
+    @takes_sessions
     def reset_floors(
         self,
         connection: Any,
@@ -200,6 +208,7 @@ class SqlFence(Fence):
             connection.commit()
         return self
 
+    @takes_sessions
     def verify(self, connection: Any, *tables: str, column: str = "fencing_token") -> Any:
         """Proves that the fence works here; raises `GuaranteeError` otherwise, and says why.
 

@@ -72,10 +72,10 @@ def kind_of(connection: Any) -> ConnectionKind:
     module = _module(cls)
     waits = inspect.iscoroutinefunction(getattr(cls, "commit", None))
     if module == "sqlalchemy":
-        if not hasattr(cls, "exec_driver_sql"):  # an engine, or a session
+        if not hasattr(cls, "exec_driver_sql"):  # an engine; or a session, where none is taken
             raise ConfigError(
-                f"SqlFence takes a connection, not SQLAlchemy's {cls.__name__}; "
-                "for a session give session.connection()"
+                f"this takes a connection, not SQLAlchemy's {cls.__name__}: give it that of "
+                "`with engine.connect() as connection:`"
             )
         dialect = connection.dialect
         key = (cls, dialect.name, dialect.paramstyle, dialect.driver)
@@ -105,6 +105,8 @@ def kind_of(connection: Any) -> ConnectionKind:
 def _module(cls: type) -> str:
     """Returns the library that a connection is from, of whose class its own may be a subclass."""
     modules = [base.__module__.partition(".")[0] for base in cls.__mro__]
+    if "django" in modules:
+        return "django"  # also the wrapper that is in a driver's own package
     return next((one for one in modules if one == "sqlalchemy" or one in DRIVERS), modules[0])
 
 

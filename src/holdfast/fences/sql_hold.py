@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import GuaranteeError
 from .sql_connections import ConnectionKind, Request, execute, execute_async, kind_of
+from .sql_sessions import connection_of, is_session
 
 _numbers = itertools.count(1)
 
@@ -21,15 +22,19 @@ _numbers = itertools.count(1)
 class HeldTransaction:
     """The body of `with fence.hold(connection, resource, token)`."""
 
-    def __init__(self, connection: Any, resource: str, guard: Callable[[], Any]) -> None:
+    def __init__(self, connection: Any, resource: str, guard: Callable[[Any], Any]) -> None:
+        """`guard` is told the connection; that of a session is asked for when the body begins."""
         self._connection = connection
         self._resource = resource
         self._guard = guard
-        self._kind: ConnectionKind = kind_of(connection)
+        self._kind: ConnectionKind | None = None if is_session(connection) else kind_of(connection)
         self._savepoint = f"holdfast_{next(_numbers)}"
 
     def __enter__(self) -> None:
-        self._guard()
+        if self._kind is None:
+            self._connection = connection_of(self._connection)
+            self._kind = kind_of(self._connection)
+        self._guard(self._connection)
         execute(self._kind, self._connection, Request(f"SAVEPOINT {self._savepoint}"))
 
     def __exit__(
@@ -38,7 +43,7 @@ class HeldTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is not None:
+        if kind is not None or self._kind is None:
             return  # it is rolled back, by whoever began it
         try:
             execute(self._kind, self._connection, self._release())
@@ -46,7 +51,10 @@ class HeldTransaction:
             raise self._over() from gone
 
     async def __aenter__(self) -> None:
-        await self._guard()
+        if self._kind is None:
+            self._connection = await connection_of(self._connection)
+            self._kind = kind_of(self._connection)
+        await self._guard(self._connection)
         await execute_async(self._kind, self._connection, Request(f"SAVEPOINT {self._savepoint}"))
 
     async def __aexit__(
@@ -55,7 +63,7 @@ class HeldTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is not None:
+        if kind is not None or self._kind is None:
             return
         try:
             await execute_async(self._kind, self._connection, self._release())

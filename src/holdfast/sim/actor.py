@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import aio
 from ..errors import LockError
-from .checker import Grant
+from .checker import EXCLUSION, Grant
 from .kinds import ELECTION, LOCK, NAMES, Wanted, Wish, draw_kind, wish_for
 from .process import Process
 
@@ -106,6 +106,8 @@ class Actor:
         grant = self._checker.add_grant(wish, client, lease, asked_at, granted_at)
         self._record("holds %r as %d", name, lease.token)
         await self._use(lease, grant)
+        if self._world.passes_on and self._world.mixed and lease.held and draw() < 0.3:
+            lease, grant = await self._pass_on(locks, wish, lease, grant, renew)
         if renew or wish.kind == ELECTION or draw() < 0.7:
             try:
                 freed = await lease.release()
@@ -118,6 +120,50 @@ class Actor:
         if not lease.held:
             grant.ended_at = self._loop.now
 
+    async def _pass_on(
+        self, locks: aio.Locks, wish: Wish, lease: aio.Lease, grant: Grant, renew: bool
+    ) -> tuple[aio.Lease, Grant]:
+        """Exports the lease, adopts it again and uses it, as another process would.
+
+        Returns what is to be given back then: if it fails, the lease as it was.
+        """
+        try:
+            exported = await lease.export()
+            grant.ended_at = asked_at = self._loop.now
+            await asyncio.sleep(self._random() * 0.1 * self._world.plan.pace)
+            adopted, granted_at = await self._adopt_once(locks, exported, renew)
+        except EXPECTED as error:
+            self._record("could not pass %r on: %s", wish.name, error)
+            return lease, grant
+        client = f"{self.process.name} as heir"
+        grant = self._checker.add_grant(wish, client, adopted, asked_at, granted_at)
+        self._record("adopted %r as %d", wish.name, adopted.token)
+        await self._use(adopted, grant)
+        return adopted, grant
+
+    async def _adopt_once(
+        self, locks: aio.Locks, exported: str, renew: bool
+    ) -> tuple[aio.Lease, float]:
+        """Adopts the lease; sometimes two try to do so at once, and one of them must not succeed."""
+        heirs = 2 if self._random() < 0.3 else 1
+        attempts = (self._adopt(locks, exported, renew) for _ in range(heirs))
+        outcomes = await asyncio.gather(*attempts, return_exceptions=True)
+        adopted = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+        if not adopted:
+            (error, *_) = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+            raise error
+        if len(adopted) > 1 and self._checker.exclusion_promised:
+            tokens = " and ".join(str(lease.token) for lease, _ in adopted)
+            self._checker.report(f"one lease was adopted twice, as {tokens}", EXCLUSION)
+        for lease, _ in adopted[1:]:
+            await lease.release()
+        return adopted[0]
+
+    async def _adopt(self, locks: aio.Locks, exported: str, renew: bool) -> tuple[aio.Lease, float]:
+        """Returns the adopted lease and the moment of its grant, as `_acquire` does."""
+        adopted = await locks.adopt(exported, renew=renew)
+        return adopted, self._loop.now
+
     def _draw_ttl(self) -> float:
         shortest, longest = self._world.plan.ttls
         return shortest + self._random() * (longest - shortest)
@@ -126,7 +172,7 @@ class Actor:
         """Returns the lock to take next: in some runs, of any kind."""
         kind = LOCK
         if self._world.mixed:
-            kind = draw_kind(self._random, locks.guarantees.fair)
+            kind = draw_kind(self._random)
         name = NAMES[kind]
         if kind == LOCK and self._random() < 0.25:
             name = "y"

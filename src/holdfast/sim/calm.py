@@ -175,8 +175,7 @@ class CalmActor:
         """Draws the kinds of those locks that have none yet; all clients share them."""
         for name in self._names:
             if name not in kinds:
-                shares = self._locks.guarantees.fair
-                kinds[name] = draw_kind(self._random, shares) if self._world.mixed else LOCK
+                kinds[name] = draw_kind(self._random) if self._world.mixed else LOCK
         self._kinds = kinds
 
     async def close(self) -> None:

@@ -59,10 +59,8 @@ NAMES = {LOCK: "x", SEMAPHORE: "s", READER: "r", WRITER: "r", ELECTION: "e"}
 """A name has one kind at a time."""
 
 
-def draw_kind(draw: Callable[[], float], shares: bool) -> str:
-    """Returns a kind by chance. `shares`: whether the store has locks that several hold at once."""
+def draw_kind(draw: Callable[[], float]) -> str:
+    """Returns a kind by chance."""
     if draw() < 0.3:
         return LOCK
-    if not shares:
-        return ELECTION
     return (SEMAPHORE, SEMAPHORE, READER, READER, WRITER, ELECTION)[int(draw() * 6)]

@@ -63,6 +63,8 @@ class Plan(Protocol):
     """Whether clients write without checking that they still hold the lock, to a resource without a
     fence."""
 
+    # A plan may have `mixed`, the part of its runs in which clients take locks of all kinds.
+
     def start(self, world: World) -> list[SimServer]:
         """Makes the servers, lets them listen, and returns them."""
         ...

@@ -58,8 +58,10 @@ class World:
         self.register = Process(self.loop, "register")
         count = self.loop.random.choice(plan.clients)
         self.clients = [Process(self.loop, f"client{i}") for i in range(1, count + 1)]
-        self.mixed = self.loop.random.random() < MIXED
+        self.mixed = self.loop.random.random() < getattr(plan, "mixed", MIXED)
         """Whether clients take locks of all kinds, and renew them by hand; or plain ones only."""
+        self.passes_on = False
+        """Whether such clients also export leases and adopt them. A plan says so when it starts."""
         self.servers = plan.start(self)
         self._pauses: dict[Process, list[tuple[int, float]]] = {}
         self._healed = False

@@ -63,4 +63,6 @@ class StoreOptions(TypedDict, total=False):
     tls_cert: File | None
     tls_context: SSLContext | None
     tls_key: File | None
+    token: str | None
     token_base: int
+    token_file: File | None

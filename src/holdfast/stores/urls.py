@@ -19,6 +19,11 @@ class Scheme(NamedTuple):
         return f"{__package__}.{self.folder}.{world}.{self.module}"
 
     @property
+    def doctor(self) -> str:
+        """The full name of the module that examines the store."""
+        return f"{__package__}.{self.folder}.doctor"
+
+    @property
     def schema(self) -> str | None:
         """The full name of the module that has the tables, if it is a database."""
         return f"{__package__}.{self.folder}.schema" if self.folder in TABLES else None
@@ -31,6 +36,8 @@ SCHEMES: dict[str, Scheme] = {
     "memory": Scheme("memory"),
     "sqlite": Scheme("sqlite"),
     "etcd": Scheme("etcd", "etcd"),
+    "http": Scheme("http"),
+    "https": Scheme("http"),
     "mariadb": Scheme("mysql", "mysql"),
     "mysql": Scheme("mysql", "mysql"),
     "postgresql": Scheme("postgres", "postgres"),
@@ -49,12 +56,6 @@ DATABASES = ("postgresql", "mysql", "mariadb")
 
 CLIENT = Scheme("redis", "redis", "client")
 """In place of a URL: a client of redis-py that the user already has."""
-
-COMING: tuple[str, ...] = (
-    "http",
-    "https",
-)
-"""Schemes that are not in this release: the error says so, lest a user look for a typing mistake."""
 
 
 class Target(NamedTuple):
@@ -112,8 +113,6 @@ def parse(url: object) -> Target:
         )
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        if scheme in COMING:
-            raise ConfigError(f"{scheme}:// is not in this release of holdfast; it has {known}")
         raise ConfigError(f"unknown kind of store {scheme[:32]!r} in the URL; there are {known}")
     rest, _, query = rest.partition("?")
     if "#" in rest or "#" in query:

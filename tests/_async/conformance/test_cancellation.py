@@ -48,7 +48,7 @@ class CancelledAt:
                 error = thrown
 
 
-VERBS = ("acquire", "renew", "release", "wait")
+VERBS = ("acquire", "acquire_all", "renew", "release", "amend", "wait")
 
 
 class Suspending:
@@ -116,7 +116,58 @@ async def opened_and_closed(locks: holdfast.Locks) -> None:
         await (await others.lock("x").acquire()).release()
 
 
-SCENARIOS = [uncontended, with_body, timed_out, tried, waited, opened_and_closed]
+async def several(locks: holdfast.Locks) -> None:
+    async with locks.multi(["x", "y"]) as lease:
+        await asyncio.sleep(0)
+        await lease.renew()
+
+
+async def several_of_which_one_is_held(locks: holdfast.Locks) -> None:
+    """Takes "a", and waits for the second in vain."""
+    assert await locks.multi(["a", "held", "x"]).try_acquire() is None
+    assert await locks.multi(["a", "held", "x"]).try_acquire(timeout=0.01) is None
+
+
+async def several_waited(locks: holdfast.Locks) -> None:
+    first = await locks.lock("x").acquire()
+
+    async def let_go() -> None:
+        await asyncio.sleep(0.002)
+        await first.release()
+
+    task = asyncio.create_task(let_go())
+    try:
+        lease = await locks.multi(["a", "x", "y"]).acquire(timeout=10.0)
+        await lease.release()
+    finally:
+        if not task.done():
+            await asyncio.shield(task)
+
+
+async def of_other_kinds(locks: holdfast.Locks) -> None:
+    async with locks.semaphore("a permit", permits=2):
+        pass
+    async with locks.rwlock("a book").write() as writer:
+        await writer.downgrade()
+    async with await locks.election("a chair").campaign():
+        pass
+    slot = await locks.once("a job", 60.0)
+    assert slot is not None
+    await slot.give_back()
+
+
+SCENARIOS = [
+    uncontended,
+    with_body,
+    timed_out,
+    tried,
+    waited,
+    opened_and_closed,
+    several,
+    several_of_which_one_is_held,
+    several_waited,
+    of_other_kinds,
+]
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -162,6 +213,35 @@ async def test_nothing_is_left_behind(
         assert moment > 1
         assert held.held
         assert session.leases == {}
+
+
+@pytest.mark.parametrize("scenario", [several, several_of_which_one_is_held, several_waited])
+async def test_nothing_is_left_behind_by_calls_side_by_side(
+    url: str, scenario: Callable[[holdfast.Locks], Coroutine[Any, Any, None]]
+) -> None:
+    """Cancelled after one turn of the event loop, after two, and so on: some calls are further on."""
+    async with holdfast.connect(url) as watcher, holdfast.connect(url) as locks:
+        held = await watcher.lock("held").acquire()
+        session = await locks._session()
+        session.backend = Suspending(session.backend)
+
+        async def clean() -> bool:
+            states = await watcher.list()
+            return [state.name for state in states] == ["held"] and not states[0].waiters
+
+        turns = 0
+        cancelled = True
+        while cancelled:
+            turns += 1
+            task = asyncio.create_task(scenario(locks))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            cancelled = task.cancel() and turns < 120
+            await asyncio.wait({task})
+            assert task.cancelled() or task.exception() is None
+            await eventually(clean)
+        assert held.held
+        await eventually(lambda: not session.leases and not session.tickets)
 
 
 async def opened(url: str) -> None:

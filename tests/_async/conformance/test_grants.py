@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast import aio as holdfast
@@ -130,9 +132,9 @@ async def test_one_lock_object_serves_many_at_once(url: str) -> None:
 
 
 async def test_one_lock_object_may_be_entered_again_by_those_who_share_a_semaphore(
-    fair_url: str,
+    url: str,
 ) -> None:
-    async with holdfast.connect(fair_url) as locks:
+    async with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=2)
         async with lock as outer:
             async with lock as inner:
@@ -188,6 +190,55 @@ async def test_force_release_takes_it_away_and_raises_the_token(url: str) -> Non
         assert await lease.release() is False
         assert rival.held
         assert await operator.force_release("nobody's") is False
+
+
+COUNTED = ("etcd", "zookeeper")
+"""The stores whose tokens count all their writes, and which nobody can raise."""
+
+
+async def test_force_release_raises_the_token_above_what_a_fence_has_seen(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x").acquire()
+        seen = lease.token + 86_400_000_000
+        waiter = Job(locks.lock("x").acquire)
+
+        async def waits() -> bool:
+            return len((await locks.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        if url.partition(":")[0] in COUNTED:
+            with pytest.raises(holdfast.GuaranteeError, match=f"raised above {seen}"):
+                await locks.force_release("x", token_above=seen)
+            assert [one.owner for one in (await locks.inspect("x")).holders] == [lease.owner]
+            await lease.renew()
+            assert await locks.force_release("x", token_above=lease.token) is True
+            assert (await waiter.result()).token > lease.token
+            return
+        assert await locks.force_release("x", token_above=seen) is True
+        heir = await waiter.result()
+        assert heir.token > seen
+        assert await locks.force_release("x", token_above=seen) is True  # it is already
+        assert not await heir.release()
+        assert (await locks.lock("x").acquire(timeout=10.0)).token > heir.token
+
+
+async def test_the_token_of_a_free_lock_can_be_raised(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        async with locks.lock("x") as lease:
+            pass
+        above = lease.token + (0 if url.partition(":")[0] in COUNTED else 86_400_000_000)
+        assert await locks.force_release("x", token_above=above) is False
+        assert (await locks.lock("x").acquire(timeout=10.0)).token > above
+
+
+async def test_a_token_that_no_store_could_hand_out_is_refused(url: str) -> None:
+    bad: list[Any] = [-1, 2**53, True, 1.5, "7", None]
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x").acquire()
+        for above in bad:
+            with pytest.raises(holdfast.ConfigError, match="token_above"):
+                await locks.force_release("x", token_above=above)
+        assert await lease.release() is True
 
 
 async def test_force_release_hands_on_to_the_next_in_line(url: str) -> None:

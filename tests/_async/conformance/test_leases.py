@@ -13,7 +13,7 @@ from worlds.aio import Job, eventually
 
 async def test_a_held_lease_is_renewed_by_itself(url: str) -> None:
     async with holdfast.connect(url) as locks:
-        lease = await locks.lock("x", ttl=2.4).acquire()
+        lease = await locks.lock("x", ttl=6.0).acquire()
         renewals: list[holdfast.Event] = []
         locks.on_event(renewals.append)
         await eventually(lambda: [e.kind for e in renewals].count("renewed") >= 1)

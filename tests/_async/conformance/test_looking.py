@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import aclosing
+
+import pytest
 
 from holdfast import aio as holdfast
 from worlds.aio import Job, eventually
@@ -37,6 +40,25 @@ async def test_inspect_shows_holders_and_waiters(url: str) -> None:
         after = await locks.inspect("x")
         assert not after.held
         assert after.token >= lease.token
+
+
+async def test_the_ttl_of_holders_and_waiters_is_shown(url: str) -> None:
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x", ttl=20.0, lock_delay=5.0).acquire()
+        pool = await locks.semaphore("pool", permits=2, ttl=40.0).acquire()
+        waiter = Job(locks.lock("x", ttl=30.0).acquire)
+
+        async def waits() -> bool:
+            return len((await locks.inspect("x")).waiters) == 1
+
+        await eventually(waits)
+        for state in (await locks.inspect("x"), (await locks.list("x"))[0]):
+            assert [one.ttl for one in state.holders] == [25.0]
+            assert [one.ttl for one in state.waiters] == [30.0]
+        assert [one.ttl for one in (await locks.inspect("pool")).holders] == [pool.ttl]
+        await lease.release()
+        await (await waiter.result()).release()
+        await pool.release()
 
 
 async def test_list_shows_every_lock_in_use_by_its_prefix(url: str) -> None:
@@ -108,7 +130,8 @@ async def test_a_waiter_that_gives_up_tells_how_long_it_waited(url: str) -> None
         assert 0.04 < waited[0].duration < 5.0
         stop()
         await locks.lock("y").acquire()
-        assert [event.name for event in events] == ["x", "x"]
+        told = [(event.kind, event.name) for event in events if event.kind != "renewed"]
+        assert told == [("acquired", "x"), ("waited", "x"), ("timed_out", "x")]
 
 
 async def test_a_listener_that_fails_harms_nobody(url: str) -> None:
@@ -121,3 +144,39 @@ async def test_a_listener_that_fails_harms_nobody(url: str) -> None:
         async with locks.lock("x") as lease:
             assert lease.held
     assert [event.kind for event in events] == ["acquired", "released"]
+
+
+async def test_locks_are_watched(url: str) -> None:
+    async with holdfast.connect(url) as locks, holdfast.connect(url, heartbeat=0.1) as elsewhere:
+        held = await locks.lock("a:1").acquire()
+        async with aclosing(elsewhere.watch("a:")) as seen:
+
+            async def following() -> tuple[str, str, str]:
+                sighting = await anext(seen)
+                assert sighting.participant is not None
+                return sighting.kind, sighting.name, sighting.participant.owner
+
+            assert await following() == ("granted", "a:1", held.owner)
+            other = await locks.lock("b:1").acquire()
+            second = await locks.lock("a:2").acquire()
+            assert await following() == ("granted", "a:2", second.owner)
+            assert await held.release() is True
+            assert await following() == ("ended", "a:1", held.owner)
+            await other.release()
+            await second.release()
+        for bad in (0, -1.0, "1"):
+            with pytest.raises(holdfast.ConfigError):
+                await anext(elsewhere.watch(every=bad))  # type: ignore[arg-type]
+        with pytest.raises(holdfast.ConfigError):
+            await anext(elsewhere.watch("\n"))
+
+
+async def test_watching_ends_with_its_manager(url: str) -> None:
+    locks = holdfast.connect(url, heartbeat=0.1)
+    lease = await locks.lock("x").acquire()
+    seen = locks.watch()
+    assert (await anext(seen)).kind == "granted"
+    assert await lease.release() is True
+    await locks.close()
+    with pytest.raises(holdfast.LockError):
+        await anext(seen)

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from holdfast import aio as holdfast
-from servers.etcd import EtcdCluster
-from servers.proxy import Proxy
+from holdfast.chaos.servers.etcd import EtcdCluster
+from holdfast.chaos.servers.proxy import Proxy
 
 
 @asynccontextmanager

@@ -10,13 +10,13 @@ import pytest
 
 from _async.etcd.scenes import soon
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.model import GONE, Granted, Label, Queued, Renewed
 from holdfast.stores._async.contract import Terms, Ticket
 from holdfast.stores.etcd._async.leases import FRESH, HOLD, OWN, QUEUE
 from holdfast.stores.etcd.keys import WAITING, Entry
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.messages import Event, KeyValue
-from servers.etcd import EtcdCluster
 from worlds.aio import eventually
 
 

@@ -9,12 +9,12 @@ import pytest
 from _async.etcd.scenes import backend_of, soon, watched
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.entries import Claim
 from holdfast.model import Label, Queued
 from holdfast.stores._async.contract import Terms, Ticket
 from holdfast.stores.etcd._async import attempts as attempts_module
 from holdfast.stores.etcd.wire.messages import Event, KeyValue, range_of
-from servers.etcd import EtcdCluster
 from worlds.aio import Job, eventually
 
 

@@ -14,12 +14,12 @@ import pytest
 from _async.etcd.scenes import backend_of, soon
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.model import Granted, Label, Queued
 from holdfast.stores._async.contract import Terms, Ticket
 from holdfast.stores.etcd._async.acquire import FIRST_LOOK
 from holdfast.stores.etcd._async.leases import QUEUE
 from holdfast.stores.etcd.wire import messages
-from servers.etcd import EtcdCluster
 from worlds.aio import Job
 
 CROWD = 60

@@ -17,9 +17,9 @@ import pytest
 from _async.etcd.scenes import revoke, through, watched
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.etcd import EtcdCluster
+from holdfast.chaos.servers.proxy import Proxy
 from holdfast.stores.etcd.wire.messages import Event, KeyValue
-from servers.etcd import EtcdCluster
-from servers.proxy import Proxy
 from worlds.aio import Job, eventually, pause
 
 REFUSED = b"\x10" + b"\xff" * 9 + b"\x01\x18\x01\x20\x01"

@@ -11,6 +11,7 @@ from _async.many import hold_many
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast._runtime.aio import Turn
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.entries import Claim
 from holdfast.lifecycle import drift_margin
 from holdfast.model import GONE, Renewed
@@ -19,7 +20,6 @@ from holdfast.stores.etcd._async import leases as leases_module
 from holdfast.stores.etcd._async.leases import Lease
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.messages import LEASE_KEEP_ALIVE, RANGE, parse_term, range_of
-from servers.etcd import EtcdCluster
 from worlds.aio import Job, eventually
 
 

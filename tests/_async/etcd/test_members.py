@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import aio as holdfast
-from servers.etcd import EtcdCluster, Member, trio
+from holdfast.chaos.servers.etcd import EtcdCluster, Member, trio
 from worlds.aio import Job, eventually, pause
 
 

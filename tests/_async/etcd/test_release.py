@@ -8,11 +8,11 @@ import pytest
 
 from _async.etcd.scenes import backend_of, soon
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.model import Granted, Label
 from holdfast.stores._async.contract import Terms, Ticket
 from holdfast.stores.etcd._async import release as release_module
 from holdfast.stores.etcd.wire import messages
-from servers.etcd import EtcdCluster
 
 
 async def held(backend: Any, owner: str = "me") -> Any:

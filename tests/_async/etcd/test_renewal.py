@@ -8,13 +8,13 @@ import pytest
 
 from _async.etcd.scenes import backend_of, soon, watched
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.entries import Claim
 from holdfast.model import GONE, Granted, Label, Queued, Waiting
 from holdfast.stores._async.contract import Terms, Ticket
 from holdfast.stores.etcd._async.waiter_watch import LOOK_AGAIN
 from holdfast.stores.etcd.keys import GRANTED
 from holdfast.stores.etcd.wire import messages
-from servers.etcd import EtcdCluster
 from worlds.aio import eventually
 
 
@@ -57,7 +57,7 @@ async def test_an_entry_that_was_made_anew_is_not_ours(cluster: EtcdCluster) -> 
         backend = await backend_of(locks)
         attempt = await asked(backend)
         await delete(backend, attempt.key)
-        put = messages.put(attempt.key, attempt.entry(GRANTED, 1.0), attempt.lease.on)
+        put = messages.put(attempt.key, attempt.entry(GRANTED, 1.0).encode(), attempt.lease.on)
         await backend._retrier.txn(messages.then(put), soon(backend))
         assert await renewed(backend) is GONE
         assert backend._attempts.known("x", "me") is None

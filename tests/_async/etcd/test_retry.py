@@ -8,13 +8,13 @@ import pytest
 
 from _async.etcd.scenes import soon
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.clock import system_clock
 from holdfast.stores.etcd._async.retry import SHORTEST_TRY, Retrier
 from holdfast.stores.etcd.address import Address
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.aio import Wire
 from holdfast.stores.etcd.wire.failures import Failure
-from servers.etcd import EtcdCluster
 
 
 async def calls_of(locks: holdfast.Locks) -> Any:

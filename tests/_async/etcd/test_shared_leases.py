@@ -6,6 +6,7 @@ from typing import Any
 
 from _async.etcd.scenes import backend_of, soon
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.entries import Claim
 from holdfast.model import Label, Renewed
 from holdfast.stores._async.contract import Terms, Ticket
@@ -13,7 +14,6 @@ from holdfast.stores.etcd._async.leases import HOLD, LONGEST, OWN, TOMBSTONES, s
 from holdfast.stores.etcd._async.release import TOMBSTONE_TTL
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.messages import LEASE_GRANT, LEASE_KEEP_ALIVE
-from servers.etcd import EtcdCluster
 
 
 def enrolled(backend: Any, owner: str) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 from _async.etcd.scenes import soon
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.stores.etcd.wire import messages
-from servers.etcd import EtcdCluster
 from worlds.aio import Job, eventually
 
 

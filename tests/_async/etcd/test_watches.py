@@ -9,8 +9,8 @@ from typing import Any
 from _async.etcd.scenes import watched
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.stores.etcd.wire.codec import number
-from servers.etcd import EtcdCluster
 from worlds.aio import Job, eventually
 
 CREATED, CANCELLED, COMPACTED = number(3, 1), number(4, 1), number(5, 99)

@@ -11,9 +11,9 @@ import pytest
 
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.etcd import EtcdCluster, grpc_proxy
+from holdfast.chaos.servers.ports import free_port
 from holdfast.stores.etcd.wire.messages import AUTHENTICATE
-from servers.etcd import EtcdCluster, grpc_proxy
-from servers.ports import free_port
 from worlds.aio import Job, eventually
 
 

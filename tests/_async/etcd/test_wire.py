@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.chaos.servers.ports import free_port
 from holdfast.clock import system_clock
 from holdfast.stores import resolving
 from holdfast.stores.etcd.address import Address
@@ -20,7 +21,6 @@ from holdfast.stores.etcd.wire.aio import Wire
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.messages import LEASE_KEEP_ALIVE, RANGE
 from servers.http2 import Http2Server, Link
-from servers.ports import free_port
 from worlds.aio import Job, eventually, pause
 
 now = system_clock().now

@@ -8,8 +8,8 @@ import pytest
 
 from _async.sql_scenes import waits
 from holdfast import aio as holdfast
-from servers.mariadb import MariaServer
-from servers.stepped import SteppedClock
+from holdfast.chaos.servers.mariadb import MariaServer
+from holdfast.chaos.servers.stepped import SteppedClock
 from worlds.aio import Job
 
 HOUR = 3600

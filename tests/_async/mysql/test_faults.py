@@ -9,8 +9,8 @@ import pytest
 
 from _async.sql_scenes import waits
 from holdfast import aio as holdfast
-from servers.mariadb import MariaServer
-from servers.proxy import Proxy
+from holdfast.chaos.servers.mariadb import MariaServer
+from holdfast.chaos.servers.proxy import Proxy
 from worlds.aio import Job, eventually, pause
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from _async.sql_scenes import crowd
 from holdfast import aio as holdfast
-from servers.mariadb import MariaServer
+from holdfast.chaos.servers.mariadb import MariaServer
 from worlds.aio import Job, eventually
 
 DAY = 86400 * 1_000_000
@@ -95,6 +95,21 @@ async def test_tables_of_a_later_release_are_refused(kept: MariaServer) -> None:
     with pytest.raises(holdfast.ConfigError, match="format 2"):
         async with holdfast.connect(url):
             pass
+
+
+async def test_procedures_that_stood_beside_fewer_tables_are_replaced(kept: MariaServer) -> None:
+    url = kept.new_database()
+    async with holdfast.connect(url) as locks:
+        await (await locks.lock("x").acquire()).release()
+    with (
+        kept.connect(database=url.rpartition("/")[2], autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("DROP TABLE holdfast_change")
+        cursor.execute("DROP PROCEDURE holdfast_acquire")
+        cursor.execute("CREATE PROCEDURE holdfast_acquire() SELECT 'old'")
+    async with holdfast.connect(url) as locks:
+        await (await locks.lock("x").acquire()).release()
 
 
 async def test_tables_without_transactions_are_refused(kept: MariaServer) -> None:

@@ -9,8 +9,8 @@ from tempfile import mkdtemp
 import pytest
 
 from holdfast import aio as holdfast
-from servers.mariadb import MariaServer
-from servers.redis import certificate
+from holdfast.chaos.servers.mariadb import MariaServer
+from holdfast.chaos.servers.redis import certificate
 
 
 async def works(url: object) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from servers.postgres import PostgresServer
+from holdfast.chaos.servers.postgres import PostgresServer
 from stores import postgres_server
 
 

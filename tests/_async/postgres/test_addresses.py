@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
-from servers.postgres import PostgresServer
+from holdfast.chaos.servers.postgres import PostgresServer
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import aio as holdfast
-from servers.postgres import PostgresServer
-from servers.stepped import SteppedClock
+from holdfast.chaos.servers.postgres import PostgresServer
+from holdfast.chaos.servers.stepped import SteppedClock
 
 YEAR = 366 * 86400
 

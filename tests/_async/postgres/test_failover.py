@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import aio as holdfast
-from servers.postgres import PostgresServer
+from holdfast.chaos.servers.postgres import PostgresServer
 from worlds.aio import eventually
 
 
 @pytest.fixture
 def standby(server: PostgresServer) -> Iterator[PostgresServer]:
-    made = PostgresServer(primary=server)
+    made = PostgresServer(primary=server.port)
     yield made
     made.stop()
 

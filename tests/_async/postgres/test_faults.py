@@ -7,10 +7,12 @@ from contextlib import suppress
 import psycopg
 import pytest
 
+from _async.conformance.test_contract import bench
+from _async.conformance.test_verbs import candidate, observer
 from _async.sql_scenes import waits
 from holdfast import aio as holdfast
-from servers.postgres import PostgresServer
-from servers.proxy import Proxy
+from holdfast.chaos.servers.postgres import PostgresServer
+from holdfast.chaos.servers.proxy import Proxy
 from worlds.aio import Job, eventually
 
 
@@ -177,6 +179,23 @@ async def test_killed_backends_are_replaced(kept: PostgresServer) -> None:
         await lease.release()
         second = await waiter.result()
         assert second.token > lease.token
+
+
+async def test_an_observer_goes_on_after_a_crash_of_the_server(server: PostgresServer) -> None:
+    async with bench(server.url) as store, bench(server.url) as other:
+        leader, watching = candidate("one"), observer()
+        first = await store.grant(leader)
+        await other.backend.observe(watching, 0, other.deadline())
+        server.kill()
+        server.start()
+        await other.backend.wait(watching, other.deadline())  # the connection that listened broke
+        seen = await other.backend.observe(watching, first.token, other.deadline())
+        assert seen.changes == ()
+        await store.release(leader)  # nobody tells of it; it is looked after
+        while not seen.changes:
+            await other.backend.wait(watching, other.deadline())
+            seen = await other.backend.observe(watching, first.token, other.deadline())
+        assert [(change.owner, change.token) for change in seen.changes] == [("", first.token)]
 
 
 async def test_a_statement_time_out_is_tried_again(kept: PostgresServer) -> None:

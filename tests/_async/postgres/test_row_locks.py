@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.postgres import PostgresServer
 from holdfast.entries import Claim
 from holdfast.model import UNKNOWN, Renewed
-from servers.postgres import PostgresServer
 from worlds.aio import Job, eventually, pause
 
 

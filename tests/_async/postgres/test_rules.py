@@ -9,8 +9,8 @@ import pytest
 
 from _async.sql_scenes import crowd, waits
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.postgres import PostgresServer
 from servers.pgbouncer import PgBouncer
-from servers.postgres import PostgresServer
 from worlds.aio import Job, eventually
 
 
@@ -51,6 +51,21 @@ async def test_through_a_transaction_pooler(kept: PostgresServer) -> None:
             # The channel of a listener that heard nothing is given up, and waiters are looked after.
             backend: Any = (await others._session()).backend
             assert backend._wakeups.channel == ""
+    finally:
+        pooler.stop()
+
+
+async def test_a_forced_release_that_a_pooler_does_not_tell_of_is_found_by_a_renewal(
+    kept: PostgresServer,
+) -> None:
+    database = kept.new_database().rpartition("/")[2]
+    pooler = PgBouncer(kept.port, size=3)
+    try:
+        url = pooler.url(database)
+        async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+            lease = await locks.lock("x", ttl=6.0).acquire()
+            assert await others.force_release("x") is True
+            assert await lease.wait_lost(timeout=20.0) is True
     finally:
         pooler.stop()
 

@@ -18,10 +18,10 @@ from redis.sentinel import Sentinel
 
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.ports import free_port
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.sentinel import NAME
 from holdfast.stores.redis.wire.aio import ASYNCHRONOUS
-from servers.ports import free_port
-from servers.redis import RedisServer
-from servers.sentinel import NAME
 from stores import redis_nodes, redis_server, redis_watch
 from worlds.aio import Job, eventually
 

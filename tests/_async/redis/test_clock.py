@@ -8,7 +8,7 @@ import pytest
 
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
-from servers.stepped import SteppedServer
+from holdfast.chaos.servers.stepped import SteppedServer
 from worlds.aio import Job, eventually
 
 HOUR = 3600

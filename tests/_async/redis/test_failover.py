@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import aio as holdfast
-from servers.proxy import Proxy
-from servers.redis import RedisServer
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redis import RedisServer
 from worlds.aio import Job, eventually, pause
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 
 from holdfast import aio as holdfast
-from servers.redis import RedisServer
-from servers.redlock import redlock_nodes
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.redlock import redlock_nodes
 from worlds.aio import eventually
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.redis import RedisServer
 from holdfast.entries import Claim
 from holdfast.model import Renewed, Unknown
-from servers.redis import RedisServer
 from stores import redis_server
 from worlds.aio import Job, eventually
 
@@ -123,12 +123,24 @@ async def test_a_lock_of_which_a_part_was_deleted_is_looked_at_like_any_other(
         for counter in server("KEYS", "holdfast:token:*"):
             server("SET", counter, "nonsense")
         assert (await locks.inspect("pool")).token == 0
+        server("SET", "holdfast:{pool}:f", "nonsense")
+        assert (await locks.inspect("pool")).token == 0
         with pytest.raises(holdfast.LeaseLost):
             await permits[0].renew()
+        new = await locks.semaphore("pool", permits=2).acquire()
+        assert new.token > permits[1].token
 
 
 @pytest.mark.parametrize(
-    "value", ["hf1\x1f", "hf2\x1fme", "hf1\x1fme\x1f7\x1f\x1f1\x1f1\x1flock", "hf1\x1f\x1f\x1f\x1f"]
+    "value",
+    [
+        "hf1\x1f",
+        "hf2\x1fme",
+        "hf1\x1fme\x1f7\x1f\x1f1\x1f1\x1flock",
+        "hf1\x1f\x1f\x1f\x1f",
+        "hf3\x1fme\x1fx",
+        "hf3\x1fme\x1f7\x1f\x1f1\x1f8\x1fsemaphore",
+    ],
 )
 async def test_what_begins_like_ours_and_cannot_be_read_is_shown_as_a_strangers(
     server: RedisServer, value: str

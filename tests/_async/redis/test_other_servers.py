@@ -8,7 +8,7 @@ import pytest
 
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
-from servers.redis import OTHERS, RedisServer
+from holdfast.chaos.servers.redis import OTHERS, RedisServer
 from worlds.aio import Job
 
 from .test_rules import compare

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.redis import RedisServer
 from holdfast.stores.redis.wire.wakeups import NO_CHANNEL
-from servers.redis import RedisServer
 from worlds.aio import eventually
 
 

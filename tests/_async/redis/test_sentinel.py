@@ -8,9 +8,9 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast._async import session
-from servers.proxy import Proxy
-from servers.redis import RedisServer
-from servers.sentinel import NAME, Sentinel, Watch
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.sentinel import NAME, Sentinel, Watch
 from stores import redis_watch
 from worlds.aio import Job, eventually
 

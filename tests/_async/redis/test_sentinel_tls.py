@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast import aio as holdfast
-from servers.redis import NEEDED, Tls, certificate
-from servers.sentinel import Watch
+from holdfast.chaos.servers.redis import NEEDED, Tls, certificate
+from holdfast.chaos.servers.sentinel import Watch
 from worlds.aio import Job, eventually
 
 LOOKING = ("+hello", "+sentinel|get-master-addr-by-name", "+sentinel|master")

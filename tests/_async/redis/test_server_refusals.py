@@ -6,7 +6,7 @@ import pytest
 
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
-from servers.redis import NEEDED, RedisServer
+from holdfast.chaos.servers.redis import NEEDED, RedisServer
 from worlds.aio import Job, eventually
 
 

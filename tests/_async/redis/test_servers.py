@@ -9,7 +9,7 @@ import pytest
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast._async import session
-from servers.redis import RedisServer
+from holdfast.chaos.servers.redis import RedisServer
 from worlds.aio import Job, eventually, pause
 
 

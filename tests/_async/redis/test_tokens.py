@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.redis import RedisServer
 from holdfast.stores.redis.keys import Naming
-from servers.redis import RedisServer
 
 PERMITS = 100_000
 """So many that each grant takes the tokens 100 ms ahead: more than it takes on a busy machine."""

@@ -11,8 +11,8 @@ import pytest
 import uvloop
 
 from holdfast import aio as holdfast
-from servers.ports import free_port
-from servers.redis import RedisServer, certificate
+from holdfast.chaos.servers.ports import free_port
+from holdfast.chaos.servers.redis import RedisServer, certificate
 from worlds.aio import Job, eventually
 
 LIMIT = 60.0

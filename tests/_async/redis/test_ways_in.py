@@ -10,9 +10,9 @@ import pytest
 
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
-from servers.cluster import port_with_bus
-from servers.ports import free_port
-from servers.redis import RedisServer, certificate
+from holdfast.chaos.servers.cluster import port_with_bus
+from holdfast.chaos.servers.ports import free_port
+from holdfast.chaos.servers.redis import RedisServer, certificate
 from worlds.aio import Job, eventually
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
-from servers.ports import free_port
-from servers.redis import RedisServer, certificate
-from servers.redlock import RedlockNodes
+from holdfast.chaos.servers.ports import free_port
+from holdfast.chaos.servers.redis import RedisServer, certificate
+from holdfast.chaos.servers.redlock import RedlockNodes
 from worlds.aio import Job, eventually
 
 GROUPS = ("connection", "read", "write", "scripting", "pubsub")

@@ -15,13 +15,13 @@ import pytest
 
 from _async.redlock.scenes import LOCK, MAX_TTL, connect
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redlock import RedlockNodes, url_of
 from holdfast.entries import Claim
 from holdfast.model import UNKNOWN, Gone, Renewed
 from holdfast.stores.redis.wire.protocol import pack
 from holdfast.stores.redlock._async.rejoin import Rejoin
 from holdfast.stores.redlock.membership import read_known, read_marker, run_id_of
-from servers.proxy import Proxy
-from servers.redlock import RedlockNodes, url_of
 from worlds.aio import eventually
 
 COUNTERS = "holdfast:redlock:counters"

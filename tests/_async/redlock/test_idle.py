@@ -9,7 +9,7 @@ import pytest
 
 from _async.redlock.scenes import MAX_TTL, connect
 from holdfast import aio as holdfast
-from servers.redlock import RedlockNodes
+from holdfast.chaos.servers.redlock import RedlockNodes
 
 
 async def idle(nodes: RedlockNodes, seconds: float = 0.6) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from _async.redlock.scenes import connect
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.redlock import RedlockNodes
 from holdfast.stores.redlock._async.backend import RedlockBackend
 from holdfast.stores.redlock.address import parse_settings
 from holdfast.stores.redlock.membership import read_marker
 from holdfast.stores.urls import parse
-from servers.redis import RedisServer
-from servers.redlock import RedlockNodes
 from worlds.aio import eventually
 
 MAX_TTL = 1.0

@@ -11,10 +11,10 @@ import pytest
 
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redlock import RedlockNodes, url_of
 from holdfast.stores.redis.wire.protocol import bulk
 from holdfast.stores.redlock.membership import read_known, read_marker
-from servers.proxy import Proxy
-from servers.redlock import RedlockNodes, url_of
 from worlds.aio import Job, eventually
 
 MAX_TTL = 2.0
@@ -260,6 +260,17 @@ async def test_a_ttl_above_the_longest_is_refused(nodes: RedlockNodes) -> None:
         with pytest.raises(holdfast.ConfigError, match="max_ttl"):
             await lease.renew(MAX_TTL + 1)
         assert lease.held
+
+
+async def test_a_period_above_the_longest_says_what_to_do() -> None:
+    locks = holdfast.connect("redlock://a:1,b:1,c:1")
+    with pytest.raises(
+        holdfast.GuaranteeError, match="give all clients of the store max_ttl=86400 "
+    ):
+        await locks.once("x", 86400.0)
+    with pytest.raises(holdfast.ConfigError):
+        await locks.once("x", 10**10)
+    await locks.close()
 
 
 def test_bad_urls_are_refused() -> None:

@@ -24,6 +24,7 @@ ATTEMPTS = 400
 
 class Waiting:
     given_up = False
+    has_slots = False
 
 
 class Still:
@@ -52,7 +53,7 @@ async def test_pauses_between_rounds_are_random_and_grow(monkeypatch: pytest.Mon
         return Ballot(table)
 
     monkeypatch.setattr(rounds_module, "Signal", Noted)
-    monkeypatch.setattr(Rounds, "_run_round", split)
+    monkeypatch.setattr(Rounds, "run_round", split)
     nothing: Any = None
     wire: Any = SimpleNamespace(table=table, clock=clock)
     rounds = Rounds(wire, nothing, nothing, nothing)
@@ -83,7 +84,7 @@ async def test_there_is_no_pause_beyond_the_end(monkeypatch: pytest.MonkeyPatch)
         tries += 1
         return Ballot(table)
 
-    monkeypatch.setattr(Rounds, "_run_round", split)
+    monkeypatch.setattr(Rounds, "run_round", split)
     nothing: Any = None
     wire: Any = SimpleNamespace(table=table, clock=clock)
     rounds = Rounds(wire, nothing, nothing, nothing)

@@ -13,12 +13,12 @@ import pytest
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast._async import session
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.zookeeper import TICK, raw_client
 from holdfast.clock import system_clock
 from holdfast.stores._async.contract import Terms, Ticket
 from holdfast.stores.zookeeper import attempts, client, connection, reply_timer
 from holdfast.stores.zookeeper.session import ClientSession
-from servers.proxy import Proxy
-from servers.zookeeper import TICK, raw_client
 from stores import zookeeper_ensemble
 from worlds.aio import Job, eventually, pause
 

@@ -9,9 +9,9 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.zookeeper import TICK, ZooKeeperEnsemble, raw_client
 from holdfast.stores.zookeeper import session
 from holdfast.stores.zookeeper._async import inspection
-from servers.zookeeper import TICK, ZooKeeperEnsemble, raw_client
 from stores import zookeeper_ensemble
 from worlds.aio import eventually, pause
 

@@ -11,9 +11,9 @@ import pytest
 
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
-from servers.ports import free_port
-from servers.redis import certificate
-from servers.zookeeper import TLS, ZooKeeperEnsemble
+from holdfast.chaos.servers.ports import free_port
+from holdfast.chaos.servers.redis import certificate
+from holdfast.chaos.servers.zookeeper import TLS, ZooKeeperEnsemble
 from worlds.aio import Job
 
 

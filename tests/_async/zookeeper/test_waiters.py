@@ -8,9 +8,9 @@ import pytest
 
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.zookeeper import TICK, lock_path, raw_client
 from holdfast.stores.zookeeper.session import ClientSession
-from servers.proxy import Proxy
-from servers.zookeeper import TICK, lock_path, raw_client
 from stores import zookeeper_ensemble
 from worlds.aio import Job, eventually
 
@@ -34,6 +34,16 @@ class Place:
         return found
 
 
+async def until_parked(locks: holdfast.Locks) -> None:
+    """Returns once the only attempt of `locks` is on the session for waiting.
+
+    Others see a waiter before that: its znode is moved once it knows that it has to wait.
+    """
+    backend: Any = (await locks._session()).backend
+    attempts = backend._attempts._attempts
+    await eventually(lambda: [one.parked for one in attempts.values()] == [True])
+
+
 @pytest.mark.parametrize("again", [False, True])
 async def test_a_waiter_is_on_a_short_session_and_a_holder_on_its_own(
     url: str, raw: Any, again: bool
@@ -49,7 +59,8 @@ async def test_a_waiter_is_on_a_short_session_and_a_holder_on_its_own(
         (owner,) = (one.owner for one in (await others.inspect("x")).waiters)
         backend: Any = (await locks._session()).backend
         sessions = backend._attempts._sessions
-        await eventually(lambda: place.session(owner) == sessions[2.0].session_id)
+        await until_parked(locks)
+        assert place.session(owner) == sessions[2.0].session_id
         before = place.path(owner)
         await holder.release()
         lease = await waiter.result()
@@ -68,7 +79,7 @@ async def test_a_holder_that_has_waited_outlives_the_session_for_waiting(
     async with holdfast.connect(url, tick=TICK) as locks, holdfast.connect(url) as others:
         holder = await others.lock("x").acquire()
         waiter = Job(locks.lock("x", ttl=60.0).acquire)
-        await until_waiting(others, 1)
+        await until_parked(locks)
         await holder.release()
         lease = await waiter.result()
         await lease.renew()
@@ -190,7 +201,7 @@ async def test_a_lock_for_which_nobody_waits_any_more_is_taken_in_one_step(url: 
     async with holdfast.connect(url, tick=TICK) as locks, holdfast.connect(url) as others:
         holder = await others.lock("x").acquire()
         waiter = Job(locks.lock("x", ttl=60.0).acquire)
-        await until_waiting(others, 1)
+        await until_parked(locks)
         await holder.release()
         await (await waiter.result()).release()
         backend: Any = (await locks._session()).backend

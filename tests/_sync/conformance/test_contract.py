@@ -35,7 +35,7 @@ class Bench:
         return Ticket(Terms(name, ttl, LABEL, barge=barge), new_owner(), queue)
 
     def share(self, weight: int, capacity: int) -> Ticket:
-        terms = Terms("x", 30.0, LABEL, weight=weight, capacity=capacity, kind="share")
+        terms = Terms("x", 30.0, LABEL, weight=weight, capacity=capacity, kind="rwlock")
         return Ticket(terms, new_owner())
 
     def ask(self, ticket: Ticket) -> Granted | Queued | Busy:

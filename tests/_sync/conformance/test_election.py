@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
 import holdfast
-from worlds.threads import Job, eventually
+from worlds.signals import signals
+from worlds.threads import Job, eventually, pause
 
 
 def test_one_leads_and_the_next_follows(url: str) -> None:
@@ -60,21 +61,139 @@ def test_a_loss_ends_the_term(url: str) -> None:
         assert not term.held
 
 
-def test_changes_are_observed(url: str) -> None:
-    with holdfast.connect(url, heartbeat=0.1) as locks:
-        election = locks.election("chief", "a:1")
-        with closing(election.observe()) as changes:
-            assert next(changes) is None
-            term = election.campaign()
+def test_every_change_is_observed_once_and_in_order(url: str) -> None:
+    with (
+        holdfast.connect(url) as locks,
+        holdfast.connect(url) as elsewhere,
+        closing(elsewhere.election("chief").observe()) as changes,
+    ):
+        assert next(changes) is None
+        if not locks.guarantees.every_change:
+            term = locks.election("chief", "a").campaign()
             state = next(changes)
             assert state is not None
             assert state.token == term.token
             term.resign()
-            following = election.campaign()
-            seen = next(changes)
-            while seen is None:  # it was seen between the two
-                seen = next(changes)
-            assert seen.token == following.token
+            assert next(changes) is None
+            return
+        tokens = []
+        for number in range(10):
+            term = locks.election("chief", f"leader {number}").campaign()
+            tokens.append(term.token)
+            term.set_value(f"changed {number}")
+            assert term.value == f"changed {number}"
+            assert term.resign() is True
+        for number, token in enumerate(tokens):
+            for value in (f"leader {number}", f"changed {number}"):
+                state = next(changes)
+                assert state is not None
+                assert (state.holders[0].label.text, state.token) == (value, token)
+            assert next(changes) is None
+
+
+def test_every_change_is_observed_whatever_signals_do(url: str) -> None:
+    with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
+
+        def terms() -> list[str]:
+            values = [f"leader {number}" for number in range(4)]
+            for value in values:
+                term = locks.election("chief", value).campaign()
+                seen(value)
+                term.resign()
+            return values
+
+        found: list[str | None] = []
+
+        def seen(value: str) -> None:
+            eventually(lambda: value in found)
+
+        with signals():
+            leading = Job(terms)
+            with closing(elsewhere.election("chief").observe()) as changes:
+                while "leader 3" not in found or found[-1] is not None:
+                    state = next(changes)
+                    found.append(None if state is None else state.holders[0].label.text)
+        values = leading.result()
+        assert [value for value in found if value is not None] == values
+        if locks.guarantees.every_change:
+            assert found.count(None) in (4, 5)  # the first may come before there is a leader
+
+
+def test_whoever_comes_later_sees_how_things_stand(url: str) -> None:
+    with holdfast.connect(url) as locks:
+        locks.election("chief", "first").campaign().resign()
+        term = locks.election("chief", "second").campaign()
+        with closing(locks.election("chief").observe()) as changes:
+            state = next(changes)
+            assert state is not None
+            assert (state.holders[0].label.text, state.token) == ("second", term.token)
+            assert state.holders[0].remaining > 0
+
+
+def test_a_leader_that_died_is_seen_to_be_gone(url: str) -> None:
+    with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
+        locks.election("chief", ttl=1.0).campaign().export()  # nobody renews it
+        with closing(elsewhere.election("chief").observe()) as changes:
+            assert next(changes) is not None
+            assert next(changes) is None
+
+
+def test_an_observer_ends_with_its_manager(url: str) -> None:
+    locks = holdfast.connect(url)
+    # Not of the other tests: a service may still be at work on what they left.
+    changes = locks.election("nobody leads").observe()
+    assert next(changes) is None
+    following = Job(lambda: next(changes))
+    locks.close()
+    with pytest.raises(holdfast.LockError):
+        following.result()
+
+
+def test_the_value_of_a_term_that_ended_is_not_changed(url: str) -> None:
+    with holdfast.connect(url) as locks:
+        term = locks.election("chief", "a").campaign()
+        for bad in ("\n", "x" * 10_000, 7):
+            with pytest.raises(holdfast.ConfigError):
+                term.set_value(bad)  # type: ignore[arg-type]
+        locks.force_release("chief")
+        with pytest.raises(holdfast.LeaseLost):
+            term.set_value("b")
+        assert locks.election("chief").leader() is None
+
+
+def test_a_leader_that_resigns_waits_for_its_work(url: str) -> None:
+    with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
+        term = locks.election("chief").campaign()
+        begun: list[bool] = []
+        led: list[bool] = []
+
+        def work() -> None:
+            with term:
+                begun.append(True)
+                with suppress(BaseException):  # in asyncio it is cancelled, here or in the pause
+                    eventually(lambda: not term.held)
+                with suppress(BaseException):
+                    pause(0.2)
+                # Nobody else leads while the work winds up.
+                led.append(elsewhere.election("chief").leader() is not None)
+
+        working = Job(work)
+        eventually(lambda: begun)
+        assert term.resign() is True
+        assert led == [True]  # it has been waited for
+        with pytest.raises(holdfast.LeaseLost, match="resigned"):
+            working.result()
+        assert locks.election("chief").leader() is None
+        assert term.resign() is False
+
+
+def test_an_election_is_no_lock(url: str) -> None:
+    with holdfast.connect(url) as locks:
+        term = locks.election("chief").campaign()
+        assert term.kind == "election"
+        with pytest.raises(holdfast.ConfigError, match="an election"):
+            locks.lock("chief").try_acquire()
+        term.resign()
 
 
 def test_values_that_cannot_be_shown_are_refused() -> None:

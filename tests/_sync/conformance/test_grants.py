@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import holdfast
@@ -132,9 +134,9 @@ def test_one_lock_object_serves_many_at_once(url: str) -> None:
 
 
 def test_one_lock_object_may_be_entered_again_by_those_who_share_a_semaphore(
-    fair_url: str,
+    url: str,
 ) -> None:
-    with holdfast.connect(fair_url) as locks:
+    with holdfast.connect(url) as locks:
         lock = locks.semaphore("x", permits=2)
         with lock as outer:
             with lock as inner:
@@ -190,6 +192,55 @@ def test_force_release_takes_it_away_and_raises_the_token(url: str) -> None:
         assert lease.release() is False
         assert rival.held
         assert operator.force_release("nobody's") is False
+
+
+COUNTED = ("etcd", "zookeeper")
+"""The stores whose tokens count all their writes, and which nobody can raise."""
+
+
+def test_force_release_raises_the_token_above_what_a_fence_has_seen(url: str) -> None:
+    with holdfast.connect(url) as locks:
+        lease = locks.lock("x").acquire()
+        seen = lease.token + 86_400_000_000
+        waiter = Job(locks.lock("x").acquire)
+
+        def waits() -> bool:
+            return len(locks.inspect("x").waiters) == 1
+
+        eventually(waits)
+        if url.partition(":")[0] in COUNTED:
+            with pytest.raises(holdfast.GuaranteeError, match=f"raised above {seen}"):
+                locks.force_release("x", token_above=seen)
+            assert [one.owner for one in locks.inspect("x").holders] == [lease.owner]
+            lease.renew()
+            assert locks.force_release("x", token_above=lease.token) is True
+            assert waiter.result().token > lease.token
+            return
+        assert locks.force_release("x", token_above=seen) is True
+        heir = waiter.result()
+        assert heir.token > seen
+        assert locks.force_release("x", token_above=seen) is True  # it is already
+        assert not heir.release()
+        assert locks.lock("x").acquire(timeout=10.0).token > heir.token
+
+
+def test_the_token_of_a_free_lock_can_be_raised(url: str) -> None:
+    with holdfast.connect(url) as locks:
+        with locks.lock("x") as lease:
+            pass
+        above = lease.token + (0 if url.partition(":")[0] in COUNTED else 86_400_000_000)
+        assert locks.force_release("x", token_above=above) is False
+        assert locks.lock("x").acquire(timeout=10.0).token > above
+
+
+def test_a_token_that_no_store_could_hand_out_is_refused(url: str) -> None:
+    bad: list[Any] = [-1, 2**53, True, 1.5, "7", None]
+    with holdfast.connect(url) as locks:
+        lease = locks.lock("x").acquire()
+        for above in bad:
+            with pytest.raises(holdfast.ConfigError, match="token_above"):
+                locks.force_release("x", token_above=above)
+        assert lease.release() is True
 
 
 def test_force_release_hands_on_to_the_next_in_line(url: str) -> None:

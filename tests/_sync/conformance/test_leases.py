@@ -14,7 +14,7 @@ from worlds.threads import Job, eventually
 
 def test_a_held_lease_is_renewed_by_itself(url: str) -> None:
     with holdfast.connect(url) as locks:
-        lease = locks.lock("x", ttl=2.4).acquire()
+        lease = locks.lock("x", ttl=6.0).acquire()
         renewals: list[holdfast.Event] = []
         locks.on_event(renewals.append)
         eventually(lambda: [e.kind for e in renewals].count("renewed") >= 1)

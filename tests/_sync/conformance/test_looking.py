@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import closing
+
+import pytest
 
 import holdfast
 from worlds.threads import Job, eventually
@@ -39,6 +42,25 @@ def test_inspect_shows_holders_and_waiters(url: str) -> None:
         after = locks.inspect("x")
         assert not after.held
         assert after.token >= lease.token
+
+
+def test_the_ttl_of_holders_and_waiters_is_shown(url: str) -> None:
+    with holdfast.connect(url) as locks:
+        lease = locks.lock("x", ttl=20.0, lock_delay=5.0).acquire()
+        pool = locks.semaphore("pool", permits=2, ttl=40.0).acquire()
+        waiter = Job(locks.lock("x", ttl=30.0).acquire)
+
+        def waits() -> bool:
+            return len(locks.inspect("x").waiters) == 1
+
+        eventually(waits)
+        for state in (locks.inspect("x"), locks.list("x")[0]):
+            assert [one.ttl for one in state.holders] == [25.0]
+            assert [one.ttl for one in state.waiters] == [30.0]
+        assert [one.ttl for one in locks.inspect("pool").holders] == [pool.ttl]
+        lease.release()
+        waiter.result().release()
+        pool.release()
 
 
 def test_list_shows_every_lock_in_use_by_its_prefix(url: str) -> None:
@@ -110,7 +132,8 @@ def test_a_waiter_that_gives_up_tells_how_long_it_waited(url: str) -> None:
         assert 0.04 < waited[0].duration < 5.0
         stop()
         locks.lock("y").acquire()
-        assert [event.name for event in events] == ["x", "x"]
+        told = [(event.kind, event.name) for event in events if event.kind != "renewed"]
+        assert told == [("acquired", "x"), ("waited", "x"), ("timed_out", "x")]
 
 
 def test_a_listener_that_fails_harms_nobody(url: str) -> None:
@@ -123,3 +146,39 @@ def test_a_listener_that_fails_harms_nobody(url: str) -> None:
         with locks.lock("x") as lease:
             assert lease.held
     assert [event.kind for event in events] == ["acquired", "released"]
+
+
+def test_locks_are_watched(url: str) -> None:
+    with holdfast.connect(url) as locks, holdfast.connect(url, heartbeat=0.1) as elsewhere:
+        held = locks.lock("a:1").acquire()
+        with closing(elsewhere.watch("a:")) as seen:
+
+            def following() -> tuple[str, str, str]:
+                sighting = next(seen)
+                assert sighting.participant is not None
+                return sighting.kind, sighting.name, sighting.participant.owner
+
+            assert following() == ("granted", "a:1", held.owner)
+            other = locks.lock("b:1").acquire()
+            second = locks.lock("a:2").acquire()
+            assert following() == ("granted", "a:2", second.owner)
+            assert held.release() is True
+            assert following() == ("ended", "a:1", held.owner)
+            other.release()
+            second.release()
+        for bad in (0, -1.0, "1"):
+            with pytest.raises(holdfast.ConfigError):
+                next(elsewhere.watch(every=bad))  # type: ignore[arg-type]
+        with pytest.raises(holdfast.ConfigError):
+            next(elsewhere.watch("\n"))
+
+
+def test_watching_ends_with_its_manager(url: str) -> None:
+    locks = holdfast.connect(url, heartbeat=0.1)
+    lease = locks.lock("x").acquire()
+    seen = locks.watch()
+    assert next(seen).kind == "granted"
+    assert lease.release() is True
+    locks.close()
+    with pytest.raises(holdfast.LockError):
+        next(seen)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.chaos.servers.etcd import EtcdCluster
+from holdfast.chaos.servers.proxy import Proxy
 from holdfast.stores.etcd._sync import holder_watch
-from servers.etcd import EtcdCluster
-from servers.proxy import Proxy
 from stores import etcd_cluster
 
 

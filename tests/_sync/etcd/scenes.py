@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import holdfast
-from servers.etcd import EtcdCluster
-from servers.proxy import Proxy
+from holdfast.chaos.servers.etcd import EtcdCluster
+from holdfast.chaos.servers.proxy import Proxy
 
 
 @contextmanager

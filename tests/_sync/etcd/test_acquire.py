@@ -12,13 +12,13 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import soon
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.model import GONE, Granted, Label, Queued, Renewed
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.etcd._sync.leases import FRESH, HOLD, OWN, QUEUE
 from holdfast.stores.etcd.keys import WAITING, Entry
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.messages import Event, KeyValue
-from servers.etcd import EtcdCluster
 from worlds.threads import eventually
 
 

@@ -11,12 +11,12 @@ import pytest
 import holdfast
 from _sync.etcd.scenes import backend_of, soon, watched
 from _sync.waiting import until_waiting
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.entries import Claim
 from holdfast.model import Label, Queued
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.etcd._sync import attempts as attempts_module
 from holdfast.stores.etcd.wire.messages import Event, KeyValue, range_of
-from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
 
 

@@ -16,12 +16,12 @@ import pytest
 import holdfast
 from _sync.etcd.scenes import backend_of, soon
 from _sync.waiting import until_waiting
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.model import Granted, Label, Queued
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.etcd._sync.acquire import FIRST_LOOK
 from holdfast.stores.etcd._sync.leases import QUEUE
 from holdfast.stores.etcd.wire import messages
-from servers.etcd import EtcdCluster
 from worlds.threads import Job
 
 CROWD = 60

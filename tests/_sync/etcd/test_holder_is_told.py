@@ -14,9 +14,9 @@ import pytest
 import holdfast
 from _sync.etcd.scenes import revoke, through, watched
 from _sync.waiting import until_waiting
+from holdfast.chaos.servers.etcd import EtcdCluster
+from holdfast.chaos.servers.proxy import Proxy
 from holdfast.stores.etcd.wire.messages import Event, KeyValue
-from servers.etcd import EtcdCluster
-from servers.proxy import Proxy
 from worlds.threads import Job, eventually
 
 REFUSED = b"\x10" + b"\xff" * 9 + b"\x01\x18\x01\x20\x01"

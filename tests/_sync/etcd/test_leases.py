@@ -13,6 +13,7 @@ from _sync.etcd.scenes import revoke, soon
 from _sync.many import hold_many
 from _sync.waiting import until_waiting
 from holdfast._runtime.threads import Turn
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.entries import Claim
 from holdfast.lifecycle import drift_margin
 from holdfast.model import GONE, Renewed
@@ -21,7 +22,6 @@ from holdfast.stores.etcd._sync import leases as leases_module
 from holdfast.stores.etcd._sync.leases import Lease
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.messages import LEASE_KEEP_ALIVE, RANGE, parse_term, range_of
-from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import through
+from holdfast.chaos.servers.etcd import EtcdCluster
+from holdfast.chaos.servers.proxy import Proxy
 from holdfast.stores.etcd.wire import messages
-from servers.etcd import EtcdCluster
-from servers.proxy import Proxy
 from worlds.threads import Job, eventually
 
 
@@ -75,6 +75,19 @@ def test_a_release_whose_reply_was_lost_says_that_it_was_ours(
         assert not proxy.reset_once
         assert not watcher.inspect("x").held
         assert lease.release() is False
+
+
+def test_both_replies_were_lost_and_the_release_was_ours(
+    cluster: EtcdCluster, proxy: Proxy
+) -> None:
+    """It leaves a tombstone, since the acquire may still arrive; the second try finds that one."""
+    with holdfast.connect(cluster.url) as watcher, through(proxy) as locks:
+        proxy.reset_once = True
+        lease = locks.lock("x").acquire()
+        proxy.reset_once = True
+        assert lease.release() is True
+        assert not proxy.reset_once
+        assert not watcher.inspect("x").held
 
 
 def test_an_acquire_that_arrives_after_its_release_leaves_no_ghost(

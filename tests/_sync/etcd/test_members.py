@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from servers.etcd import EtcdCluster, Member, trio
+from holdfast.chaos.servers.etcd import EtcdCluster, Member, trio
 from worlds.threads import Job, eventually, pause
 
 

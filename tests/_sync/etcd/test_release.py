@@ -10,11 +10,11 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import backend_of, soon
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.model import Granted, Label
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.etcd._sync import release as release_module
 from holdfast.stores.etcd.wire import messages
-from servers.etcd import EtcdCluster
 
 
 def held(backend: Any, owner: str = "me") -> Any:

@@ -10,13 +10,13 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import backend_of, soon, watched
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.entries import Claim
 from holdfast.model import GONE, Granted, Label, Queued, Waiting
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.etcd._sync.waiter_watch import LOOK_AGAIN
 from holdfast.stores.etcd.keys import GRANTED
 from holdfast.stores.etcd.wire import messages
-from servers.etcd import EtcdCluster
 from worlds.threads import eventually
 
 
@@ -59,7 +59,7 @@ def test_an_entry_that_was_made_anew_is_not_ours(cluster: EtcdCluster) -> None:
         backend = backend_of(locks)
         attempt = asked(backend)
         delete(backend, attempt.key)
-        put = messages.put(attempt.key, attempt.entry(GRANTED, 1.0), attempt.lease.on)
+        put = messages.put(attempt.key, attempt.entry(GRANTED, 1.0).encode(), attempt.lease.on)
         backend._retrier.txn(messages.then(put), soon(backend))
         assert renewed(backend) is GONE
         assert backend._attempts.known("x", "me") is None

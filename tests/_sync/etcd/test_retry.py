@@ -10,13 +10,13 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import soon
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.clock import system_clock
 from holdfast.stores.etcd._sync.retry import SHORTEST_TRY, Retrier
 from holdfast.stores.etcd.address import Address
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.threads import Wire
-from servers.etcd import EtcdCluster
 
 
 def calls_of(locks: holdfast.Locks) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import holdfast
 from _sync.etcd.scenes import backend_of, soon
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.entries import Claim
 from holdfast.model import Label, Renewed
 from holdfast.stores._sync.contract import Terms, Ticket
@@ -15,7 +16,6 @@ from holdfast.stores.etcd._sync.leases import HOLD, LONGEST, OWN, TOMBSTONES, se
 from holdfast.stores.etcd._sync.release import TOMBSTONE_TTL
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.messages import LEASE_GRANT, LEASE_KEEP_ALIVE
-from servers.etcd import EtcdCluster
 
 
 def enrolled(backend: Any, owner: str) -> Any:

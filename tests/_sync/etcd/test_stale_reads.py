@@ -9,8 +9,8 @@ from typing import Any
 import holdfast
 from _sync.etcd.scenes import soon
 from _sync.waiting import until_waiting
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.stores.etcd.wire import messages
-from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
 
 

@@ -10,11 +10,11 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import backend_of, soon
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.etcd._sync import leases as leases_module
 from holdfast.stores.etcd._sync import release as release_module
 from holdfast.stores.etcd._sync.leases import TOMBSTONES
-from servers.etcd import EtcdCluster
 from worlds.threads import eventually
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import holdfast
 from _sync.etcd.scenes import watched
 from _sync.waiting import until_waiting
+from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.stores.etcd.wire.codec import number
-from servers.etcd import EtcdCluster
 from worlds.threads import Job, eventually
 
 CREATED, CANCELLED, COMPACTED = number(3, 1), number(4, 1), number(5, 99)

@@ -13,9 +13,9 @@ import pytest
 
 import holdfast
 from _sync.waiting import until_waiting
+from holdfast.chaos.servers.etcd import EtcdCluster, grpc_proxy
+from holdfast.chaos.servers.ports import free_port
 from holdfast.stores.etcd.wire.messages import AUTHENTICATE
-from servers.etcd import EtcdCluster, grpc_proxy
-from servers.ports import free_port
 from worlds.threads import Job, eventually
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from servers.mariadb import MariaServer
+from holdfast.chaos.servers.mariadb import MariaServer
 from stores import mariadb_server
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import holdfast
 from _sync.sql_scenes import waits
-from servers.mariadb import MariaServer
-from servers.stepped import SteppedClock
+from holdfast.chaos.servers.mariadb import MariaServer
+from holdfast.chaos.servers.stepped import SteppedClock
 from worlds.threads import Job
 
 HOUR = 3600

@@ -11,8 +11,8 @@ import pytest
 
 import holdfast
 from _sync.sql_scenes import waits
-from servers.mariadb import MariaServer
-from servers.proxy import Proxy
+from holdfast.chaos.servers.mariadb import MariaServer
+from holdfast.chaos.servers.proxy import Proxy
 from worlds.threads import Job, eventually, pause
 
 

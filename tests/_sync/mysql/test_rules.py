@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from _sync.sql_scenes import crowd
-from servers.mariadb import MariaServer
+from holdfast.chaos.servers.mariadb import MariaServer
 from worlds.threads import Job, eventually
 
 DAY = 86400 * 1_000_000
@@ -97,6 +97,21 @@ def test_tables_of_a_later_release_are_refused(kept: MariaServer) -> None:
     with pytest.raises(holdfast.ConfigError, match="format 2"):
         with holdfast.connect(url):
             pass
+
+
+def test_procedures_that_stood_beside_fewer_tables_are_replaced(kept: MariaServer) -> None:
+    url = kept.new_database()
+    with holdfast.connect(url) as locks:
+        locks.lock("x").acquire().release()
+    with (
+        kept.connect(database=url.rpartition("/")[2], autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("DROP TABLE holdfast_change")
+        cursor.execute("DROP PROCEDURE holdfast_acquire")
+        cursor.execute("CREATE PROCEDURE holdfast_acquire() SELECT 'old'")
+    with holdfast.connect(url) as locks:
+        locks.lock("x").acquire().release()
 
 
 def test_tables_without_transactions_are_refused(kept: MariaServer) -> None:

@@ -11,8 +11,8 @@ from tempfile import mkdtemp
 import pytest
 
 import holdfast
-from servers.mariadb import MariaServer
-from servers.redis import certificate
+from holdfast.chaos.servers.mariadb import MariaServer
+from holdfast.chaos.servers.redis import certificate
 
 
 def works(url: object) -> None:

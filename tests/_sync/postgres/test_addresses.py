@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from servers.postgres import PostgresServer
+from holdfast.chaos.servers.postgres import PostgresServer
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from servers.postgres import PostgresServer
-from servers.stepped import SteppedClock
+from holdfast.chaos.servers.postgres import PostgresServer
+from holdfast.chaos.servers.stepped import SteppedClock
 
 YEAR = 366 * 86400
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from servers.postgres import PostgresServer
+from holdfast.chaos.servers.postgres import PostgresServer
 from worlds.threads import eventually
 
 
 @pytest.fixture
 def standby(server: PostgresServer) -> Iterator[PostgresServer]:
-    made = PostgresServer(primary=server)
+    made = PostgresServer(primary=server.port)
     yield made
     made.stop()
 

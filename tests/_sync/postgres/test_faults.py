@@ -10,9 +10,11 @@ import psycopg
 import pytest
 
 import holdfast
+from _sync.conformance.test_contract import bench
+from _sync.conformance.test_verbs import candidate, observer
 from _sync.sql_scenes import waits
-from servers.postgres import PostgresServer
-from servers.proxy import Proxy
+from holdfast.chaos.servers.postgres import PostgresServer
+from holdfast.chaos.servers.proxy import Proxy
 from worlds.threads import Job, eventually
 
 
@@ -179,6 +181,23 @@ def test_killed_backends_are_replaced(kept: PostgresServer) -> None:
         lease.release()
         second = waiter.result()
         assert second.token > lease.token
+
+
+def test_an_observer_goes_on_after_a_crash_of_the_server(server: PostgresServer) -> None:
+    with bench(server.url) as store, bench(server.url) as other:
+        leader, watching = candidate("one"), observer()
+        first = store.grant(leader)
+        other.backend.observe(watching, 0, other.deadline())
+        server.kill()
+        server.start()
+        other.backend.wait(watching, other.deadline())  # the connection that listened broke
+        seen = other.backend.observe(watching, first.token, other.deadline())
+        assert seen.changes == ()
+        store.release(leader)  # nobody tells of it; it is looked after
+        while not seen.changes:
+            other.backend.wait(watching, other.deadline())
+            seen = other.backend.observe(watching, first.token, other.deadline())
+        assert [(change.owner, change.token) for change in seen.changes] == [("", first.token)]
 
 
 def test_a_statement_time_out_is_tried_again(kept: PostgresServer) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 import holdfast
+from holdfast.chaos.servers.postgres import PostgresServer
 from holdfast.entries import Claim
 from holdfast.model import UNKNOWN, Renewed
-from servers.postgres import PostgresServer
 from worlds.threads import Job, eventually, pause
 
 

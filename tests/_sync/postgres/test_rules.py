@@ -11,8 +11,8 @@ import pytest
 
 import holdfast
 from _sync.sql_scenes import crowd, waits
+from holdfast.chaos.servers.postgres import PostgresServer
 from servers.pgbouncer import PgBouncer
-from servers.postgres import PostgresServer
 from worlds.threads import Job, eventually
 
 
@@ -53,6 +53,21 @@ def test_through_a_transaction_pooler(kept: PostgresServer) -> None:
             # The channel of a listener that heard nothing is given up, and waiters are looked after.
             backend: Any = others._session().backend
             assert backend._wakeups.channel == ""
+    finally:
+        pooler.stop()
+
+
+def test_a_forced_release_that_a_pooler_does_not_tell_of_is_found_by_a_renewal(
+    kept: PostgresServer,
+) -> None:
+    database = kept.new_database().rpartition("/")[2]
+    pooler = PgBouncer(kept.port, size=3)
+    try:
+        url = pooler.url(database)
+        with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+            lease = locks.lock("x", ttl=6.0).acquire()
+            assert others.force_release("x") is True
+            assert lease.wait_lost(timeout=20.0) is True
     finally:
         pooler.stop()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from servers.redis import RedisServer
+from holdfast.chaos.servers.redis import RedisServer
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from redis.sentinel import Sentinel
 
 import holdfast
 from _sync.waiting import until_waiting
+from holdfast.chaos.servers.ports import free_port
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.sentinel import NAME
 from holdfast.stores.redis.wire.threads import ASYNCHRONOUS
-from servers.ports import free_port
-from servers.redis import RedisServer
-from servers.sentinel import NAME
 from stores import redis_nodes, redis_server, redis_watch
 from worlds.threads import Job, eventually
 

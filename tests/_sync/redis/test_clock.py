@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from _sync.waiting import until_waiting
-from servers.stepped import SteppedServer
+from holdfast.chaos.servers.stepped import SteppedServer
 from worlds.threads import Job, eventually
 
 HOUR = 3600

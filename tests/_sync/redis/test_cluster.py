@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 
 import holdfast
+from _sync.conformance.test_contract import bench
+from holdfast.chaos.servers.cluster import Cluster, ClusterNode, slot_of
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redis import RedisServer
 from holdfast.stores.redis.cluster import SLOTS, ClusterNaming, slot_of_command, tag_of
 from holdfast.stores.redis.cluster import slot_of as slot_of_key
 from holdfast.stores.redis.commands import Commands
-from servers.cluster import Cluster, ClusterNode, slot_of
-from servers.proxy import Proxy
-from servers.redis import RedisServer
 from stores import redis_nodes
 from worlds.threads import Job, eventually, pause
+
+from .test_observers import Eye, candidate
 
 
 @pytest.fixture
@@ -205,6 +208,24 @@ def test_a_place_that_was_lost_is_not_given_back_after_it_was_got_anew(
         eventually(lambda: granted._hold._deadline > deadline or not granted.held)
         assert granted.held
         assert [one.owner for one in locks.inspect(moving.name).holders] == [owner]
+
+
+def test_an_observer_sees_on_when_its_election_has_moved(cluster: Cluster, moving: Move) -> None:
+    with bench(cluster.url) as store, bench(cluster.url) as others:
+        eye = Eye(store, moving.name)
+        leader = candidate("a", moving.name)
+        others.grant(leader)
+        assert eye.look() == ["a"]
+        moving.begin()
+        moving.end()
+        assert others.release(leader) is True
+        # It is known to the new server, which tells it through the others.
+        assert eye.woken()
+        assert eye.look() == ["nobody"]
+        others.grant(candidate("b", moving.name))
+        assert eye.woken()
+        assert eye.look() == ["b"]
+        store.backend.unobserve(eye.ticket, store.deadline())
 
 
 def test_no_step_sees_half_of_a_lock(cluster: Cluster, moving: Move) -> None:

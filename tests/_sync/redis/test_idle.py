@@ -7,8 +7,8 @@ from __future__ import annotations
 import subprocess
 
 import holdfast
-from servers.redis import RedisServer
-from servers.redlock import redlock_nodes
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.redlock import redlock_nodes
 from worlds.threads import eventually
 
 

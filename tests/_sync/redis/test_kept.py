@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from servers.proxy import Proxy
-from servers.redis import RedisServer
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redis import RedisServer
 from stores import redis_server
 from worlds.threads import Job, eventually
 

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from _sync.waiting import until_waiting
-from servers.redis import OTHERS, RedisServer
+from holdfast.chaos.servers.redis import OTHERS, RedisServer
 from worlds.threads import Job
 
 from .test_rules import compare

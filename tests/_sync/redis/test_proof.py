@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.chaos.servers.redis import RedisServer
 from holdfast.stores.redis.wire.wakeups import NO_CHANNEL
-from servers.redis import RedisServer
 from worlds.threads import eventually
 
 

@@ -11,17 +11,20 @@ import pytest
 
 import holdfast
 from _sync.waiting import until_waiting
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redis import OTHERS, RedisServer
 from holdfast.stores.redis._sync import replicated
-from servers.proxy import Proxy
-from servers.redis import RedisServer
 from worlds.threads import Job, eventually
+
+PROGRAMS = {path.name: str(path) for path in OTHERS} or {"debian": "redis-server"}
 
 
 class Pair:
-    def __init__(self) -> None:
-        self.primary = RedisServer("--repl-diskless-sync-delay", "0")
+    def __init__(self, program: str = "") -> None:
+        self.primary = RedisServer("--repl-diskless-sync-delay", "0", program=program)
         self.line = Proxy(self.primary.port)
-        self.replica = RedisServer("--replicaof", "127.0.0.1", str(self.line.port))
+        address = ("127.0.0.1", str(self.line.port))
+        self.replica = RedisServer("--replicaof", *address, program=program)
 
     def stop(self) -> None:
         self.replica.stop()
@@ -47,6 +50,7 @@ def test_a_grant_is_at_the_replica_when_it_is_given(pair: Pair) -> None:
         assert "best effort" in locks.guarantees.consistency
         lease = locks.lock("x").acquire()
         assert pair.replica("EXISTS", "holdfast:{x}") == 1
+        locks.semaphore("pool", permits=2).acquire()
         permit = locks.semaphore("pool", permits=2).acquire()
         assert pair.replica("HEXISTS", "holdfast:{pool}:h", permit.owner) == 1
         waiter = Job(locks.lock("x").acquire)
@@ -91,6 +95,27 @@ def test_with_too_few_replicas_it_is_given_back_and_said(
         assert isinstance(Job(locks.lock("z").acquire).error(), holdfast.BackendUnavailable)
         # Nothing is left of any.
         assert [state.name for state in others.list()] == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_renewal_that_follows_the_grant_at_once_is_a_write_too(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a write, `WAIT` on Valkey counts the replicas that had received what came before."""
+    pair = Pair(PROGRAMS[program])
+    try:
+        followed(pair)
+        with holdfast.connect(pair.primary.url, min_replicas=1) as locks:
+            for number in range(10):
+                monkeypatch.setattr(replicated, "CONFIRM_LIMIT", 8.0)
+                locks.lock(f"known-{number}").acquire(timeout=60.0)
+                monkeypatch.setattr(replicated, "CONFIRM_LIMIT", 0.05)
+                pair.replica.pause()
+                with pytest.raises(holdfast.BackendUnavailable, match="released again"):
+                    locks.semaphore(f"new-{number}", permits=2).acquire()
+                pair.replica.resume()
+    finally:
+        pair.stop()
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, "two", True])

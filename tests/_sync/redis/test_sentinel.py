@@ -10,9 +10,9 @@ import pytest
 
 import holdfast
 from holdfast._sync import session
-from servers.proxy import Proxy
-from servers.redis import RedisServer
-from servers.sentinel import NAME, Sentinel, Watch
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.sentinel import NAME, Sentinel, Watch
 from stores import redis_watch
 from worlds.threads import Job, eventually
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from servers.redis import NEEDED, Tls, certificate
-from servers.sentinel import Watch
+from holdfast.chaos.servers.redis import NEEDED, Tls, certificate
+from holdfast.chaos.servers.sentinel import Watch
 from worlds.threads import Job, eventually
 
 LOOKING = ("+hello", "+sentinel|get-master-addr-by-name", "+sentinel|master")

@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from _sync.waiting import until_waiting
-from servers.redis import NEEDED, RedisServer
+from holdfast.chaos.servers.redis import NEEDED, RedisServer
 from worlds.threads import Job, eventually
 
 

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from _sync.waiting import until_waiting
 from holdfast._sync import session
-from servers.redis import RedisServer
+from holdfast.chaos.servers.redis import RedisServer
 from worlds.threads import Job, eventually, pause
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
-from _sync.waiting import until_waiting
+from _sync.waiting import until_attentive, until_waiting
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redis import RedisServer
 from holdfast.stores.redis._sync import retry
-from servers.proxy import Proxy
-from servers.redis import RedisServer
 from stores import redis_server
 from worlds.threads import Job, eventually, pause
 
@@ -99,6 +99,8 @@ def test_a_try_that_fails_burns_no_token(server: RedisServer) -> None:
 
 def test_nobody_polls(server: RedisServer) -> None:
     with holdfast.connect(server.url, heartbeat=30.0) as locks:
+        locks.lock("w").acquire().release()
+        until_attentive(locks)  # else the first leases are looked at when it is
         lease = locks.lock("x", ttl=90.0).acquire()
         waiters = [Job(locks.lock("x", ttl=90.0).acquire) for _ in range(3)]
 
@@ -135,6 +137,7 @@ def test_nobody_polls_a_lock_that_a_stranger_took_for_ever(server: RedisServer) 
 def test_many_leases_are_renewed_by_a_few_commands_and_one_thread(
     server: RedisServer,
 ) -> None:
+    """Counts threads, too: blocking code has one that renews, and one that hears of forced releases."""
     with holdfast.connect(server.url) as locks:
         threads = threading.active_count()
         leases = [locks.lock(f"n{number}", ttl=3.0).acquire() for number in range(250)]
@@ -147,7 +150,7 @@ def test_many_leases_are_renewed_by_a_few_commands_and_one_thread(
         )
         assert all(lease.held for lease in leases)
         assert 2 <= scripts_run(server) - before <= 60  # in batches
-        assert threading.active_count() <= threads + 1
+        assert threading.active_count() <= threads + 2
 
 
 def test_a_lost_answer_is_no_refusal_also_where_a_client_was_given(

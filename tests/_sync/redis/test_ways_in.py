@@ -12,9 +12,9 @@ import pytest
 
 import holdfast
 from _sync.waiting import until_waiting
-from servers.cluster import port_with_bus
-from servers.ports import free_port
-from servers.redis import RedisServer, certificate
+from holdfast.chaos.servers.cluster import port_with_bus
+from holdfast.chaos.servers.ports import free_port
+from holdfast.chaos.servers.redis import RedisServer, certificate
 from worlds.threads import Job, eventually
 
 

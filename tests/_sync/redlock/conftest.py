@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from servers.redlock import RedlockNodes
+from holdfast.chaos.servers.redlock import RedlockNodes
 
 
 @pytest.fixture

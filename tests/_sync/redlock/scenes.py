@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import holdfast
-from servers.redlock import RedlockNodes
+from holdfast.chaos.servers.redlock import RedlockNodes
 
 MAX_TTL = 20.0
 LOCK = "holdfast:{x}"

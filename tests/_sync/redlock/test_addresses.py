@@ -12,9 +12,9 @@ import pytest
 
 import holdfast
 from _sync.waiting import until_waiting
-from servers.ports import free_port
-from servers.redis import RedisServer, certificate
-from servers.redlock import RedlockNodes
+from holdfast.chaos.servers.ports import free_port
+from holdfast.chaos.servers.redis import RedisServer, certificate
+from holdfast.chaos.servers.redlock import RedlockNodes
 from worlds.threads import Job, eventually
 
 GROUPS = ("connection", "read", "write", "scripting", "pubsub")

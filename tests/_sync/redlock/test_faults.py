@@ -12,13 +12,13 @@ import pytest
 
 import holdfast
 from _sync.redlock.scenes import LOCK, MAX_TTL, connect
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redlock import RedlockNodes, url_of
 from holdfast.entries import Claim
 from holdfast.model import UNKNOWN, Gone, Renewed
 from holdfast.stores.redis.wire.protocol import pack
 from holdfast.stores.redlock._sync.rejoin import Rejoin
 from holdfast.stores.redlock.membership import read_known, read_marker, run_id_of
-from servers.proxy import Proxy
-from servers.redlock import RedlockNodes, url_of
 from worlds.threads import eventually
 
 COUNTERS = "holdfast:redlock:counters"

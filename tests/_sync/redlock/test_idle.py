@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from _sync.redlock.scenes import MAX_TTL, connect
-from servers.redlock import RedlockNodes
+from holdfast.chaos.servers.redlock import RedlockNodes
 
 
 def idle(nodes: RedlockNodes, seconds: float = 0.6) -> None:

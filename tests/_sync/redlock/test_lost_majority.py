@@ -10,12 +10,12 @@ import pytest
 
 import holdfast
 from _sync.redlock.scenes import connect
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.redlock import RedlockNodes
 from holdfast.stores.redlock._sync.backend import RedlockBackend
 from holdfast.stores.redlock.address import parse_settings
 from holdfast.stores.redlock.membership import read_marker
 from holdfast.stores.urls import parse
-from servers.redis import RedisServer
-from servers.redlock import RedlockNodes
 from worlds.threads import eventually
 
 MAX_TTL = 1.0

@@ -13,10 +13,10 @@ import pytest
 
 import holdfast
 from _sync.waiting import until_waiting
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redlock import RedlockNodes, url_of
 from holdfast.stores.redis.wire.protocol import bulk
 from holdfast.stores.redlock.membership import read_known, read_marker
-from servers.proxy import Proxy
-from servers.redlock import RedlockNodes, url_of
 from worlds.threads import Job, eventually
 
 MAX_TTL = 2.0
@@ -262,6 +262,17 @@ def test_a_ttl_above_the_longest_is_refused(nodes: RedlockNodes) -> None:
         with pytest.raises(holdfast.ConfigError, match="max_ttl"):
             lease.renew(MAX_TTL + 1)
         assert lease.held
+
+
+def test_a_period_above_the_longest_says_what_to_do() -> None:
+    locks = holdfast.connect("redlock://a:1,b:1,c:1")
+    with pytest.raises(
+        holdfast.GuaranteeError, match="give all clients of the store max_ttl=86400 "
+    ):
+        locks.once("x", 86400.0)
+    with pytest.raises(holdfast.ConfigError):
+        locks.once("x", 10**10)
+    locks.close()
 
 
 def test_bad_urls_are_refused() -> None:

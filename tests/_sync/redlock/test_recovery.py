@@ -10,13 +10,13 @@ import pytest
 
 import holdfast
 from _sync.redlock.scenes import MAX_TTL, connect
+from holdfast.chaos.servers.redis import RedisServer
+from holdfast.chaos.servers.redlock import RedlockNodes
 from holdfast.stores.redlock._sync import rejoin as rejoin_module
 from holdfast.stores.redlock._sync.backend import RedlockBackend
 from holdfast.stores.redlock.address import parse_settings
 from holdfast.stores.redlock.membership import Marker, read_known, read_marker, run_id_of
 from holdfast.stores.urls import parse
-from servers.redis import RedisServer
-from servers.redlock import RedlockNodes
 from worlds.threads import eventually
 
 MARKER = "holdfast:redlock:marker"

@@ -26,6 +26,7 @@ ATTEMPTS = 400
 
 class Waiting:
     given_up = False
+    has_slots = False
 
 
 class Still:
@@ -54,7 +55,7 @@ def test_pauses_between_rounds_are_random_and_grow(monkeypatch: pytest.MonkeyPat
         return Ballot(table)
 
     monkeypatch.setattr(rounds_module, "Signal", Noted)
-    monkeypatch.setattr(Rounds, "_run_round", split)
+    monkeypatch.setattr(Rounds, "run_round", split)
     nothing: Any = None
     wire: Any = SimpleNamespace(table=table, clock=clock)
     rounds = Rounds(wire, nothing, nothing, nothing)
@@ -85,7 +86,7 @@ def test_there_is_no_pause_beyond_the_end(monkeypatch: pytest.MonkeyPatch) -> No
         tries += 1
         return Ballot(table)
 
-    monkeypatch.setattr(Rounds, "_run_round", split)
+    monkeypatch.setattr(Rounds, "run_round", split)
     nothing: Any = None
     wire: Any = SimpleNamespace(table=table, clock=clock)
     rounds = Rounds(wire, nothing, nothing, nothing)

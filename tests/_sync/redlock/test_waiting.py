@@ -12,13 +12,14 @@ import pytest
 
 import holdfast
 from _sync.redlock.scenes import LOCK, MAX_TTL, connect
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.redlock import RedlockNodes, url_of
 from holdfast.entries import Claim
 from holdfast.errors import BackendUnavailable
 from holdfast.model import GONE, Label, Queued, Renewed, Waiting, new_owner
 from holdfast.stores._sync.contract import Terms, Ticket
+from holdfast.stores.redis.wire.protocol import Late
 from holdfast.stores.redlock._sync.wakeups import Waiter
-from servers.proxy import Proxy
-from servers.redlock import RedlockNodes, url_of
 from worlds.threads import Job, eventually
 
 
@@ -258,6 +259,39 @@ def test_a_node_that_was_too_slow_does_not_keep_the_waiter(nodes: RedlockNodes) 
             assert nodes.nodes[1]("LLEN", f"{LOCK}:q") == 1
     finally:
         proxy.close()
+
+
+def test_a_heartbeat_without_any_time_costs_no_waiter_its_place(nodes: RedlockNodes) -> None:
+    """Nothing was sent, so no node needs to forget it: all of them would refuse it from then on."""
+    options: dict[str, Any] = {"node_timeout": 5.0, "heartbeat": 60.0}
+    with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
+        backend: Any = locks._session().backend
+        waiter = queued(backend, "x")
+        backend._heartbeat(waiter, backend.clock.now() - 1.0)
+        assert waiter.waking_node == 0
+        backend._heartbeat(waiter, backend.clock.now() + 20.0)
+        assert waiter.waking_node == 0
+
+
+def test_a_node_that_is_late_leaves_the_next_ones_their_time(nodes: RedlockNodes) -> None:
+    """The heartbeats of a crowd have little time. A node that hangs is not asked twice in it."""
+    options: dict[str, Any] = {"node_timeout": 60.0, "heartbeat": 60.0}
+    with connect(nodes, **options) as locks, locks.lock("x", ttl=MAX_TTL):
+        backend: Any = locks._session().backend
+        waiter = queued(backend, "x")
+        deadline = backend.clock.now() + 20.0
+        given: list[float] = []
+
+        def hang(*args: Any) -> Any:
+            given.append(args[-1] - backend.clock.now())
+            raise Late("it did not answer in time")
+
+        wires = backend._wakeups._wires
+        wires[0].call = wires[0].enqueue = wires[1].enqueue = hang
+        backend._heartbeat(waiter, deadline)
+        assert len(given) == 2  # the heartbeat, and the request to the next node
+        assert max(given) <= 10.0
+        assert waiter.waking_node == 2
 
 
 def test_who_has_hardly_any_time_left_puts_no_node_out(nodes: RedlockNodes) -> None:

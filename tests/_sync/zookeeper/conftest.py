@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from servers.proxy import Proxy
-from servers.zookeeper import raw_client
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.zookeeper import raw_client
 from stores import zookeeper, zookeeper_ensemble
 
 

@@ -15,12 +15,12 @@ import pytest
 import holdfast
 from _sync.waiting import until_waiting
 from holdfast._sync import session
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.zookeeper import TICK, raw_client
 from holdfast.clock import system_clock
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.zookeeper import attempts, client, connection, reply_timer
 from holdfast.stores.zookeeper.session import ClientSession
-from servers.proxy import Proxy
-from servers.zookeeper import TICK, raw_client
 from stores import zookeeper_ensemble
 from worlds.threads import Job, eventually, pause
 

@@ -11,9 +11,9 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 import holdfast
+from holdfast.chaos.servers.zookeeper import TICK, ZooKeeperEnsemble, raw_client
 from holdfast.stores.zookeeper import session
 from holdfast.stores.zookeeper._sync import inspection
-from servers.zookeeper import TICK, ZooKeeperEnsemble, raw_client
 from stores import zookeeper_ensemble
 from worlds.threads import eventually, pause
 

@@ -11,8 +11,8 @@ import pytest
 import holdfast
 from _sync.many import hold_many
 from _sync.waiting import until_waiting
+from holdfast.chaos.servers.zookeeper import TICK, lock_path, raw_client
 from holdfast.entries import Claim
-from servers.zookeeper import TICK, lock_path, raw_client
 from stores import zookeeper_ensemble
 from worlds.threads import Job, eventually
 
@@ -212,5 +212,6 @@ def test_many_locks_cost_no_thread_and_no_watch_each(url: str) -> None:
         # ZooKeeper tells us of the end of each znode that we watched, and that ends the watch.
         sessions = backend._attempts._sessions.values()
         eventually(lambda: all(len(one._watches) <= 1 for one in sessions))
-        eventually(lambda: all(len(one.client._data_watchers) <= 1 for one in sessions))
+        # And one watch for each session, on the forced releases.
+        eventually(lambda: all(len(one.client._data_watchers) <= 2 for one in sessions))
         assert list(backend._attempts._attempts) == [first.owner]

@@ -13,9 +13,9 @@ import pytest
 
 import holdfast
 from _sync.waiting import until_waiting
-from servers.ports import free_port
-from servers.redis import certificate
-from servers.zookeeper import TLS, ZooKeeperEnsemble
+from holdfast.chaos.servers.ports import free_port
+from holdfast.chaos.servers.redis import certificate
+from holdfast.chaos.servers.zookeeper import TLS, ZooKeeperEnsemble
 from worlds.threads import Job
 
 

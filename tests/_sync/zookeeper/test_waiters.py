@@ -10,9 +10,9 @@ import pytest
 
 import holdfast
 from _sync.waiting import until_waiting
+from holdfast.chaos.servers.proxy import Proxy
+from holdfast.chaos.servers.zookeeper import TICK, lock_path, raw_client
 from holdfast.stores.zookeeper.session import ClientSession
-from servers.proxy import Proxy
-from servers.zookeeper import TICK, lock_path, raw_client
 from stores import zookeeper_ensemble
 from worlds.threads import Job, eventually
 
@@ -36,6 +36,16 @@ class Place:
         return found
 
 
+def until_parked(locks: holdfast.Locks) -> None:
+    """Returns once the only attempt of `locks` is on the session for waiting.
+
+    Others see a waiter before that: its znode is moved once it knows that it has to wait.
+    """
+    backend: Any = locks._session().backend
+    attempts = backend._attempts._attempts
+    eventually(lambda: [one.parked for one in attempts.values()] == [True])
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_a_waiter_is_on_a_short_session_and_a_holder_on_its_own(
     url: str, raw: Any, again: bool
@@ -51,7 +61,8 @@ def test_a_waiter_is_on_a_short_session_and_a_holder_on_its_own(
         (owner,) = (one.owner for one in others.inspect("x").waiters)
         backend: Any = locks._session().backend
         sessions = backend._attempts._sessions
-        eventually(lambda: place.session(owner) == sessions[2.0].session_id)
+        until_parked(locks)
+        assert place.session(owner) == sessions[2.0].session_id
         before = place.path(owner)
         holder.release()
         lease = waiter.result()
@@ -68,7 +79,7 @@ def test_a_holder_that_has_waited_outlives_the_session_for_waiting(url: str, raw
     with holdfast.connect(url, tick=TICK) as locks, holdfast.connect(url) as others:
         holder = others.lock("x").acquire()
         waiter = Job(locks.lock("x", ttl=60.0).acquire)
-        until_waiting(others, 1)
+        until_parked(locks)
         holder.release()
         lease = waiter.result()
         lease.renew()
@@ -188,7 +199,7 @@ def test_a_lock_for_which_nobody_waits_any_more_is_taken_in_one_step(url: str) -
     with holdfast.connect(url, tick=TICK) as locks, holdfast.connect(url) as others:
         holder = others.lock("x").acquire()
         waiter = Job(locks.lock("x", ttl=60.0).acquire)
-        until_waiting(others, 1)
+        until_parked(locks)
         holder.release()
         waiter.result().release()
         backend: Any = locks._session().backend

@@ -8,6 +8,9 @@ from pathlib import Path
 import redis.asyncio
 
 import holdfast.aio
+import holdfast.metrics
+import holdfast.tracing
+from holdfast.adapters.aio import AsyncioLock, RedisLock
 from holdfast.clock import ManualClock
 from holdfast.fences import MemoryFence
 
@@ -66,4 +69,35 @@ async def callbacks(locks: holdfast.aio.Locks, lease: holdfast.aio.Lease) -> Non
     lease.on_lost(lambda gone: never_awaited(lease))  # expect: error
     await lease.on_lost(print)  # expect: error
     locks.on_event(event_never_awaited)  # expect: error
+    holdfast.metrics.Metrics(group=lambda name: name[:3]).watch(locks)
+    holdfast.tracing.instrument(locks)
+    holdfast.metrics.Metrics().watch(lease)  # expect: error
     holdfast.aio.connect("memory://", on_event=event_never_awaited)  # expect: error
+
+
+async def several_at_once(locks: holdfast.aio.Locks) -> None:
+    async with locks.multi(["a", "b"], timeout=5.0) as lease:
+        lease.ensure()
+        await lease.renew()
+        print(lease.tokens["a"] + 1, lease.leases["b"].token, lease.held, lease.remaining())
+    for deadlock in await locks.deadlocks():
+        print(deadlock.names, deadlock.participants, deadlock.since + 1.0)
+
+    @locks.locked("report:{customer_id}", ttl=5.0)
+    async def report(customer_id: int) -> str:
+        return str(customer_id)
+
+    @locks.locked("report:{customer_id}", lease_as="lease")
+    async def fenced(customer_id: int, lease: holdfast.aio.Lease) -> int:
+        return customer_id + lease.token
+
+    print(await fenced(7) + 1)
+    text: str = await report(7)
+    print(text, await AsyncioLock(locks, "x").acquire(), await RedisLock(locks, "x").acquire())
+
+    await report("seven")  # expect: error
+    wrong: str = report(7)  # expect: error
+    print(wrong, lease.token)  # expect: error
+
+    @locks.lock("x")  # expect: error
+    def plain() -> None: ...

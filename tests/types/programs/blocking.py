@@ -11,6 +11,9 @@ import redis.cluster
 import redis.sentinel
 
 import holdfast
+import holdfast.metrics
+import holdfast.tracing
+from holdfast.adapters import RedisLock, ThreadingLock
 from holdfast.clock import ManualClock
 from holdfast.fences import FileFence, MemoryFence
 
@@ -125,6 +128,13 @@ def callbacks(locks: holdfast.Locks, lease: holdfast.Lease, term: holdfast.Term)
     lease.on_lost(stop)  # expect: error
     lease.on_lost(events.append)  # expect: error
     locks.on_event(event_never_awaited)  # expect: error
+    locks.on_call(lambda call: print(call.verb, call.duration + 1.0, call.error))
+    locks.on_call(events.append)  # expect: error
+    stop_counting = holdfast.metrics.Metrics(group=":", groups=5).watch(locks)
+    stop_counting()
+    holdfast.metrics.Metrics(group=7)  # expect: error
+    holdfast.tracing.instrument(locks)()
+    print(holdfast.tracing.hold_span(lease).is_recording())
     holdfast.connect("memory://", on_event=event_never_awaited)  # expect: error
 
 
@@ -139,3 +149,35 @@ def errors(locks: holdfast.Locks) -> None:
         print(unreachable)
     except holdfast.StaleToken as error:
         print(error.resource, error.highest)
+
+
+def several_at_once(locks: holdfast.Locks) -> None:
+    with locks.multi(["a", "b"], timeout=5.0) as lease:
+        lease.ensure()
+        print(lease.tokens["a"] + 1, lease.leases["b"].token, lease.held, lease.remaining())
+    for deadlock in locks.deadlocks():
+        print(deadlock.names, deadlock.participants, deadlock.since + 1.0)
+
+    @locks.locked("report:{customer_id}", ttl=5.0)
+    def report(customer_id: int) -> str:
+        return str(customer_id)
+
+    @locks.multi(["a", "b"])
+    def both(number: int) -> int:
+        return number
+
+    @locks.locked("report:{customer_id}", lease_as="lease")
+    def fenced(customer_id: int, lease: holdfast.Lease) -> int:
+        return customer_id + lease.token
+
+    print(fenced(7) + 1)
+    locks.locked("x", lease_as=7)  # expect: error
+    text: str = report(7)
+    number: int = both(7)
+    print(text, number, ThreadingLock(locks, "x").acquire(timeout=1), RedisLock(locks, "x").lease)
+
+    report("seven")  # expect: error
+    wrong: str = both(7)  # expect: error
+    print(wrong, lease.token)  # expect: error
+    locks.multi(7)  # expect: error
+    locks.multi(["a"], tll=3.0)  # expect: error

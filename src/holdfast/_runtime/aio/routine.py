@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
@@ -221,6 +221,30 @@ async def finish(cleanup: Callable[[], Coroutine[Any, Any, None]], grace: float)
         if routine.cancelled:
             await routine.join(grace)
         raise
+
+
+async def call_all(calls: Sequence[Callable[[], Coroutine[Any, Any, Result]]]) -> list[Result]:
+    """Makes all the calls at once; returns their results, in order, when all have ended.
+
+    The first error of theirs is raised then. Each cancellation of the caller reaches every call.
+    """
+    if len(calls) == 1:
+        return [await calls[0]()]
+    tasks = [asyncio.create_task(call()) for call in calls]
+    cancelled: asyncio.CancelledError | None = None
+    while not all(task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            for task in tasks:
+                task.cancel()
+    failed = [task for task in tasks if task.cancelled() or task.exception() is not None]
+    if cancelled is not None:
+        raise cancelled
+    for task in failed:
+        task.result()
+    return [task.result() for task in tasks]
 
 
 def in_background(work: Callable[[], Coroutine[Any, Any, None]], home: object) -> None:

@@ -5,8 +5,20 @@ from __future__ import annotations
 from ...surroundings import require_threads as check_surroundings
 from .alarm import Alarm
 from .deputy import Deputy
+from .functions import check_function
 from .poller import Poller
-from .routine import Interrupt, Mutex, Routine, Worker, current, enter, finish, here, in_background
+from .routine import (
+    Interrupt,
+    Mutex,
+    Routine,
+    Worker,
+    call_all,
+    current,
+    enter,
+    finish,
+    here,
+    in_background,
+)
 from .signal import Signal
 from .turn import Turn
 
@@ -20,6 +32,8 @@ __all__ = [
     "Signal",
     "Turn",
     "Worker",
+    "call_all",
+    "check_function",
     "check_surroundings",
     "current",
     "enter",

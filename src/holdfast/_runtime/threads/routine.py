@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from _thread import get_ident, start_new_thread
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock, Thread, local
 from time import sleep
 from typing import TypeVar
@@ -104,6 +104,11 @@ def finish(cleanup: Callable[[], None], grace: float) -> None:
         cleanup()
     except LockError:
         return  # clean-ups tell their failures by events; what a signal's handler raises comes out
+
+
+def call_all(calls: Sequence[Callable[[], Result]]) -> list[Result]:
+    """Makes all the calls, one after another; returns their results. The first error ends it."""
+    return [call() for call in calls]
 
 
 def in_background(work: Callable[[], None], home: object) -> None:

@@ -9,8 +9,9 @@ What matters to a lock is as it is in etcd, also where that is awkward:
   anybody.** A new leader gives all of them their whole time again, and an election timeout more. One
   that has been deposed and does not know it yet, because it stood still or its disk does, goes on
   answering keep-alives.
-- Such a leader also finds that leases are over that others have kept alive since. etcd from 3.5.8 on
-  does not let it end them; older ones do (etcd#15247). Here some clusters are old, some are not.
+- Such a leader also finds that leases are over that others have kept alive since. etcd from 3.4.31 and
+  3.5.13 on does not let it end them; older ones do (etcd#15247). Here some clusters are old, some are
+  not.
 - What was proposed to a leader that lost its majority may be agreed to later, or never.
 """
 

@@ -15,6 +15,7 @@ from ...stores.etcd.wire.codec import Value, data, fields, number
 SHORTEST_TTL = 1
 _CREATED, _CHANGED = 1, 2
 _BY_CREATION = 2
+_DESCENDING = 2
 
 
 class Refusal(Exception):
@@ -94,13 +95,15 @@ class Keys:
     def range(self, request: bytes, revision: int) -> Answer:
         parts = _parts(request)
         found = list(self.among(_bytes(parts, 1), _bytes(parts, 2), revision))
+        whole = len(found)
+        found = [version for version in found if version.created >= _int(parts, 12)]
         if parts.get(6) == _BY_CREATION:
-            found.sort(key=lambda version: version.created)
+            found.sort(key=lambda version: version.created, reverse=parts.get(5) == _DESCENDING)
         count, limit = len(found), _int(parts, 3)
         body = b"".join(
             data(2, version.encode()) for version in (found[:limit] if limit else found)
         )
-        return Answer(revision, body + number(3, 0 < limit < count) + number(4, count))
+        return Answer(revision, body + number(3, 0 < limit < count) + number(4, whole))
 
     # Writing: each call is one revision, if it changes anything.
 

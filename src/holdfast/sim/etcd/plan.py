@@ -52,6 +52,7 @@ class EtcdPlan:
         from .cluster import Cluster
 
         self.cluster = Cluster(world, old=world.loop.random.random() < 0.3)
+        world.passes_on = True
         return self.cluster.members
 
     def unsettle(self, world: World) -> None:
@@ -111,9 +112,11 @@ class EtcdPlan:
 
     def residue(self, servers: Sequence[SimMember]) -> list[str]:
         keys = self.cluster.keys
-        first = b"/holdfast/holdfast/lock/"
-        last = first[:-1] + b"0"
-        return [found.key.decode() for found in keys.among(first, last, keys.revision)]
+        return [
+            found.key.decode()
+            for first in (b"/holdfast/holdfast/lock/", b"/holdfast/holdfast/slot/")
+            for found in keys.among(first, first[:-1] + b"0", keys.revision)
+        ]
 
     def describe(self, data: bytes) -> object:
         return Described(data)

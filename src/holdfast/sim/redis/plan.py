@@ -48,6 +48,7 @@ class RedisPlan:
     def start(self, world: World) -> list[Any]:
         node = RedisNode(Process(world.loop, "redis"))
         world.network.listen("sim:6379", node)
+        world.passes_on = True
         return [node]
 
     def unsettle(self, world: World) -> None:
@@ -72,10 +73,10 @@ def residue(servers: Sequence[RedisNode]) -> list[str]:
         keys = server.all_keys()
         for key in keys:
             # The list of a queue without waiters ends by itself, after an hour; so does the key :b
-            # beside it on Redlock.
+            # beside it on Redlock; and the changes of an election, after a day.
             if key.endswith(b":b") and key[:-1] + b"q" in keys:
                 continue
-            if b"{" in key and not key.endswith(b":q"):
+            if b"{" in key and not key.endswith((b":q", b":c")):
                 left.append(f"{key.decode()} on {server.process.name}")
     return left
 
@@ -107,7 +108,7 @@ def held_or_awaited(servers: Sequence[RedisNode]) -> list[str]:
         for key in server.all_keys():
             value = server.ask(b"GET", key)
             tombstone = b"}:x:" in key or value in (b"x", b"left")
-            if b"{" in key and not tombstone:
+            if b"{" in key and not tombstone and not key.endswith(b":c"):
                 left.append(f"{key.decode()} on {server.process.name}: {value}")
     return left
 

@@ -51,6 +51,8 @@ class RedlockPlan:
         self.options = {"node_timeout": 0.05}
 
     def start(self, world: World) -> list[Any]:
+        world.checker.sharers_unique = False
+        world.passes_on = True
         draw = world.loop.random
         scale = draw.choice(self.scales)
         self.ttls = (0.4 * scale, 2.4 * scale)

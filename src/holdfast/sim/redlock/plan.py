@@ -152,6 +152,7 @@ class Restarts(RedlockPlan):
     crashes = 10
     sizes = (3,)
     scales = (0.1,)
+    mixed = 0.0  # a mistake in a restart shows where many take turns at one lock
 
 
 class AtOnce(Restarts):
@@ -276,6 +277,33 @@ class MajorityWithoutClock(LostMajority):
         return replaced(lost_majority.LostMajority, "highest_anywhere", highest)
 
 
+class Beside(Hammer):
+    """Nodes that do not refuse what conflicts with a lock that several hold."""
+
+    faults = (faults.PAUSE,)
+    turns = 20
+    refusals: Sequence[bytes] = ()
+
+    def scripts(self) -> dict[bytes, bytes]:
+        text = altered = text_of("take_shared")
+        for refusal in self.refusals:
+            assert refusal in altered
+            altered = altered.replace(refusal, refusal.replace(b"if ", b"if false and "))
+        return {text: altered}
+
+
+class ReaderBesideWriter(Beside):
+    """Nodes that let readers in beside a writer."""
+
+    refusals = (b"if ms > 0 then\n      local writer",)
+
+
+class SlotTwice(Beside):
+    """Nodes that give a slot to a second holder."""
+
+    refusals = (b"elseif holder or (held",)
+
+
 class UncleanRedlock(Unclean, CalmRedlock):
     pass
 
@@ -311,6 +339,8 @@ VARIANTS: dict[str, type[RedlockPlan]] = {
     "rejoin-not-tied": NotTied,
     "snapshot-taken-for-none": SnapshotForNone,
     "majority-without-clock": MajorityWithoutClock,
+    "reader-beside-writer": ReaderBesideWriter,
+    "slot-twice": SlotTwice,
     "unclean": UncleanRedlock,
     "beats-on": BeatsOn,
 }

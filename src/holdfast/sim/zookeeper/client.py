@@ -101,10 +101,10 @@ class SimClient:
 
     failure = ""
 
-    def end(self, on_ended: Callable[[], None]) -> None:
+    def end(self, on_ended: Callable[[], None], stays: bool = False) -> None:
         self._ended = True
         server = self._server
-        if server is not None:
+        if server is not None and not stays:
             self._to_server(self._close_session, self._connection, server)
         self._leave()
         on_ended()

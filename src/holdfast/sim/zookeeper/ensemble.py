@@ -19,9 +19,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kazoo import exceptions
-from kazoo.protocol.serialization import Create2, Delete, GetChildren2, GetData, SetData, Sync
+from kazoo.protocol.serialization import (
+    Create,
+    Create2,
+    Delete,
+    GetChildren,
+    GetChildren2,
+    GetData,
+    SetData,
+    Sync,
+)
 
-from ...stores.zookeeper.requests import Move
+from ...stores.zookeeper.reads import Reads
+from ...stores.zookeeper.requests import Step, step_replies
 from ..process import Process
 from .tree import Tree, parent_of
 
@@ -242,8 +252,10 @@ class Ensemble:
 
     def write(self, session: ServerSession, request: Any) -> Any:
         """Carries out a write; returns the reply, or the error to reply."""
-        tree, path = self.agreed.znodes, request.path
         wall = int(self.leader.process.clock.wall() * 1000)
+        if isinstance(request, Step):
+            return self._take_step(session, request, wall)
+        tree, path = self.agreed.znodes, request.path
         if isinstance(request, Create2):
             parent = tree.get(parent_of(path))
             if parent is None:
@@ -256,14 +268,11 @@ class Ensemble:
             self.commit(("create", path, bytes(request.data), owner, wall))
             return path, tree[path].stat
         znode = tree.get(path)
-        if isinstance(request, Move):
-            if znode is None:
-                return [exceptions.NoNodeError()]
-            self.commit(("move", path, request.data, session.number, wall))
-            return [tree[path].stat]
         if znode is None:
             return exceptions.NoNodeError()
         if isinstance(request, Delete):
+            if request.version not in (-1, znode.version):
+                return exceptions.BadVersionError()
             self.commit(("delete", path))
             return True
         assert isinstance(request, SetData)
@@ -272,14 +281,61 @@ class Ensemble:
         self.commit(("set", path, bytes(request.data), wall))
         return tree[path].stat
 
+    def _take_step(self, session: ServerSession, step: Step, wall: int) -> list[Any]:
+        """Carries out all writes of a step, or none; returns their replies, or the error."""
+        tree = self.agreed.znodes
+        versions: dict[str, int | None] = {}
+        """By path: the versions of the znodes that the step has changed so far; None if deleted."""
+        changes: list[tuple[Any, ...]] = []
+        replies: list[Any] = []
+        for write in step.writes:
+            path = write.path
+            znode = tree.get(path)
+            version = versions.get(path, None if znode is None else znode.version)
+            error: Exception | None = None
+            change: tuple[Any, ...] = ()
+            if isinstance(write, Create):
+                if parent_of(path) not in tree:
+                    error = exceptions.NoNodeError()
+                elif write.flags & SEQUENTIAL:
+                    path = f"{path}{tree[parent_of(path)].creates:010d}"
+                elif version is not None:
+                    error = exceptions.NodeExistsError()
+                owner = session.number if write.flags & EPHEMERAL else 0
+                change = ("create", path, bytes(write.data), owner, wall)
+                versions[path] = 0
+            elif version is None:
+                error = exceptions.NoNodeError()
+            elif write.version not in (-1, version):
+                error = exceptions.BadVersionError()
+            elif isinstance(write, Delete):
+                change = ("delete", path)
+                versions[path] = None
+            else:
+                change = ("set", path, bytes(write.data), wall)
+                versions[path] = version + 1
+            if error is not None:
+                return step_replies([*([exceptions.RolledBackError()] * len(replies)), error])
+            changes.append(change)
+            replies.append(path)
+        self.commit(("step", changes))
+        for number, write in enumerate(step.writes):
+            if isinstance(write, SetData):
+                replies[number] = tree[write.path].stat
+        return replies
+
     def read(self, server: EnsembleServer, request: Any) -> Any:
         """Returns the reply to a read, by what `server` has applied."""
         if isinstance(request, Sync):
             return request.path
+        if isinstance(request, Reads):
+            return [self.read(server, one) for one in request.reads]
         found = server.tree.znodes.get(request.path)
         if found is None:
             return exceptions.NoNodeError()
         if isinstance(request, GetChildren2):
             return list(found.children), found.stat
+        if isinstance(request, GetChildren):
+            return list(found.children)
         assert isinstance(request, GetData)
         return found.data, found.stat

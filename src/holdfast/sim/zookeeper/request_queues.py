@@ -9,12 +9,12 @@ from typing import Any
 from kazoo.protocol.serialization import Create2, Delete, GetChildren2, SetData, Sync
 
 from ...stores.zookeeper.client import PendingReply
-from ...stores.zookeeper.requests import Move
+from ...stores.zookeeper.requests import Step
 from .ensemble import Ensemble, EnsembleServer
 
 AGAIN = 0.05
 """Seconds after which a server tries again to carry out a request that waits for the leader."""
-WRITES = (Create2, Delete, Move, SetData)
+WRITES = (Create2, Delete, SetData, Step)
 
 Reply = Callable[[int, EnsembleServer, PendingReply, Any], None]
 """A function that sends a reply to the client, on the connection of that number."""

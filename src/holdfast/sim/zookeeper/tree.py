@@ -59,6 +59,10 @@ class Tree:
     ) -> None:
         """Applies a change; calls `on_change` with each path that it concerns, and in which way."""
         self.zxid = zxid
+        if change[0] == "step":
+            for one in change[1]:
+                self.apply(zxid, one, on_change)
+            return
         kind, path, *rest = change
         parent = parent_of(path)
         if kind == "create":
@@ -73,14 +77,6 @@ class Tree:
             self.znodes.pop(path)
             above = self.znodes[parent]
             del above.children[path.rpartition("/")[2]]
-            above.pzxid = zxid
-            on_change(path, "deleted")
-            on_change(parent, "children")
-        elif kind == "move":
-            data, owner, mtime = rest
-            self.znodes[path] = Znode(data, owner, zxid, mtime)
-            above = self.znodes[parent]
-            above.creates += 1
             above.pzxid = zxid
             on_change(path, "deleted")
             on_change(parent, "children")

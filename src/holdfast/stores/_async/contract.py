@@ -6,7 +6,8 @@ nothing of the engine: no leases, no keeper, no time-outs of the user.
 
 **The one primitive.** A ticket asks for a *weight* out of a lock's *capacity*, first come, first
 served. A mutex is weight 1 of capacity 1; a semaphore weight 1 of n; a reader weight 1 and a writer
-all of a large capacity; an election is a mutex whose value is its holder's label. A lock has one
+all of a large capacity; an election is a mutex of the kind `election`, whose value is its holder's
+label, and whose changes are remembered for those who observe it. A lock has one
 kind and capacity at a time: a ticket that differs is refused with `ConfigError` while anybody holds
 or waits, in the step that would have enqueued it.
 
@@ -14,7 +15,8 @@ or waits, in the step that would have enqueued it.
 
 1. *The grant is atomic and mints the token*: an integer above that of every grant of the lock that
    ended before it and of every conflicting one, whatever expired, crashed or was cleaned up. Where the
-   guarantees say `slots`, no two holders of a semaphore have the same remainder by its capacity.
+   guarantees say `slots`, each holder of a semaphore has a slot from 0 to permits - 1 that no other has
+   meanwhile: the remainder of its token by the capacity, or the `slot` of its grant and renewals.
 2. *Idempotent by owner.* The same ticket asked again (its answer was lost) gets the same answer: the
    grant it already has, never shortened, or its place in the queue. An owner is never used for a
    second attempt, so whatever is known of it belongs to this one; an owner in use for something
@@ -34,6 +36,10 @@ or waits, in the step that would have enqueued it.
    `release` for that owner, and it must take effect *after* the call that it cleans up for (behind
    it on the same connection, or by leaving a tombstone).
 8. *Safe to share.* Verbs may be called from many tasks, or many threads, at once.
+9. *Closed after an expiry.* `Terms.delay` is for resources that cannot check a fence: a lease that
+   ended without a release keeps the lock closed for that long. The engine asks for TTLs that are longer
+   by the delay, and counts with the rest. The backend adds it to the claim window of that owner, and
+   does not let the entry end with its process.
 
 **Where many leases hang on one thing** that the store expires (an etcd lease, a ZooKeeper session), an
 answer may rest on an earlier request than the one that was asked: it says so by `since`, and the
@@ -41,6 +47,12 @@ engine counts from there. What has to end by itself (`Ticket.renew` is False, a 
 renews, a release that could not be sent) is then ended by the backend, since the shared thing lives on.
 A backend that learns of an end, or of a doubt, by itself may have an attribute `look`: the session
 sets it to a function to call, from any thread, with the owners about whom `renew` is to be asked.
+A backend that can take several locks in one step may have a method `acquire_all(tickets, deadline)`: it
+grants all of them, in their order, and returns the grants; or changes nothing and returns `Busy`. And
+`release_all(pairs, deadline)`, which does as `release` for each name and owner.
+A backend whose store can refuse an owner may have a method `doubt(owner)`, for those who carry out the
+verbs of others: another process may have sent an acquire of this owner that still arrives. The next
+`release` of it leaves a tombstone, as if the acquire had been sent by this backend.
 A backend that has threads beside its event loop has a method `strand`, which ends them when that loop
 was closed and the backend was not.
 """
@@ -54,7 +66,7 @@ from ..._runtime.aio import Poller, Signal
 from ...clock import Clock
 from ...entries import Claim
 from ...guarantees import Guarantees
-from ...model import Busy, Granted, Label, LockState, Outcome, Queued
+from ...model import Busy, Gone, Granted, Label, LockState, Observation, Outcome, Queued
 
 
 class Terms:
@@ -62,7 +74,9 @@ class Terms:
 
     __slots__ = (
         "barge",
+        "bound",
         "capacity",
+        "delay",
         "home",
         "kind",
         "label",
@@ -83,9 +97,12 @@ class Terms:
         kind: str = "lock",
         barge: bool = False,
         renew: bool = True,
+        delay: float = 0.0,
+        bound: bool = True,
     ) -> None:
         self.name = name
         self.ttl = ttl
+        """Seconds that the store keeps a lease from each renewal on, with the delay."""
         self.label = label
         self.weight = weight
         self.capacity = capacity
@@ -93,6 +110,10 @@ class Terms:
         self.barge = barge
         self.renew = renew
         """False: a lease is to end with its TTL, whatever else is kept alive beside it."""
+        self.delay = delay
+        """Seconds for which the lock stays closed behind a lease that ended without a release."""
+        self.bound = bound
+        """False: the lease is another process's, who asks through us, and does not end with ours."""
         self.home: object = None
         """The session that these terms were built for."""
         self.prepared: Any = None
@@ -109,6 +130,7 @@ class Ticket:
         "grant",
         "owner",
         "queue",
+        "slot",
         "terms",
         "ttl",
         "until",
@@ -120,6 +142,8 @@ class Ticket:
         self.ttl = terms.ttl
         """The TTL that was asked for, until the store says that it gives another."""
         self.queue = queue
+        self.slot: int | None = None
+        """The slot that the engine has heard of, in a grant or a renewal."""
         self.until: float | None = None
         """The time on the backend's clock at which the attempt will be given up; None: never."""
         self.grant: Granted | None = None
@@ -188,6 +212,10 @@ class Ticket:
         return grant
 
 
+OBSERVED_FOR = 60.0
+"""Seconds for which a store tells an observer of changes; it asks again before they are over."""
+BEFORE_ALL = 1
+"""A number below those of all changes of an election."""
 OPEN_LIMIT = 5.0
 """Seconds in which a store has to be reached, unless the caller has less; and to be let go of."""
 
@@ -256,11 +284,66 @@ class Backend(Protocol):
         ...
 
     async def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
-        """Returns every lock with a holder or waiter whose name starts with `prefix`, by name."""
+        """Returns every lock with a holder or waiter whose name starts with `prefix`, by name.
+
+        Where it takes many requests, each may have as long as the first: it goes on past `deadline`
+        while the store answers.
+        """
         ...
 
-    async def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        """Ends every holder's lease and raises the token; leaves an audit record naming `actor`."""
+    async def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
+        """Ends every holder's lease and raises the token; leaves an audit record naming `actor`.
+
+        Every later token is higher than `above`, also if there was no holder. Where the store cannot
+        raise it that far it raises `GuaranteeError`, and has done nothing.
+
+        Where the guarantees say `recall`, the holders' backends learn of it at once, and `look`.
+        """
+        ...
+
+    async def amend(
+        self, name: str, owner: str, deadline: float, weight: int = 0, text: str | None = None
+    ) -> bool:
+        """Gives a lease that is held less weight, or its label another text; the token stays.
+
+        Less weight (a writer becomes a reader) admits whoever fits then, as a release does. Another
+        text is a change of an election. Repeating it is harmless. False: the lease has ended.
+        """
+        ...
+
+    async def detach(self, name: str, owner: str, ttl: float, deadline: float) -> bool:
+        """Lets a lease last for exactly `ttl` seconds from now, whatever becomes of us.
+
+        It ends neither with our process nor with our connection, and is not renewed; `release` and
+        `adopt` still end it. The one verb that may shorten. Repeating it is harmless. False: the lease
+        has ended.
+        """
+        ...
+
+    async def adopt(self, ticket: Ticket, giver: str, deadline: float) -> Granted | Gone:
+        """Makes the lease of the owner `giver` that of the ticket, in one step, with a new token.
+
+        Nobody else is granted the lock in between, and what is waited for is not jumped: it was
+        held, and still is. Of a semaphore it keeps the slot. Idempotent by the ticket's owner. `GONE`:
+        `giver` holds nothing. Another weight, capacity or kind than the giver's is refused with
+        `ConfigError`. From then on the giver's renewals and releases find nothing.
+        """
+        ...
+
+    async def observe(self, ticket: Ticket, after: int, deadline: float) -> Observation:
+        """Returns the changes of an election with a number above `after`; for 0 the latest alone.
+
+        An observer that was told of none asks with `BEFORE_ALL` from then on; as long as nobody has
+        been elected, it is told of none again.
+        It does first what is due at the lock. At least the last 32 changes are kept, for a day. From
+        this step on, and for `OBSERVED_FOR` seconds, the next change wakes `ticket`, for which the
+        caller then waits as for a lock: a hint as all wake-ups. The owner of the ticket serves for
+        nothing else.
+        """
+        ...
+
+    async def unobserve(self, ticket: Ticket, deadline: float) -> None:
+        """Ends what `observe` began, if the store still knows it."""
         ...
 
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:

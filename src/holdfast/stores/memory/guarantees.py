@@ -16,4 +16,6 @@ MEMORY = Guarantees(
     wakeup="a signal within the process",
     safe_for=("efficiency",),
     slots=True,
+    recall=True,
+    every_change=True,
 )

@@ -7,30 +7,24 @@ its parent's stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock, get_ident
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ... import forks
 from ...clock import BootClock, Clock
-from ...entries import AcquireRequest, Claim, Entry
+from ...entries import AcquireRequest, Claim, WakeUp
 from ...errors import BackendUnavailable, ConfigError
 from ...ledger import Ledger
-from ...model import Busy, Granted, LockState, Outcome, Queued, in_free_slot
+from ...model import Busy, Gone, Granted, LockState, Observation, Outcome, Queued
+from .rows import MemoryRows, Notify
 
 Result = TypeVar("Result")
-Notify = Callable[[Granted | None], None]
 
 
-class _Queue:
-    """The entries of one lock, by owner, in the order in which they became what they are."""
-
-    __slots__ = ("holders", "waiters")
-
-    def __init__(self) -> None:
-        self.holders: dict[str, Entry] = {}
-        self.waiters: dict[str, Entry] = {}
+class Recalled(Protocol):
+    look: Callable[[Iterable[str]], None]
+    """Asks about these owners, whose leases were ended by force."""
 
 
 class MemoryStore:
@@ -43,10 +37,9 @@ class MemoryStore:
         self._mutex = Lock()
         self._stepping = 0
         """The thread that is inside a step."""
-        self._locks: dict[str, _Queue] = {}
-        self._notifiers: dict[str, Notify] = {}
-        self._token = 0
-        self._arrivals = 0
+        self._rows = MemoryRows(self.clock)
+        self.backends: list[Recalled] = []
+        """Those that use it, which are told of leases that were ended by force."""
 
     # Its steps, each atomic.
 
@@ -56,7 +49,7 @@ class MemoryStore:
         def step(ledger: Ledger) -> Granted | Queued | Busy:
             answer = ledger.acquire(request)
             if isinstance(answer, Queued):
-                self._notifiers[request.owner] = notify
+                self._rows.notifiers[request.owner] = notify
             return answer
 
         return self._step(step)
@@ -68,22 +61,65 @@ class MemoryStore:
         return self._step(lambda ledger: ledger.release(name, owner))
 
     def inspect(self, name: str) -> LockState:
-        return self._step(lambda ledger: ledger.state(name, self._token))
+        return self._step(lambda ledger: ledger.state(name, self._rows.token))
 
     def list(self, prefix: str) -> list[LockState]:
         def step(ledger: Ledger) -> list[LockState]:
-            names = sorted(name for name in self._locks if name.startswith(prefix))
-            states = [ledger.state(name, self._token) for name in names]
+            names = sorted(name for name in self._rows.locks if name.startswith(prefix))
+            states = [ledger.state(name, self._rows.token) for name in names]
             return [state for state in states if state.holders or state.waiters]
 
         return self._step(step)
 
-    def force_release(self, name: str, actor: str) -> bool:
-        def step(ledger: Ledger) -> bool:
-            self.audit.append((self.wall(), name, actor))
-            return bool(ledger.force_release(name))
+    def acquire_all(self, requests: Sequence[AcquireRequest]) -> Sequence[Granted] | Busy:
+        """Grants all of these locks, or none: nothing that others could see is done then."""
+
+        def step(ledger: Ledger) -> Sequence[Granted] | Busy:
+            grants: list[Granted] = []
+            try:
+                for request in requests:
+                    answer = ledger.acquire(request)
+                    if not isinstance(answer, Granted):
+                        return Busy(answer.remaining)
+                    grants.append(answer)
+            finally:
+                if len(grants) < len(requests):
+                    for done in requests[: len(grants)]:
+                        ledger.release(done.name, done.owner)
+            return grants
 
         return self._step(step)
+
+    def force_release(self, name: str, actor: str, above: int = 0) -> bool:
+        def step(ledger: Ledger) -> Sequence[str]:
+            self.audit.append((self.clock.wall(), name, actor))
+            return [entry.owner for entry in ledger.force_release(name, above)]
+
+        victims = self._step(step)
+        for backend in list(self.backends):
+            backend.look(victims)
+        return bool(victims)
+
+    def amend(self, name: str, owner: str, weight: int, text: str | None) -> bool:
+        return self._step(lambda ledger: ledger.amend(name, owner, weight, text))
+
+    def detach(self, name: str, owner: str, ttl: float) -> bool:
+        return self._step(lambda ledger: ledger.detach(name, owner, ttl))
+
+    def adopt(self, request: AcquireRequest, giver: str) -> Granted | Gone:
+        return self._step(lambda ledger: ledger.adopt(request, giver))
+
+    def observe(
+        self, name: str, owner: str, after: int, until: float, notify: Notify
+    ) -> Observation:
+        def step(ledger: Ledger) -> Observation:
+            self._rows.notifiers[owner] = notify
+            return ledger.observe(name, after, WakeUp(name, owner, "", "", 0), until)
+
+        return self._step(step)
+
+    def unobserve(self, name: str, owner: str) -> None:
+        self._step(lambda ledger: ledger.unobserve(name, owner))
 
     def _step(self, step: Callable[[Ledger], Result]) -> Result:
         """Runs `step` under the mutex, and wakes waiters after it."""
@@ -95,87 +131,17 @@ class MemoryStore:
         with self._mutex:
             try:
                 self._stepping = me
-                ledger = Ledger(self)
+                ledger = Ledger(self._rows)
                 result = step(ledger)
-                woken = [(self._notifiers.get(wakeup.owner), wakeup) for wakeup in ledger.wakeups]
+                woken = [
+                    (self._rows.notifiers.get(wakeup.owner), wakeup) for wakeup in ledger.wakeups
+                ]
             finally:
                 self._stepping = 0
         for notify, wakeup in woken:
             if notify is not None:
                 notify(Granted(wakeup.token, 0.0, handed=True) if wakeup.token else None)
         return result
-
-    # Its rows, for the ledger.
-
-    def now(self) -> float:
-        return self.clock.now()
-
-    def wall(self) -> float:
-        return self.clock.wall()
-
-    def of(self, name: str) -> Iterator[Entry]:
-        queue = self._locks.get(name)
-        if queue is None:
-            return iter(())
-        return chain(queue.holders.values(), queue.waiters.values())
-
-    def find(self, name: str, owner: str) -> Entry | None:
-        queue = self._locks.get(name)
-        return None if queue is None else queue.holders.get(owner) or queue.waiters.get(owner)
-
-    def renew_held(self, claim: Claim) -> int | None:
-        queue = self._locks.get(claim.name)
-        entry = None if queue is None else queue.holders.get(claim.owner)
-        now = self.now()
-        if entry is None or not entry.confirmed or entry.expires <= now:
-            return None
-        entry.expires = max(entry.expires, now + claim.ttl)
-        return entry.token
-
-    def keep_waiting(self, name: str, owners: Sequence[str]) -> bool:
-        queue, now = self._locks[name], self.now()
-        for owner in owners:
-            entry = queue.waiters.get(owner)
-            if entry is None or entry.barge or entry.expires <= now:
-                return False
-            entry.expires = now + entry.patience
-        return True
-
-    def alive(self, entry: Entry) -> bool:
-        return True
-
-    def arrival(self, name: str) -> int:
-        self._arrivals += 1
-        return self._arrivals
-
-    def mint(self, taken: Container[int] = (), permits: int = 1) -> int:
-        above = max(self._token + 1, int(self.wall() * 1_000_000))
-        self._token = in_free_slot(above, taken, permits)
-        return self._token
-
-    def add(self, entry: Entry) -> None:
-        queue = self._locks.setdefault(entry.name, _Queue())
-        (queue.holders if entry.token else queue.waiters)[entry.owner] = entry
-
-    def save(self, entry: Entry, was_waiting: bool) -> None:
-        # The entry is the row; but it may have become a holder's.
-        if was_waiting and entry.token:
-            queue = self._locks[entry.name]
-            queue.holders[entry.owner] = queue.waiters.pop(entry.owner)
-
-    def drop_held(self, name: str, owner: str) -> bool:
-        entry = self.find(name, owner)
-        if entry is None or not entry.token or entry.expires <= self.now():
-            return False
-        self.drop(entry)
-        return True
-
-    def drop(self, entry: Entry) -> None:
-        self._notifiers.pop(entry.owner, None)
-        queue = self._locks[entry.name]
-        del (queue.holders if entry.token else queue.waiters)[entry.owner]
-        if not queue.holders and not queue.waiters:
-            del self._locks[entry.name]
 
 
 _stores: dict[str, MemoryStore] = {}

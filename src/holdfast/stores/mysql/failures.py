@@ -6,6 +6,7 @@ import re
 
 from ...errors import BackendUnavailable, ConfigError
 from ..sql.failures import Again, Lost, Unready
+from ..sql.refusals import permission_missing, tables_missing
 from .address import Address
 
 GIVEN_UP = frozenset({1020, 1205, 1213, 1062, 3572})
@@ -48,15 +49,9 @@ def refusal(code: int, message: str, address: Address) -> Exception:
     if code in CREDENTIALS:
         return ConfigError(f"{address} refuses these credentials, or has no such database or user")
     if code in DENIED:
-        return ConfigError(
-            f"{address} refuses holdfast a permission that it needs: {message}; `holdfast schema` "
-            "prints what it needs"
-        )
+        return permission_missing(address, message)
     if code in MISSING:
-        return BackendUnavailable(
-            f"{address} lacks tables or procedures of holdfast: {message}; were they dropped? A new "
-            "manager creates them, and `holdfast schema` prints how"
-        )
+        return tables_missing(address, message)
     if code in FULL:
         return BackendUnavailable(f"{address} has no room left, or its disk fails: {message}")
     if code in TABLES or code == OPTION:

@@ -23,4 +23,5 @@ MYSQL = Guarantees(
     "by one query for all of a manager, every 10 to 250 ms",
     safe_for=("efficiency", "correctness"),
     slots=True,
+    every_change=True,
 )

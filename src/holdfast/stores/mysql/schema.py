@@ -5,14 +5,22 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from ...errors import BackendUnavailable, ConfigError
+from ...errors import ConfigError
+from ..sql.refusals import check_format
 from .connection import MysqlConnection
 
 FORMAT = 1
 """The number of the tables' layout. A database with a higher one is refused."""
 OLDEST = {"MySQL": (8, 0), "MariaDB": (10, 6)}
 """The first versions with all that the procedures use: JSON_TABLE, SKIP LOCKED, window functions."""
-TABLES = ("holdfast_audit", "holdfast_entry", "holdfast_lock", "holdfast_store")
+TABLES = (
+    "holdfast_audit",
+    "holdfast_change",
+    "holdfast_entry",
+    "holdfast_lock",
+    "holdfast_observer",
+    "holdfast_store",
+)
 MODE = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 """Procedures keep the mode in which they were created."""
 LAST = f"INSERT IGNORE INTO holdfast_store VALUES (0, {FORMAT}, 0, '')"
@@ -34,17 +42,22 @@ def script() -> str:
     )
 
 
-PROCEDURES = ("rules.sql", "steps.sql", "views.sql")
+PROCEDURES = ("rules.sql", "steps.sql", "leases.sql", "elections.sql", "views.sql")
 
 
 def _read(name: str) -> str:
     return (files(__package__) / "scripts" / name).read_text("utf-8")
 
 
-def _statements() -> list[str]:
+def _statements(anew: bool) -> list[str]:
+    """Returns the statements that create the tables and procedures; `anew`: in place of others."""
     tables = [part for part in re.split(r";\n", _read("tables.sql")) if "CREATE" in part]
     procedures = [part for name in PROCEDURES for part in _read(name).split("\n$$\n")]
-    return [MODE, *tables, *(part for part in procedures if "CREATE" in part), LAST]
+    names = re.findall(
+        r"^CREATE PROCEDURE .*?(holdfast_\w+)\(", "\n".join(procedures), re.MULTILINE
+    )
+    dropped = [f"DROP PROCEDURE IF EXISTS {name}" for name in names if anew]
+    return [MODE, *tables, *dropped, *(part for part in procedures if "CREATE" in part), LAST]
 
 
 def install(connection: MysqlConnection, deadline: float) -> None:
@@ -55,24 +68,18 @@ def install(connection: MysqlConnection, deadline: float) -> None:
         f"({', '.join(repr(name) for name in TABLES)}))",
         deadline,
     )
-    _refuse_old(version)
+    refuse_old(version)
     _refuse_engines(engines or "")
     complete = len((engines or "").split(",")) == len(TABLES)
-    found = _format(connection, deadline) if complete else None
-    if found is None:
-        for statement in _statements():
+    found = stored_format(connection, deadline)
+    if found is None or (found == FORMAT and not complete):
+        for statement in _statements(found is not None):
             connection.run(statement, deadline)
-        found = _format(connection, deadline)
-    if found is None:
-        raise BackendUnavailable("the tables of holdfast were created, and are not there")
-    if found != FORMAT:
-        raise ConfigError(
-            f"the tables of holdfast in this database have format {found}, and this release knows "
-            f"{FORMAT}; update holdfast everywhere, or use another database"
-        )
+        found = stored_format(connection, deadline)
+    check_format(found, FORMAT, "another database")
 
 
-def _format(connection: MysqlConnection, deadline: float) -> int | None:
+def stored_format(connection: MysqlConnection, deadline: float) -> int | None:
     """Returns the format of the tables that are there; None if they are not complete."""
     there = connection.run(
         "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() "
@@ -83,7 +90,7 @@ def _format(connection: MysqlConnection, deadline: float) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
-def _refuse_old(version: str) -> None:
+def refuse_old(version: str) -> None:
     kind = "MariaDB" if "mariadb" in version.lower() else "MySQL"
     numbers = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)", version)
     if numbers is None or tuple(map(int, numbers.groups())) < OLDEST[kind]:

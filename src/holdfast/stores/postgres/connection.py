@@ -94,6 +94,11 @@ class PostgresConnection:
     def fileno(self) -> int:
         return self._usable().socket
 
+    @property
+    def process(self) -> int:
+        """The id of the server's process, as the greeting told it. A pooler tells one of its own."""
+        return self._usable().backend_pid
+
     def call(self, procedure: str, values: Sequence[Value], deadline: float) -> list[Row]:
         """Calls a procedure in a transaction of its own; returns its rows."""
         statement, name = _statement(procedure, len(values))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...errors import BackendUnavailable, ConfigError
 from ..sql.failures import Again, Lost, Unready
+from ..sql.refusals import permission_missing, tables_missing
 from .address import Address
 
 ISOLATION, READ_ONLY = "HF001", "25006"
@@ -43,15 +44,9 @@ def refusal(code: str, message: str, address: Address) -> Exception:
     if code.startswith(UNREADY):
         return Unready(message)
     if code == "42501":
-        return ConfigError(
-            f"{address} refuses holdfast a permission that it needs: {message}; `holdfast schema` "
-            "prints what it needs"
-        )
+        return permission_missing(address, message)
     if code in MISSING:
-        return BackendUnavailable(
-            f"{address} lacks tables or procedures of holdfast: {message}; were they dropped? A new "
-            "manager creates them, and `holdfast schema` prints how"
-        )
+        return tables_missing(address, message)
     if code == NO_SCHEMA:
         return ConfigError(
             f"{address} has no schema for the tables: {message}; see its search_path"

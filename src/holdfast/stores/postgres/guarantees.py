@@ -20,7 +20,10 @@ POSTGRES = Guarantees(
     "clock, by up to its permits in µs for each grant while it is full",
     fair=True,
     wakeup="handed over by the release, with NOTIFY to the next waiter's connection; where a pooler "
-    "swallows that, waiters are looked after, by one query for all of a manager, every 10 to 250 ms",
+    "swallows that, waiters are looked after, by one query for all of a manager, every 10 to 250 ms, "
+    "and holders learn of a forced release at their next renewal",
     safe_for=("efficiency", "correctness"),
     slots=True,
+    recall=True,
+    every_change=True,
 )

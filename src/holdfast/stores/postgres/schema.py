@@ -6,13 +6,14 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from ...errors import BackendUnavailable, ConfigError
+from ..sql.refusals import check_format
 
 if TYPE_CHECKING:
     from .connection import PostgresConnection
 
 FORMAT = 1
 """The number of the tables' layout. A database with a higher one is refused."""
+SCRIPTS = ("tables.sql", "procedures.sql", "leases.sql", "elections.sql")
 INSTALLING = 0x486F6C64
 """The number of the advisory lock that is held, in a transaction, while the tables are created."""
 
@@ -23,8 +24,7 @@ def script() -> str:
     return "\n".join(
         [
             f"SELECT pg_advisory_xact_lock({INSTALLING});\n",
-            (folder / "tables.sql").read_text(),
-            (folder / "procedures.sql").read_text(),
+            *((folder / name).read_text() for name in SCRIPTS),
             "-- Last: it says that all of the above is there.",
             f"INSERT INTO holdfast_store VALUES (0, {FORMAT}, 0, '') ON CONFLICT DO NOTHING;\n",
         ]
@@ -33,20 +33,14 @@ def script() -> str:
 
 def install(connection: PostgresConnection, deadline: float) -> None:
     """Creates what is missing, and refuses a layout that is newer than ours."""
-    found = _format(connection, deadline)
-    if found is None or (found == FORMAT and _lacks(connection, deadline)):
+    found = stored_format(connection, deadline)
+    if found is None or (found == FORMAT and is_incomplete(connection, deadline)):
         connection.script(script(), deadline)
-        found = _format(connection, deadline)
-    if found is None:
-        raise BackendUnavailable("the tables of holdfast were created, and are not there")
-    if found != FORMAT:
-        raise ConfigError(
-            f"the tables of holdfast in this database have format {found}, and this release knows "
-            f"{FORMAT}; update holdfast everywhere, or use another database or schema"
-        )
+        found = stored_format(connection, deadline)
+    check_format(found, FORMAT, "another database or schema")
 
 
-def _format(connection: PostgresConnection, deadline: float) -> int | None:
+def stored_format(connection: PostgresConnection, deadline: float) -> int | None:
     """Returns the format of the tables that are there; None if there are none."""
     there = connection.run(b"SELECT to_regclass('holdfast_store') IS NOT NULL", [], deadline)
     if not there[0][0]:
@@ -55,7 +49,7 @@ def _format(connection: PostgresConnection, deadline: float) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
-def _lacks(connection: PostgresConnection, deadline: float) -> bool:
+def is_incomplete(connection: PostgresConnection, deadline: float) -> bool:
     """Tells whether a table or a procedure is not there: somebody may have dropped it alone."""
     tables = set(re.findall(r"^CREATE TABLE IF NOT EXISTS (\w+)", script(), re.MULTILINE))
     procedures = set(re.findall(r"^CREATE OR REPLACE FUNCTION (\w+)", script(), re.MULTILINE))

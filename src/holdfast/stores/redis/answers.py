@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import Any
 
-from ...model import Label, LockState, Participant, slot_of
+from ...model import Change, Label, LockState, Observation, Participant, slot_of
 
 SEPARATOR = "\x1f"
-_OURS = (b"hf0\x1f", b"hf1\x1f", b"hf2\x1f")
+_OURS = (b"hf0\x1f", b"hf1\x1f", b"hf2\x1f", b"hf3\x1f")
 _SHARED = b"hf0\x1f\x1f"
 FOREIGN = Label("", 0, "not a holdfast client")
 """The label of a holder that is not ours, or whose text begins like ours and cannot be read."""
@@ -81,6 +81,19 @@ def lock_state(name: str, reply: Sequence[Any]) -> LockState:
     return LockState(name, tuple(holders), tuple(waiters), highest, kind, capacity)
 
 
+def observation(reply: Sequence[Any]) -> Observation:
+    """Returns the changes that `scripts/observe.lua` replied."""
+    left, *changes = reply
+    return Observation(tuple(map(_change, changes)), left / 1000)
+
+
+def _change(text: bytes) -> Change:
+    fields = text.decode("utf-8", "replace").split(SEPARATOR, 6)
+    number, token, owner, since, host, pid, words = fields
+    label = Label(host, int(pid), words)
+    return Change(int(number), int(token), owner, label, int(since) / 1_000_000)
+
+
 def _triples(flat: Sequence[Any]) -> Iterator[tuple[bytes, bytes, int]]:
     return zip(flat[::3], flat[1::3], flat[2::3], strict=True)
 
@@ -98,5 +111,6 @@ def _participant(
         max(0, ms) / 1000,
         int(fields[0]),
         slot_of(token, fields[2], int(fields[1])),
+        int(fields[4]) / 1000,
     )
     return participant, fields[2], int(fields[1])

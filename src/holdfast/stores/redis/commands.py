@@ -28,21 +28,47 @@ class LockTerms(Protocol):
     capacity: int
     kind: str
     barge: bool
+    delay: float
+
+
+class LockTicket(Protocol):
+    """A ticket, as far as a command depends on it."""
+
+    @property
+    def terms(self) -> LockTerms: ...
+    @property
+    def owner(self) -> str: ...
 
 
 class AcquireCommand:
     """The beginning of the command that acquires one lock; the channel and the owner follow it."""
 
-    __slots__ = ("barge", "capacity", "command", "kind", "label", "ttl", "weight")
+    __slots__ = (
+        "arguments",
+        "barge",
+        "capacity",
+        "command",
+        "delay",
+        "keys",
+        "kind",
+        "label",
+        "ttl",
+        "weight",
+    )
 
-    def __init__(self, terms: LockTerms, command: bytes) -> None:
+    def __init__(self, terms: LockTerms, command: bytes, keys: bytes, arguments: bytes) -> None:
         self.ttl = terms.ttl
         self.kind = terms.kind
         self.weight = terms.weight
         self.capacity = terms.capacity
         self.barge = terms.barge
+        self.delay = terms.delay
         self.label = terms.label
         self.command = command
+        self.keys = keys
+        """The keys of the lock, packed."""
+        self.arguments = arguments
+        """The request and the TTL, packed."""
 
 
 class Commands:
@@ -63,6 +89,19 @@ class Commands:
 
     def acquire(self, terms: LockTerms) -> bytes:
         """Returns the beginning of an acquire; the channel and the owner follow it."""
+        return self._prepared(terms).command
+
+    def acquire_all(self, tickets: Sequence[LockTicket]) -> bytes:
+        """Returns one command that acquires the locks of all `tickets`. Not for a cluster."""
+        count = 3 * len(tickets)
+        prepared = [self._prepared(ticket.terms) for ticket in tickets]
+        parts = [self._scripts["acquire_all"].command(count, 2 * count)]
+        parts += [one.keys for one in prepared]
+        for one, ticket in zip(prepared, tickets, strict=True):
+            parts += [one.arguments, bulk(ticket.owner.encode())]
+        return b"".join(parts)
+
+    def _prepared(self, terms: LockTerms) -> AcquireCommand:
         cached = self._acquires.get(terms.name)
         if (
             cached is None
@@ -71,15 +110,25 @@ class Commands:
             or cached.weight != terms.weight
             or cached.capacity != terms.capacity
             or cached.barge != terms.barge
+            or cached.delay != terms.delay
             or cached.label is not terms.label
         ):
             cached = self._pack_acquire(terms)
-        return cached.command
+        return cached
 
     def _pack_acquire(self, terms: LockTerms) -> AcquireCommand:
-        asked = request(
+        arguments = bulk(self._request(terms)) + bulk(b"%d" % millis(terms.ttl))
+        call = self._script_call("acquire", terms.name, 5)
+        command = call + arguments + bulk(b"%d" % millis(self._patience))
+        keys = b"".join(map(bulk, self.naming.of(terms.name)[:3]))
+        prepared = AcquireCommand(terms, command, keys, arguments)
+        _keep_cached(self._acquires, terms.name, prepared)
+        return prepared
+
+    def _request(self, terms: LockTerms) -> bytes:
+        return request(
             terms.ttl,
-            self._claim_window,
+            self._claim_window + terms.delay,
             self._patience,
             terms.barge,
             terms.weight,
@@ -87,15 +136,6 @@ class Commands:
             terms.kind,
             terms.label,
         )
-        command = (
-            self._script_call("acquire", terms.name, 5)
-            + bulk(asked)
-            + bulk(b"%d" % millis(terms.ttl))
-            + bulk(b"%d" % millis(self._patience))
-        )
-        prepared = AcquireCommand(terms, command)
-        _keep_cached(self._acquires, terms.name, prepared)
-        return prepared
 
     def release(self, name: str, owner: str) -> bytes:
         command = self._releases.get(name)
@@ -108,6 +148,13 @@ class Commands:
         """Returns a release that also refuses any request of this owner that arrives later."""
         between = bulk(b"\x1f%b\x1f" % owner.encode())
         return self._script_call("release", name, 2) + between + TOMBSTONE
+
+    def release_all(self, pairs: Sequence[tuple[str, str]]) -> bytes:
+        """Returns one command that releases the lock of each name and owner, where it can."""
+        keys = self.naming.packed([name for name, _ in pairs])
+        owners = "".join([f"${len(owner) + 2}\r\n\x1f{owner}\x1f\r\n" for _, owner in pairs])
+        head = self._scripts["release_all"].command(len(pairs), 2 * len(pairs))
+        return b"".join([head, keys, owners.encode()])
 
     def renew_many(self, claims: Sequence[Claim]) -> bytes:
         """Returns one command that renews the leases of all `claims`, of locks with one holder each."""
@@ -129,9 +176,35 @@ class Commands:
     def inspect(self, name: str) -> bytes:
         return self._script_call("look", name, 0)
 
-    def force_release(self, name: str, actor: str) -> bytes:
+    def force_release(self, name: str, actor: str, above: int) -> bytes:
         record = bulk(f"{actor} released {name}".encode()) + bulk(AUDIT_RECORDS)
-        return self._script_call("force", name, 2, self.naming.audit_of(name)) + record
+        call = self._script_call("force", name, 4, self.naming.audit_of(name))
+        return call + record + bulk(self.naming.recalls) + bulk(b"%d" % above)
+
+    def amend(self, name: str, owner: str, weight: int, text: str | None) -> bytes:
+        arguments = [owner.encode(), b"%d" % weight]
+        if text is not None:
+            arguments.append(text.encode())
+        call = self._script_call("amend", name, len(arguments))
+        return call + b"".join(map(bulk, arguments))
+
+    def detach(self, name: str, owner: str, ttl: float) -> bytes:
+        call = self._script_call("detach", name, 2)
+        return call + bulk(owner.encode()) + bulk(b"%d" % millis(ttl))
+
+    def adopt(self, terms: LockTerms, giver: str, owner: str) -> bytes:
+        asked = bulk(self._request(terms))
+        call = self._script_call("adopt", terms.name, 3)
+        return call + asked + bulk(giver.encode()) + bulk(owner.encode())
+
+    def observe(self, name: str, seconds: float, after: int) -> bytes:
+        """Returns the beginning of a look at an election; the channel and the owner follow it."""
+        call = self._script_call("observe", name, 4)
+        return call + bulk(b"%d" % millis(seconds)) + bulk(b"%d" % after)
+
+    def unobserve(self, name: str) -> bytes:
+        """Returns the beginning of the end of a look at an election; channel and owner follow it."""
+        return self._script_call("unobserve", name, 2)
 
     def _script_call(self, script: str, name: str, arguments: int, *more: bytes) -> bytes:
         """Returns a call of `script` for one lock, up to its arguments, so many of which follow."""

@@ -21,6 +21,8 @@ REDIS = Guarantees(
     wakeup="handed over by the release, with a message to the next waiter's connection",
     safe_for=("efficiency", "correctness"),
     slots=True,
+    recall=True,
+    every_change=True,
 )
 
 REDIS_SENTINEL = REDIS._replace(

@@ -1,10 +1,11 @@
 """The names of the keys on a server.
 
     NAMESPACE:{NAME}            the lock: an ordinary string with a TTL, for every client to see
-    NAMESPACE:{NAME}:q          its queue; beside it :q:OWNER, :h, :e and :f, see scripts/queue.lua
+    NAMESPACE:{NAME}:q          its queue; beside it :q:OWNER, :h, :e, :f, :c, :o, see scripts/queue.lua
     NAMESPACE:token:N           the counters of tokens, N from 0 to 255, for any number of locks
     NAMESPACE:audit             records of forced releases, the newest first
-    NAMESPACE:wake:ID           the channels on which waiters are woken
+    NAMESPACE:wake:ID           the channels on which waiters and observers are woken
+    NAMESPACE:recall            the channel on which holders are told of forced releases
 
 The braces put all keys of a lock into one slot of a cluster. In the namespace `{`, `}` and `%`, and in
 the name `}` and `%`, are written as %7B, %7D and %25, so that no two locks meet. `key="lock:*"` gives
@@ -47,6 +48,7 @@ class Naming:
         self.space = space.encode()
         self.audit = f"{space}:audit".encode()
         self.channels = f"{space}:wake:".encode()
+        self.recalls = f"{space}:recall".encode()
         self._counters = _counters(space)
         if form is None:
             form = f"{space}:{{*}}"

@@ -10,7 +10,21 @@ from typing import NamedTuple
 
 from .wire.protocol import bulk, pack
 
-NAMES = ("acquire", "release", "keep", "beat", "look", "force")
+NAMES = (
+    "acquire",
+    "acquire_all",
+    "release",
+    "release_all",
+    "keep",
+    "beat",
+    "look",
+    "force",
+    "amend",
+    "detach",
+    "adopt",
+    "observe",
+    "unobserve",
+)
 _FOLDER = os.path.join(os.path.dirname(__file__), "scripts")
 _INCLUDE = "--@include "
 

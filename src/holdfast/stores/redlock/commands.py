@@ -23,6 +23,10 @@ MARKED, UNMARKED = bulk(b"60000"), bulk(b"0")
 """Milliseconds for which a tombstone refuses a request that arrives after its owner has left."""
 WAKING, QUIET = bulk(b"1"), bulk(b"0")
 SEPARATOR = "\x1f"
+EMPTY = bulk(b"")
+LETTERS = {"election": "e"}
+"""By kind of lock: the letter behind the pid in a request. Plain locks have none; locks that several
+may hold have one for each mode, see `shared_commands`."""
 
 
 class LockTerms(Protocol):
@@ -31,6 +35,9 @@ class LockTerms(Protocol):
     name: str
     ttl: float
     label: Label
+    kind: str
+    capacity: int
+    weight: int
 
 
 class BatchCommand:
@@ -72,6 +79,7 @@ class CommandPrefixes(NamedTuple):
 
     ttl: float
     label: Label
+    kind: str
     take: bytes
     """For `take.lua`; the round's id and the incarnation follow."""
     request: bytes
@@ -94,6 +102,25 @@ class CommandPrefixes(NamedTuple):
     request_keys: bytes
     """The keys of a request in `take_batch.lua`: the counter and the lock."""
     lock: bytes
+    both: bytes
+    """The keys of the lock and its queue."""
+    counter: bytes
+    mode: bytes = EMPTY
+    """The part of a lock that several may hold, packed; see `shared_commands`."""
+    slot: int | None = None
+    """The slot of a semaphore."""
+
+
+class Renewal(NamedTuple):
+    """A hold that is to be renewed on one node."""
+
+    name: str
+    packed_id: bytes
+    """The round's id, as an argument of a command."""
+    begin: int
+    ttl: float
+    mode: bytes = EMPTY
+    """As in `CommandPrefixes`."""
 
 
 class Commands:
@@ -108,19 +135,20 @@ class Commands:
         self.counters = bulk(space + b":redlock:counters")
         """The list of the counters in use."""
         self._counter = space + b":redlock:counter:%d"
+        self.heartbeat = heartbeat
         self.patience = heartbeat * MISSED_HEARTBEATS
         """Seconds without a heartbeat after which a node forgets a waiter."""
         self.lateness = bulk(b"%d" % millis(self.patience))
-        self._scripts = lua.scripts()
+        self.scripts = lua.scripts()
         self._prefixes: dict[str, CommandPrefixes] = {}
-        take, free = self._scripts["take_batch"], self._scripts["free_batch"]
+        take, free = self.scripts["take_batch"], self.scripts["free_batch"]
         self.take_batch = BatchCommand(take, 2, self.counters + self.marker, 2, 3, 1)
         self.release_batch = BatchCommand(free, 0, b"", 1, 1, 0)
 
     @property
     def first_commands(self) -> list[bytes]:
         """The first commands on a connection: the run_id, the marker, and which scripts are missing."""
-        digests = [script.digest for script in self._scripts.values()]
+        digests = [script.digest for script in self.scripts.values()]
         return [
             pack(b"INFO", b"server"),
             pack(b"GET", self.marker_key),
@@ -130,28 +158,31 @@ class Commands:
     @property
     def loads(self) -> list[bytes]:
         """The commands that load every script into the server."""
-        return [script.load for script in self._scripts.values()]
+        return [script.load for script in self.scripts.values()]
 
     def prefixes_for(self, terms: LockTerms) -> CommandPrefixes:
         """Returns the prefixes for the lock and the TTL of `terms`."""
         kept = self._prefixes.get(terms.name)
-        if kept is None or kept.ttl != terms.ttl or kept.label is not terms.label:
-            kept = self._prepare(terms.name, terms.ttl, terms.label)
+        if (
+            kept is None
+            or kept.ttl != terms.ttl
+            or kept.label is not terms.label
+            or kept.kind != terms.kind
+        ):
+            kept = self._prepare(terms.name, terms.ttl, terms.label, terms.kind)
         return kept
 
-    def _prepare(self, name: str, ttl: float, label: Label) -> CommandPrefixes:
+    def _prepare(self, name: str, ttl: float, label: Label, kind: str = "lock") -> CommandPrefixes:
         keys = self.naming.of(name)
         lock, both = bulk(keys.lock), bulk(keys.lock) + bulk(keys.queue)
         counter = bulk(self._counter % (crc32(keys.lock) % STRIPES))
-        host = label.host.replace(SEPARATOR, "")
-        request = bulk(
-            SEPARATOR.join((str(millis(ttl)), host, str(label.pid), label.text)).encode()
-        )
+        request = packed_request(ttl, label, LETTERS.get(kind, ""))
         arguments = bulk(b"%d" % millis(ttl)) + request
-        scripts = self._scripts
+        scripts = self.scripts
         prefixes = CommandPrefixes(
             ttl,
             label,
+            kind,
             scripts["take"].command(4, 8)
             + self.counters
             + self.marker
@@ -168,6 +199,8 @@ class Commands:
             both + counter,
             counter + lock,
             lock,
+            both,
+            counter,
         )
         if len(self._prefixes) >= CACHED:
             self._prefixes.clear()
@@ -178,30 +211,66 @@ class Commands:
         """Returns prefixes for the lock `name`, of whatever TTL: for commands that request nothing."""
         return self._prefixes.get(name) or self._prepare(name, 1.0, Label("", 0))
 
-    def renew(self, incarnation: bytes, holds: Sequence[tuple[str, str, int, float]]) -> bytes:
-        """Returns the command that renews `holds`: name, round id, beginning and TTL of each."""
+    def renew(self, incarnation: bytes, holds: Sequence[Renewal]) -> bytes:
+        """Returns the command that renews `holds`."""
         count = len(holds)
-        parts = [self._scripts["renew"].command(count + 1, 4 * count + 2), self.marker]
-        parts += [bulk(self.naming.lock_key(name)) for name, _, _, _ in holds]
+        parts = [self.scripts["renew"].command(count + 1, 5 * count + 2), self.marker]
+        parts += [bulk(self.naming.lock_key(hold.name)) for hold in holds]
         parts.append(incarnation)
-        for _, owner, begin, ttl in holds:
-            parts.append(bulk(owner.encode()) + packed_before(begin) + bulk(b"%d" % millis(ttl)))
+        for _, packed_id, begin, ttl, mode in holds:
+            parts.append(packed_id + packed_before(begin) + bulk(b"%d" % millis(ttl)) + mode)
         return b"".join(parts)
 
     def inspect(self, names: Sequence[str]) -> bytes:
         """Returns the command that reads the locks `names` on a node."""
         count = len(names)
         prefixes = [self.any_prefixes(name) for name in names]
-        return self._scripts["inspect"].command(3 * count, 3 * count) + b"".join(
+        return self.scripts["inspect"].command(3 * count, 3 * count) + b"".join(
             [one.keys for one in prefixes]
         )
+
+    def adopt(self, prefixes: CommandPrefixes, request: bytes, giver: bytes) -> bytes:
+        """Returns the beginning of `adopt.lua`, as `CommandPrefixes.take` is one of `take.lua`.
+
+        `request` is packed, and so is `giver`, the id of the giver's round.
+        """
+        keys = self.counters + self.marker + prefixes.request_keys
+        ttl = bulk(b"%d" % millis(prefixes.ttl))
+        return self.scripts["adopt"].command(4, 10) + keys + prefixes.mode + ttl + request + giver
+
+    def find(self, name: str, owner: str, heir: str) -> bytes:
+        """Returns the command that finds the holds of an attempt, and those that its `heir` adopted."""
+        lock = self.any_prefixes(name).lock
+        return (
+            self.scripts["find"].command(1, 3) + lock + bulk(owner.encode()) + bulk(heir.encode())
+        )
+
+    def free_any(self, name: str, owner: str) -> bytes:
+        """Returns the command that gives back whatever an attempt holds, with a tombstone."""
+        both = self.any_prefixes(name).both
+        return self.scripts["free_any"].command(2, 4) + both + bulk(owner.encode()) + MARKED
+
+    def detach(self, prefixes: CommandPrefixes, ttl: float) -> bytes:
+        """Returns the beginning of `detach.lua`; the incarnation, `packed_before` and the round's id
+        follow."""
+        head = self.scripts["detach"].command(2, 7) + prefixes.lock + self.marker
+        return head + bulk(b"%d" % millis(ttl)) + prefixes.mode
+
+    def amend(self, prefixes: CommandPrefixes, version: int, text: str, downgrade: bool) -> bytes:
+        """Returns the beginning of `amend.lua`; what follows is as for `detach`.
+
+        `version`: the number of this change of the text; 0 if there is none.
+        """
+        head = self.scripts["amend"].command(4, 11) + prefixes.keys + self.marker
+        words = bulk(b"%d" % version) + bulk(text.encode()) + bulk(b"%d" % downgrade)
+        return head + words + prefixes.mode
 
     def force(self, name: str, incarnation: bytes, least: int, record: str) -> bytes:
         """Returns the command that ends a hold by force, and leaves the counter at `least` or above."""
         prefixes = self.any_prefixes(name)
         keys = prefixes.keys + self.marker + bulk(self.naming.audit) + self.counters
         return (
-            self._scripts["force"].command(6, 10)
+            self.scripts["force"].command(6, 10)
             + keys
             + incarnation
             + bulk(b"%d" % least)
@@ -217,18 +286,18 @@ class Commands:
         """Returns the command by which a node begins to come back; see begin.lua."""
         keys = self.marker + self.beginning
         arguments = [run_id, incarnation, how, b"%d" % life, roster]
-        return self._scripts["begin"].command(2, 7) + keys + b"".join(map(bulk, arguments))
+        return self.scripts["begin"].command(2, 7) + keys + b"".join(map(bulk, arguments))
 
     def seal(self, incarnation: bytes, name: str, life: int) -> bytes:
         """Returns the command that tells a voting node of another's `life`; see seal.lua."""
         keys = self.marker + self.counters
         arguments = incarnation + bulk(name.encode()) + bulk(b"%d" % life)
-        return self._scripts["seal"].command(2, 5) + keys + arguments
+        return self.scripts["seal"].command(2, 5) + keys + arguments
 
     @property
     def highest(self) -> bytes:
         """The command that reads the highest counter of a node, which need not vote, and its clock."""
-        return self._scripts["highest"].command(2, 2) + self.marker + self.counters
+        return self.scripts["highest"].command(2, 2) + self.marker + self.counters
 
     def admit(
         self,
@@ -253,7 +322,14 @@ class Commands:
             known,
             roster,
         ]
-        return self._scripts["admit"].command(3, 11) + keys + b"".join(map(bulk, arguments))
+        return self.scripts["admit"].command(3, 11) + keys + b"".join(map(bulk, arguments))
+
+
+def packed_request(ttl: float, label: Label, letter: str) -> bytes:
+    """Returns the part of a hold, and of a waiter, that says who it is; packed."""
+    host = label.host.replace(SEPARATOR, "")
+    fields = (str(millis(ttl)), host, f"{label.pid}{letter}", label.text)
+    return bulk(SEPARATOR.join(fields).encode())
 
 
 def packed_before(begin: int) -> bytes:

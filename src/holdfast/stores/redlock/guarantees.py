@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...guarantees import Guarantees
-from .address import Settings
+from .address import MAX_TTL, Settings
 
 REDLOCK = Guarantees(
     store="redlock",
@@ -17,10 +17,13 @@ REDLOCK = Guarantees(
     token_source="the highest counter of a majority, to which that majority is raised while held; "
     "no clock, no pause and no restart of nodes lowers it while a majority remembers. At a first "
     "start, and where a majority restarts within max_ttl, counters start at the nodes' wall clocks: "
-    "if those were set back, tokens may go back",
+    "if those were set back, tokens may go back. Those who share a lock at the same time may have "
+    "equal tokens, or in any order; of each slot of a semaphore they rise",
     fair=False,
     wakeup="by a message from a node on which the lock was given back; nothing is handed over",
     safe_for=("efficiency", "correctness"),
+    slots=True,
+    longest_detached=MAX_TTL,
 )
 
 STOPPING = REDLOCK._replace(
@@ -29,10 +32,12 @@ STOPPING = REDLOCK._replace(
     "(majority_lost='stop')",
     token_source="the highest counter of a majority, to which that majority is raised while held; "
     "no clock, no pause and no restart of nodes lowers it. At a first start counters start at the "
-    "nodes' wall clocks",
+    "nodes' wall clocks. Those who share a lock at the same time may have equal tokens, or in any "
+    "order; of each slot of a semaphore they rise",
 )
 
 
 def promised_by(settings: Settings) -> Guarantees:
     """Returns the guarantees of nodes that are used with `settings`."""
-    return STOPPING if settings.stop_when_lost else REDLOCK
+    promised = STOPPING if settings.stop_when_lost else REDLOCK
+    return promised._replace(longest_detached=settings.max_ttl)

@@ -8,11 +8,17 @@ the same one. The grant stands when a majority returned T in phase 1 or confirme
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..redis.wire.refusals import reason_of
 from .membership import NodeTable
+
+OTHER_KIND = -2
+"""The first word of a refusal by a node on which the lock is in use as another kind."""
+SEVERAL = b"*"
+"""The word for the holders of a lock that several hold, where they leave no room."""
 
 
 class Ballot:
@@ -28,7 +34,11 @@ class Ballot:
     errors: Mapping[int, Exception] = {}
     """By node that neither granted the lock nor said that another owner holds it: why."""
     holders: Mapping[bytes, int] = {}
-    """By other owner: on how many nodes it holds the lock."""
+    """By other owner: on how many nodes it holds the lock; `SEVERAL` stands for many."""
+    kinds: Mapping[bytes, int] = {}
+    """By another kind and capacity: on how many nodes the lock is in use as that."""
+    free_slots: Sequence[Sequence[int]] = ()
+    """For each node on which the slot that was asked for is taken: some that are free there."""
     confirmed: Sequence[int] = ()
     """The nodes that phase 2 has raised to the token."""
     token = 0
@@ -67,6 +77,10 @@ class Ballot:
                 self.busy = [*self.busy, reply[1]]
                 self.refused = [*self.refused, index]
                 self.holders = {**self.holders, reply[2]: self.holders.get(reply[2], 0) + 1}
+                if reply[0] == OTHER_KIND:
+                    self.kinds = {**self.kinds, reply[2]: self.kinds.get(reply[2], 0) + 1}
+                elif len(reply) > 3:
+                    self.free_slots = [*self.free_slots, reply[3:]]
             else:
                 self.lives = {**self.lives, index: reply[1]}
                 self.counted.append(index)  # last: another thread may be closing it
@@ -155,6 +169,22 @@ class Ballot:
     def held_by_one(self) -> bool:
         """Returns whether another owner has a majority: then it is useless to try again at once."""
         return any(count >= self._quorum for count in self.holders.values())
+
+    def other_kind(self) -> tuple[str, int] | None:
+        """Returns the kind and the capacity as which a majority has the lock in use, if not ours."""
+        for text, count in self.kinds.items():
+            if count >= self._quorum:
+                kind, _, capacity = text.decode().partition("\x1f")
+                return kind, int(capacity)
+        return None
+
+    def likely_slots(self) -> list[int]:
+        """Returns the slots that are free on most of the nodes which said what is free there."""
+        if self.holders.get(SEVERAL, 0) >= self._quorum:
+            return []
+        counts = Counter(slot for slots in self.free_slots for slot in slots)
+        most = max(counts.values(), default=0)
+        return [slot for slot, count in counts.items() if count == most]
 
 
 class Tally:

@@ -29,6 +29,7 @@ class _Listed(NamedTuple):
     host: str
     pid: int
     text: str
+    ttl: int
 
 
 def states_of(rows: Iterable[Row]) -> list[LockState]:
@@ -54,4 +55,5 @@ def _participant(row: _Listed) -> Participant:
         row.left / SECOND,
         row.weight,
         slot_of(row.token, row.kind, row.capacity),
+        row.ttl / SECOND,
     )

@@ -18,8 +18,12 @@ from ...model import (
     GONE,
     UNKNOWN,
     Busy,
+    Change,
+    Gone,
     Granted,
+    Label,
     LockState,
+    Observation,
     Outcome,
     Queued,
     Renewed,
@@ -89,7 +93,6 @@ class SqlStore:
     ) -> Granted | Queued | Busy:
         """Grants the lock, or puts the owner into the queue, to be woken on `channel`."""
         label = request.label
-        copies: list[None] = []
         values: list[Value] = [
             self._wait(deadline),
             self._prefix + request.name,
@@ -107,23 +110,107 @@ class SqlStore:
             label.pid,
             label.text,
         ]
-        ((answer, number, kind, capacity),) = self._steps.call(
-            "acquire", values, deadline, lambda: copies.append(None)
-        )
-        if answer == "left":
-            raise given_up(request.name, request.owner)
-        if not copies:  # else one of them may still be under way
-            self._in_doubt.discard(request.owner)
-        if answer == "granted":
-            return Granted(number, request.ttl)
+        ((answer, *rest),) = self._asked("acquire", values, [request], deadline)
         if answer == "queued":
-            return Queued(number / SECOND)
+            return Queued(rest[0] / SECOND)
         if answer == "busy":
-            return Busy(number / SECOND)
-        if answer == "used":
-            raise owner_used_again(request.owner, request.name)
-        present, wanted = (kind, capacity), (request.kind, request.capacity)
-        raise in_use_as(request.name, request.owner, present, wanted)
+            return Busy(rest[0] / SECOND)
+        return _granted(request, answer, *rest)
+
+    def acquire_all(
+        self, requests: Sequence[AcquireRequest], channel: str, deadline: float
+    ) -> list[Granted] | Busy:
+        """Grants several locks, or none."""
+        values: list[Value] = [
+            self._wait(deadline),
+            _micros(requests[0].patience),
+            channel,
+            [self._prefix + request.name for request in requests],
+            [request.owner for request in requests],
+            [_micros(request.ttl) for request in requests],
+            [request.weight for request in requests],
+            [request.capacity for request in requests],
+            [request.kind for request in requests],
+            [int(request.barge) for request in requests],
+            [_micros(request.claim) for request in requests],
+            [request.label.host for request in requests],
+            [request.label.pid for request in requests],
+            [request.label.text for request in requests],
+        ]
+        rows = self._asked("acquire_all", values, requests, deadline)
+        answer, *rest, place = rows[-1]
+        if answer == "busy":
+            return Busy(rest[0] / SECOND)
+        _granted(requests[place - 1], answer, *rest)
+        tokens = {row[-1]: row[1] for row in rows}
+        return [
+            Granted(tokens[place], request.ttl) for place, request in enumerate(requests, start=1)
+        ]
+
+    def adopt(
+        self, request: AcquireRequest, giver: str, channel: str, deadline: float
+    ) -> Granted | Gone:
+        """Makes the lease of the owner `giver` that of the request's, with a new token."""
+        label = request.label
+        values: list[Value] = [
+            self._wait(deadline),
+            self._prefix + request.name,
+            request.owner,
+            giver,
+            _micros(request.ttl),
+            request.weight,
+            request.capacity,
+            request.kind,
+            request.barge,
+            _micros(request.claim),
+            _micros(request.patience),
+            channel,
+            label.host,
+            label.pid,
+            label.text,
+        ]
+        ((answer, *rest),) = self._asked("adopt", values, [request], deadline)
+        return GONE if answer == "gone" else _granted(request, answer, *rest)
+
+    def _asked(
+        self,
+        procedure: str,
+        values: list[Value],
+        requests: Sequence[AcquireRequest],
+        deadline: float,
+    ) -> list[Row]:
+        """Calls a procedure that grants; its owners are in doubt only while a copy may be under way."""
+        copies: list[None] = []
+        rows = self._steps.call(procedure, values, deadline, lambda: copies.append(None))
+        for request in requests:
+            if rows[-1][0] == "left":
+                raise given_up(request.name, request.owner)
+            if not copies:  # else one of them may still arrive
+                self._in_doubt.discard(request.owner)
+        return rows
+
+    def amend(self, name: str, owner: str, weight: int, text: str | None, deadline: float) -> bool:
+        """Changes a lease; returns False if it has ended."""
+        values = (self._prefix + name, owner, weight, text is not None, text or "")
+        ((held,),) = self._step("amend", deadline, *values)
+        return bool(held)
+
+    def detach(self, name: str, owner: str, ttl: float, deadline: float) -> bool:
+        """Lets a lease end after `ttl`; returns False if it has ended."""
+        ((held,),) = self._step("detach", deadline, self._prefix + name, owner, _micros(ttl))
+        return bool(held)
+
+    def observe(
+        self, name: str, owner: str, after: int, lasting: float, channel: str, deadline: float
+    ) -> Observation:
+        """Returns the changes of an election; has the owner woken on `channel` at the next one."""
+        values = (self._prefix + name, owner, after, _micros(lasting), channel)
+        (first, *rows) = self._step("observe", deadline, *values)
+        return Observation(tuple(_change(*row) for row in rows), first[-1] / SECOND)
+
+    def unobserve(self, owner: str, deadline: float) -> None:
+        """Forgets an observer."""
+        self._steps.call("unobserve", [owner], deadline)
 
     def renew(
         self, claims: Sequence[Claim], waiting: Container[str], channel: str, deadline: float
@@ -162,9 +249,9 @@ class SqlStore:
         full = self._prefix + prefix
         return self._list(full, full + "\U0010ffff" * 257, deadline)
 
-    def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        """Ends every lease on a lock; returns whether there was one."""
-        ((held,),) = self._step("break", deadline, self._prefix + name, actor)
+    def force_release(self, name: str, actor: str, above: int, deadline: float) -> bool:
+        """Ends every lease on a lock, later tokens are above `above`; returns whether there was one."""
+        ((held,),) = self._step("break", deadline, self._prefix + name, actor, above)
         return bool(held)
 
     def look(self, owners: Sequence[str], deadline: float) -> dict[str, int]:
@@ -247,6 +334,22 @@ class SqlStore:
             self._keeping.call("clean", values, min(deadline, now + 1.0))
         except BackendUnavailable:
             return  # the next one will
+
+
+def _granted(
+    request: AcquireRequest, answer: str, number: int, kind: str, capacity: int
+) -> Granted:
+    """Returns the grant, or raises the refusal, that a procedure answers to a request."""
+    if answer == "granted":
+        return Granted(number, request.ttl)
+    if answer == "used":
+        raise owner_used_again(request.owner, request.name)
+    present, wanted = (kind, capacity), (request.kind, request.capacity)
+    raise in_use_as(request.name, request.owner, present, wanted)
+
+
+def _change(number: int, token: int, owner: str, host: str, pid: int, text: str, at: int) -> Change:
+    return Change(number, token, owner, Label(host, pid, text), at / SECOND)
 
 
 def _renewed(token: int, ttl: float) -> Outcome:

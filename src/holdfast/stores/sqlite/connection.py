@@ -187,8 +187,9 @@ class StoreConnection:
         """Ends the entries of dead processes, and puts tokens above all that were handed out.
 
         If this is a new boot, nobody else is alive, and the times of entries that are bound to no
-        process mean nothing: they end after their TTL at the latest. The tokens of the last moments may
-        not have reached the disk; the ceiling above them has.
+        process mean nothing: they end after their TTL at the latest, and what was detached when it was
+        to end. The tokens of the last moments may not have reached the disk; the ceiling above them
+        has.
         """
         assert self._presence is not None
         alive = SqliteRows(connection, self._presence, (0, 0, 0), durable=False).alive
@@ -196,7 +197,9 @@ class StoreConnection:
             if not alive(entry):
                 connection.execute("DELETE FROM entry WHERE owner = ?", (entry.owner,))
         connection.execute(
-            "UPDATE entry SET expires = min(expires, ? + max(ttl, patience))", (_clock.now(),)
+            "UPDATE entry SET expires = CASE WHEN kept_until > 0 THEN :now + (kept_until - :wall) "
+            "ELSE min(expires, :now + max(ttl, patience)) END",
+            {"now": _clock.now(), "wall": time.time()},
         )
         now, wall = tokens.boot_microseconds(), time.time_ns() // 1000
         # Not all the way to the ceiling, which is ahead of the clock: if boots took turns (two

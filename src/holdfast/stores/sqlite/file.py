@@ -16,7 +16,7 @@ from ...errors import BackendUnavailable, ConfigError
 from . import location
 
 APPLICATION_ID = 0x48464C4B  # "HFLK"
-FORMAT = 3
+FORMAT = 4
 NO_BOOT = "none yet"
 """The boot of a new store, of which nothing is known."""
 
@@ -50,6 +50,13 @@ def open_store(path: str) -> sqlite3.Connection:
         except BaseException:
             connection.close()
             raise
+
+
+def refuse_others(path: str) -> None:
+    """Raises `ConfigError` if there is a file at that real path which is not a store. Makes nothing."""
+    if os.path.exists(path):
+        with suppress(FileNotFoundError):
+            _verify(path)
 
 
 def _refuse_second_name(path: str) -> None:

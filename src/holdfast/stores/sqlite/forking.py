@@ -72,12 +72,21 @@ def register(store: Forkable) -> None:
     _stores.add(store)
 
 
+def _known() -> list[Forkable]:
+    """Returns all stores, though another thread may register one at this moment."""
+    while True:
+        try:
+            return list(_stores)
+        except RuntimeError:  # it changed while it was read
+            continue
+
+
 def _before() -> None:
     _turn.acquire()
     fork = _Fork()
     _forks.append(fork)
     deadline = BootClock().now() + PATIENCE
-    for store in list(_stores):
+    for store in _known():
         if store.before_fork(deadline):
             fork.paused.append(store)
         else:

@@ -73,6 +73,7 @@ class Gate:
 
     def __init__(self, path: str, *, patience: float = PATIENCE) -> None:
         self.file = f"{path}-live/gate"
+        self._written = f"{path}-wal"  # changed by whoever was inside
         self.patience = patience
         self._closed = False
         self._reset()
@@ -222,15 +223,29 @@ class Gate:
         """Acquires `lock`, or raises at the deadline."""
         if deadline is None:
             deadline = started + self.patience
+        before = self._last_write()
         while True:
             left = deadline - _now()
             if lock.acquire(timeout=max(0.0, min(left, _SLICE))):
                 return
             if left <= 0:
+                waited = f"waited {_now() - started:.1f} s to write to the store"
+                if self._last_write() != before:
+                    raise BackendUnavailable(
+                        f"{waited}, and did not get a turn: many others write to it, or this machine "
+                        "has more to do than it can"
+                    )
                 raise BackendUnavailable(
-                    f"waited {_now() - started:.1f} s to write to the store, and some process has "
-                    f"been inside all that time, perhaps frozen; it holds {self.file!r}"
+                    f"{waited}, and some process has been inside all that time, perhaps frozen; "
+                    f"it holds {self.file!r}"
                 )
+
+    def _last_write(self) -> int:
+        """Returns a number that differs once somebody has written."""
+        try:
+            return os.stat(self._written).st_mtime_ns
+        except OSError:
+            return 0
 
     def _help(self) -> None:
         """Blocks in the kernel for the thread that waits; runs in the helper thread."""

@@ -19,4 +19,5 @@ SQLITE = Guarantees(
     wakeup="handed over by the release, with a datagram to the next waiter's process",
     safe_for=("efficiency", "correctness"),
     slots=True,
+    every_change=True,
 )

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...clock import BootClock
-from ...entries import Claim, Entry
-from ...model import Label, in_free_slot
-from . import tokens
+from ...entries import Claim, Entry, WakeUp
+from ...model import Change, Label, in_free_slot
+from ...settlement import ELECTION
+from . import changes, tokens
 from .presence import Presence
 
 COLUMNS = (
     "owner, name, seq, token, expires, ttl, weight, capacity, kind, barge, confirmed, claim, "
-    "patience, since, process, address, tether, host, pid, label"
+    "patience, since, process, address, tether, kept_until, host, pid, label"
 )
 _OF = f"SELECT {COLUMNS} FROM entry WHERE name = ? ORDER BY waiting, seq"
 # The holder of a mutex has a key of its own; all others are found by their owner.
@@ -32,14 +33,21 @@ _KEEP_WAITING = (
     f"AND owner IN ({', '.join('?' * _TOGETHER)})"
 )
 _ARRIVAL = "SELECT coalesce(max(seq), 0) + 1 FROM entry WHERE name = ? AND waiting = 1"
-_DROP_HELD = "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ?"
+_DROP_HELD = (
+    "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ? "
+    f"AND kind <> '{ELECTION}'"
+)
 _ADD = (
     f"INSERT INTO entry ({COLUMNS}, waiting) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _SAVE = (
     "UPDATE entry SET waiting = ?, seq = ?, token = ?, expires = ?, confirmed = ?, since = ? "
     "WHERE name = ? AND waiting = ? AND seq = ? AND owner = ?"
+)
+_REWRITE = (
+    "UPDATE entry SET weight = ?, label = ?, expires = ?, confirmed = ?, process = ?, tether = ?, "
+    "kept_until = ? WHERE name = ? AND waiting = 0 AND seq = ? AND owner = ?"
 )
 _DROP = "DELETE FROM entry WHERE name = ? AND waiting = ? AND seq = ? AND owner = ?"
 _HELD = (
@@ -137,9 +145,9 @@ class SqliteRows:
         (number,) = self._execute(_ARRIVAL, (name,)).fetchone()
         return number
 
-    def mint(self, taken: Container[int] = (), permits: int = 1) -> int:
+    def mint(self, taken: Container[int] = (), permits: int = 1, above: int = 0) -> int:
         clock = self._base + tokens.boot_microseconds()
-        token = in_free_slot(max(self._last + 1, clock), taken, permits)
+        token = in_free_slot(max(self._last + 1, above + 1, clock), taken, permits)
         if token >= self._ceiling:
             if not self._durable:
                 raise tokens.CeilingReached
@@ -172,6 +180,7 @@ class SqliteRows:
                 entry.process,
                 entry.address,
                 entry.tether,
+                entry.kept_until,
                 host,
                 pid,
                 text,
@@ -197,6 +206,35 @@ class SqliteRows:
             ),
         )
         entry.seq = seq
+
+    def rewrite(self, entry: Entry) -> None:
+        self._execute(
+            _REWRITE,
+            (
+                entry.weight,
+                entry.label.text,
+                entry.expires,
+                entry.confirmed,
+                entry.process,
+                entry.tether,
+                entry.kept_until,
+                entry.name,
+                entry.seq,
+                entry.owner,
+            ),
+        )
+
+    def note(self, name: str, change: Change) -> Iterable[WakeUp]:
+        return changes.note(self._execute, name, change, self._now)
+
+    def changes(self, name: str, after: int) -> Iterable[Change]:
+        return changes.since(self._execute, name, after)
+
+    def observe(self, name: str, observer: WakeUp, until: float) -> None:
+        changes.observe(self._execute, name, observer, until)
+
+    def unobserve(self, name: str, owner: str) -> None:
+        changes.unobserve(self._execute, name, owner)
 
     def drop_held(self, name: str, owner: str) -> bool:
         return self._execute(_DROP_HELD, (name, owner, self._now)).rowcount == 1

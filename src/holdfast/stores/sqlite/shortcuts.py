@@ -13,17 +13,20 @@ from typing import Any
 
 from ...clock import BootClock
 from ...entries import AcquireRequest, WakeUp
+from ...settlement import ELECTION
 from . import tokens
 from .rows import COLUMNS
 
 _GRANT_ALONE = (
     f"INSERT INTO entry ({COLUMNS}, waiting) "
-    "SELECT ?, ?, 0, kept('token', 0), ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, '', ?, ?, ?, 0 FROM store "
+    "SELECT ?, ?, 0, kept('token', 0), ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, '', 0.0, ?, ?, ?, 0 "
+    "FROM store "
     "WHERE live = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ?) "
     "AND kept('token', base + boot_ns() / 1000) BETWEEN token + 1 AND ceiling - 1"
 )
 _RELEASE_ALONE = (
     "DELETE FROM entry WHERE name = ? AND waiting = 0 AND owner = ? AND expires > ? "
+    f"AND kind <> '{ELECTION}' "
     "AND NOT EXISTS (SELECT 1 FROM entry WHERE name = ? AND waiting = 1)"
 )
 # The holder's row is the one that the waiter's, with its new key, replaces. The clock is read inside,
@@ -36,6 +39,7 @@ _HAND_OVER = (
     # By its whole key: SQLite then needs no table of its own for the rows that it will change.
     "WHERE name = ? AND waiting = 1 AND seq = "
     "(SELECT seq FROM entry WHERE name = ? AND waiting = 1 AND expires > ? ORDER BY seq LIMIT 1) "
+    f"AND kind <> '{ELECTION}' "
     "AND capacity = 1 AND barge = 0 AND kept('token', ? + boot_ns() / 1000) BETWEEN 1 + (SELECT token "
     "FROM entry WHERE name = ? AND waiting = 0 AND seq = 0 AND owner = ? AND expires > ?) AND ? - 1 "
     "AND kept('owner', owner) NOTNULL AND kept('process', process) NOTNULL "
@@ -104,8 +108,8 @@ def grant_alone(
 
     `live` is the id of the "-live" folder that the store has to be bound to.
     """
-    if not mint.begin():
-        return None
+    if request.kind == ELECTION or not mint.begin():
+        return None  # a change of an election is to be noted
     host, pid, text = request.label
     done = connection.execute(
         _GRANT_ALONE,

@@ -10,11 +10,12 @@ and writes is in `rows`, for the common cases in `shortcuts`; which processes ar
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
-from ...entries import AcquireRequest, Claim, Entry
+from ...entries import AcquireRequest, Claim, Entry, WakeUp
 from ...errors import BackendUnavailable
 from ...ledger import Ledger
-from ...model import Busy, Granted, LockState, Outcome, Queued
+from ...model import Busy, Gone, Granted, LockState, Observation, Outcome, Queued
 from . import cleaning, tokens
 from .lockfiles import Opened, Tether
 from .mailbox import DELIVERED
@@ -23,6 +24,13 @@ from .shortcuts import grant_alone, hand_over, release_alone
 from .transactions import Blockers, Transactions
 
 _AUDIT_KEPT = 1000
+
+
+class _NotAll(Exception):
+    """Raised inside a transaction that cannot grant all that it should."""
+
+    def __init__(self, remaining: float) -> None:
+        self.remaining = remaining
 
 
 class Store(Transactions):
@@ -48,13 +56,38 @@ class Store(Transactions):
     def _acquire(
         self, ledger: Ledger, rows: SqliteRows, request: AcquireRequest
     ) -> Granted | Queued | Busy:
-        return ledger.acquire(request, self.process, self.address)
+        return ledger.acquire(request, self.process if request.bound else "", self.address)
+
+    def acquire_all(
+        self, requests: Sequence[AcquireRequest], deadline: float
+    ) -> list[Granted] | Busy:
+        """Grants all of these locks, or none of them and changes nothing."""
+
+        def step(ledger: Ledger, rows: SqliteRows) -> list[Granted]:
+            grants: list[Granted] = []
+            for request in requests:
+                answer = self._acquire(ledger, rows, request)
+                if not isinstance(answer, Granted):
+                    raise _NotAll(answer.remaining)  # which rolls back
+                grants.append(answer)
+            return grants
+
+        try:
+            grants, _ = self._step(step, (), deadline)
+        except _NotAll as busy:
+            return Busy(busy.remaining)
+        return grants
 
     def _acquire_alone(
         self, connection: sqlite3.Connection, request: AcquireRequest
     ) -> Granted | None:
         token = grant_alone(
-            connection, self._mint, request, self.process, self.address, self._folder_id
+            connection,
+            self._mint,
+            request,
+            self.process if request.bound else "",
+            self.address,
+            self._folder_id,
         )
         return None if token is None else Granted(token, request.ttl)
 
@@ -62,22 +95,31 @@ class Store(Transactions):
         """Renews leases and places in the queue; returns one outcome for each claim, in order."""
 
         def step(ledger: Ledger, rows: SqliteRows) -> list[Outcome]:
-            now = rows.now()
-            if now > self._cleaned + cleaning.EVERY:
-                self._cleaned = now
-                assert self._presence is not None
-                cleaning.clean(self._open_connection(), self._presence, now)
+            self._clean(ledger, rows)
             return ledger.renew_all(claims)
 
         return self._step(step, (), deadline)
 
+    def _clean(self, ledger: Ledger, rows: SqliteRows) -> None:
+        """Removes what is of no use any more, now and then."""
+        now = rows.now()
+        if now > self._cleaned + cleaning.EVERY:
+            self._cleaned = now
+            assert self._presence is not None
+            for name in cleaning.clean(self._open_connection(), self._presence, now):
+                ledger.settle(name)
+
     def release(self, name: str, owner: str, deadline: float) -> bool:
         """Frees the lease, or leaves the queue; returns whether a live lease was freed."""
         released, _ = self._step(_release, (name, owner), deadline, self._release_or_hand_over)
+        self._let_go(owner)
+        return released
+
+    def _let_go(self, owner: str) -> None:
+        """Closes the tether of a lease that is no longer ours."""
         tether = self._tethers.pop(owner, None) if self._tethers else None
         if tether is not None:
             tether.close()
-        return released
 
     def _release_or_hand_over(
         self, connection: sqlite3.Connection, name: str, owner: str
@@ -122,11 +164,14 @@ class Store(Transactions):
         states, _ = self._step(step, (), deadline)
         return states
 
-    def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        """Ends every holder's lease, with an audit record; returns whether there was a holder."""
+    def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
+        """Ends every holder's lease, with an audit record; returns whether there was a holder.
+
+        Later tokens are higher than `above`.
+        """
 
         def step(ledger: Ledger, rows: SqliteRows) -> bool:
-            broken = ledger.force_release(name)
+            broken = ledger.force_release(name, above)
             holders = ", ".join(f"{entry.label} token {entry.token}" for entry in broken)
             execute = self._open_connection().execute
             execute(
@@ -138,6 +183,55 @@ class Store(Transactions):
 
         forced, _ = self._step(step, (), deadline)
         return forced
+
+    def amend(self, name: str, owner: str, weight: int, text: str | None, deadline: float) -> bool:
+        """Gives a lease less weight, or its label another text; returns whether it was held."""
+        held, _ = self._step(
+            lambda ledger, rows: ledger.amend(name, owner, weight, text), (), deadline
+        )
+        return held
+
+    def detach(self, name: str, owner: str, ttl: float, deadline: float) -> bool:
+        """Lets a lease end after `ttl`, and not with its process; returns whether it was held.
+
+        It leaves a row that nobody may ever ask for, so it removes those of others, too: a process
+        that does only this may never renew a lease.
+        """
+
+        def step(ledger: Ledger, rows: SqliteRows) -> bool:
+            self._clean(ledger, rows)
+            return ledger.detach(name, owner, ttl)
+
+        held, _ = self._step(step, (), deadline)
+        self._let_go(owner)
+        return held
+
+    def adopt(self, request: AcquireRequest, giver: str, deadline: float) -> Granted | Gone:
+        """Grants the lease of `giver` to the owner of the request, in its place."""
+
+        def step(ledger: Ledger, rows: SqliteRows) -> Granted | Gone:
+            process = self.process if request.bound else ""
+            return ledger.adopt(request, giver, process, self.address)
+
+        answer, _ = self._step(step, (), deadline)
+        self._let_go(giver)
+        return answer
+
+    def observe(
+        self, name: str, owner: str, after: int, observed_for: float, deadline: float
+    ) -> Observation:
+        """Returns what has changed at an election, and has `owner` woken by the next change."""
+
+        def step(ledger: Ledger, rows: SqliteRows) -> Observation:
+            observer = WakeUp(name, owner, self.process, self.address, 0)
+            return ledger.observe(name, after, observer, rows.now() + observed_for)
+
+        observation, _ = self._step(step, (), deadline)
+        return observation
+
+    def unobserve(self, name: str, owner: str, deadline: float) -> None:
+        """Ends what `observe` began."""
+        self._step(lambda ledger, rows: ledger.unobserve(name, owner), (), deadline)
 
     def tether(self, name: str, owner: str, deadline: float) -> int:
         """Binds the lease to a descriptor too, so that it outlives this process with a child that

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...model import Granted, Label
-from .names import entry_name
+from .changes import Record
+from .names import NO_SLOT, SEMAPHORE, Entry, entry_name, parsed, slot_path
 
 if TYPE_CHECKING:
     from .session import ClientSession
@@ -33,6 +34,7 @@ ResultCallback = Callable[[Any], None]
 class Ticket(Protocol):
     """The members of the engine's ticket that matter here; the same for both worlds."""
 
+    terms: Any
     name: str
     owner: str
     ttl: float
@@ -55,6 +57,7 @@ class Attempt:
         "claim_window",
         "counted_until",
         "czxid",
+        "delay",
         "deletion_sent",
         "error",
         "expires_at",
@@ -62,6 +65,7 @@ class Attempt:
         "final_result",
         "freed",
         "generation",
+        "giver",
         "home",
         "in_flight",
         "kind",
@@ -79,16 +83,19 @@ class Attempt:
         "path",
         "queue",
         "read_pzxid",
+        "record",
         "renew",
         "requested_ttl",
         "sent_at",
         "session",
         "settled",
+        "slot",
         "state",
         "ticket",
         "token",
         "tries",
         "ttl",
+        "waited",
         "waiting_session",
         "watched_blocks",
         "watched_path",
@@ -116,9 +123,17 @@ class Attempt:
         self.requested_ttl = ticket.ttl
         self.renew = ticket.renew
         """False if the lease is to end with its TTL."""
+        self.delay: float = ticket.terms.delay
+        """Seconds, part of the TTL, for which the lock stays closed behind a lease that expired."""
         self.queue = ticket.queue
         """False if the attempt is not to wait."""
-        self.label = _encode_label(ticket.label)
+        self.label = encode_label(ticket.label)
+        self.giver: Entry | None = None
+        """The entry whose place its own is to take, if it adopts a lease."""
+        self.record: Record | None = None
+        """The changes of an election as they were read, until they may be others."""
+        self.waited = False
+        """Whether others were seen to be first."""
         self.home = session
         """The session for its TTL, on which a holder's znode is."""
         self.waiting_session: ClientSession | None = None
@@ -139,6 +154,8 @@ class Attempt:
         self.czxid = 0
         """The zxid of the znode's creation."""
         self.token = 0
+        self.slot = NO_SLOT
+        """The slot of a semaphore that its entry has, or is to be given."""
         self.settled = False
         """Whether the holder's znode is on the session for its TTL, and says which token it has."""
         self.ttl = self.requested_ttl
@@ -181,13 +198,35 @@ class Attempt:
     @property
     def path_prefix(self) -> str:
         """The path of the znode, without the sequence number that the server appends."""
-        entry = entry_name(self.owner, self.kind, self.capacity, self.weight, self.ttl)
+        entry = entry_name(
+            self.owner, self.kind, self.capacity, self.weight, self.ttl, slot=self.slot
+        )
         return f"{self.lock_path}/{entry}"
 
     @property
     def child(self) -> str:
         """The name of the znode below the lock's."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def entry(self) -> Entry:
+        """The entry that its znode is, once its path is known."""
+        return parsed(self.child)
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether its entry has a slot of a semaphore."""
+        return self.kind == SEMAPHORE and self.entry.slot != NO_SLOT
+
+    @property
+    def slot_path(self) -> str:
+        """The path of the znode of the slot that its entry has; empty if it has none."""
+        return slot_path(self.lock_path, self.entry.slot) if self.has_slot else ""
+
+    @property
+    def granted_slot(self) -> int | None:
+        """The slot as the engine is told of it."""
+        return None if self.slot == NO_SLOT else self.slot
 
     @property
     def exclusive(self) -> bool:
@@ -199,6 +238,15 @@ class Attempt:
         """The sessions whose end or loss concerns the attempt."""
         known = {self.home, self.session, self.moving_to, self.waiting_session}
         return {session for session in known if session is not None}
+
+    @property
+    def doubtful_session(self) -> ClientSession:
+        """The session that has sent what may have created its znode, or given it another path."""
+        return self.moving_to or self.session
+
+    def session_of(self, session_id: int) -> ClientSession | None:
+        """Returns the session of that id, if the attempt has to do with it."""
+        return next((one for one in self.sessions if one.session_id == session_id), None)
 
     def vouch(self, sent_at: float) -> float:
         """Returns the time from which the place of a waiter may be counted on, for the claim window.
@@ -212,13 +260,24 @@ class Attempt:
         return since
 
     @property
+    def shown_label(self) -> Label:
+        """The label as people are shown it."""
+        return read_data(WAITS + self.label, None)[1]
+
+    @property
     def shape(self) -> str:
         """The kind and the capacity, as one text."""
         return f"{self.kind},{self.capacity}"
 
 
-def _encode_label(label: Label) -> bytes:
+def encode_label(label: Label) -> bytes:
     return f"\n{label.host}\n{label.pid}\n{label.text}".encode()
+
+
+def relabel(label: bytes, text: str) -> bytes:
+    """Returns an encoded label with another text."""
+    _, host, pid, _ = label.split(b"\n", 3)
+    return b"\n".join((b"", host, pid, text.encode()))
 
 
 def read_data(data: bytes, stat: Any) -> tuple[int, Label]:

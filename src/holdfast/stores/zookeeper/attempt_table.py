@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..._runtime.threads import Alarm
 from ...clock import Clock
 from .attempt import ENDED, Attempt
-from .names import Naming
+from .names import NO_SLOT, Entry, Naming, slot_path
+from .requests import Conflict, NoNodeError, Unanswered, delete, done, remove
 
 if TYPE_CHECKING:
     from .session import ClientSession
@@ -25,8 +26,12 @@ class AttemptTable(ABC):
     Methods that begin with an underscore are called under the mutex.
     """
 
-    def __init__(self, naming: Naming, clock: Clock, claim_window: float) -> None:
+    def __init__(
+        self, naming: Naming, acl: Sequence[Any], clock: Clock, claim_window: float
+    ) -> None:
         self.naming = naming
+        self.acl = acl
+        """The users who may use the znodes that we create."""
         self.clock = clock
         self.mutex = RLock()
         self.on_doubt: Callable[[Iterable[str]], None] | None = None
@@ -36,6 +41,12 @@ class AttemptTable(ABC):
         """By owner."""
         self._known_locks: dict[str, bool] = {}
         """By the path of a lock whose znode was there when we last used it: whether we had to wait."""
+        self._likely_slots: dict[str, int] = {}
+        """By the path of a semaphore: a slot that we have given back."""
+        self._server_time = 0
+        """The time on the servers' clock at the latest write of ours: ms since the epoch."""
+        self._being_dropped: set[str] = set()
+        """The paths of detached entries that have ended, and whose deletion was sent."""
         self._alarm = Alarm(clock)
 
     def call_at(self, due: float, function: Callable[[], None]) -> None:
@@ -97,10 +108,55 @@ class AttemptTable(ABC):
             attempt.session.unwatch(attempt.path, attempt)
             attempt.watches_itself = False
 
+    def note_time(self, stat: Any) -> None:
+        """Notes the servers' time, by the facts about a znode that was just written."""
+        self._server_time = getattr(stat, "mtime", self._server_time)
+
+    def _drop_ended(self, attempt: Attempt, entries: Sequence[Entry]) -> bool:
+        """Deletes the detached entries in the queue of `attempt` that have ended; returns whether any.
+
+        What is read behind that on the same session is without them.
+        """
+        now, dropped = self._server_time, False
+        for entry in entries:
+            path = f"{attempt.lock_path}/{entry.name}"
+            if entry.has_ended(now) and path not in self._being_dropped:
+                self._being_dropped.add(path)
+                dropped = True
+                self._send_drop(attempt, path, entry)
+        return dropped
+
+    def _send_drop(self, attempt: Attempt, path: str, entry: Entry) -> None:
+        def receive(value: Any, error: Exception | None) -> None:
+            _, error = done(value, error)
+            with self.mutex:
+                self._being_dropped.discard(path)
+                if isinstance(error, Conflict):  # a foreign hand has removed the slot
+                    attempt.session.send(delete(path), ignore)
+                elif error is not None and not isinstance(error, (NoNodeError, *Unanswered)):
+                    self._refuse(attempt, error)
+
+        attempt.session.send(removal(attempt.lock_path, entry), receive)
+        attempt.session.send(delete(self.naming.marker(entry)), ignore)
+
+    @abstractmethod
+    def _refuse(self, attempt: Attempt, error: Exception) -> None:
+        """Gives up `attempt`, whose queue ZooKeeper does not let us use, and says so."""
+
     def _report_doubt(self, owners: Sequence[str]) -> None:
         if self.on_doubt is not None and owners:
             self.on_doubt(owners)
 
 
+def removal(lock_path: str, entry: Entry) -> Any:
+    """Returns the request to delete an entry, and the slot that it has."""
+    slot = "" if entry.slot == NO_SLOT else slot_path(lock_path, entry.slot)
+    return remove(f"{lock_path}/{entry.name}", slot)
+
+
 def ignore_reply(attempt: Attempt, value: Any, error: Any) -> None:
     """Ignores a reply: if the request failed, the one that was sent behind it fails too."""
+
+
+def ignore(value: Any, error: Exception | None) -> None:
+    """Ignores a reply that nobody waits for."""

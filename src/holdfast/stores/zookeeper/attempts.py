@@ -26,29 +26,35 @@ from .attempt import (
     ResultCallback,
     Ticket,
 )
+from .changes import Record
 from .client import acl_of
-from .names import Naming
-from .queue import Queue
+from .names import Entry, Naming
+from .observers import Observers
 from .renewal import Renewal
 from .requests import sync
 from .session import CLASSES, ClientSession
+from .transfers import Transfers
 
 DEFAULT_CLASS = 30.0
 
 
-class Attempts(Queue):
+class Attempts(Transfers):
     """The verbs of the backend, for both worlds, and the sessions by TTL."""
 
     def __init__(
         self, address: Address, naming: Naming, clock: Clock, claim_window: float, tick: float
     ) -> None:
-        super().__init__(naming, clock, claim_window)
+        super().__init__(naming, acl_of(address), clock, claim_window)
         self.address = address
-        self.acl = acl_of(address)
         self.tick = tick
         self._sessions: dict[float, ClientSession] = {}
         """By the TTL that they were opened for."""
+        self.observers = Observers(self)
         self._closed = False
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise BackendUnavailable("this connection to ZooKeeper is closed")
 
     def open(self, on_result: ResultCallback) -> None:
         with self.mutex:
@@ -57,8 +63,7 @@ class Attempts(Queue):
 
     def _session_for(self, ttl: float) -> ClientSession:
         """Returns the session for `ttl`, which may have still to be opened. Under the mutex."""
-        if self._closed:
-            raise _closed()
+        self._require_open()
         for session in self._sessions.values():
             if session.can_give(ttl):
                 return session
@@ -81,14 +86,16 @@ class Attempts(Queue):
         A lock for which we had to wait is probably one for which we have to wait again.
         """
         attempt.session, attempt.parked = attempt.home, False
-        if attempt.queue and self._known_locks.get(attempt.lock_path):
+        known = attempt.giver is None and self._known_locks.get(attempt.lock_path)
+        if attempt.queue and known:
             session = self._session_to_wait_on(attempt)
             if session is not None and session.ready:
                 attempt.session, attempt.parked = session, True
 
     def _session_to_wait_on(self, attempt: Attempt) -> ClientSession | None:
         if attempt.waiting_session is None:
-            seconds = min(self._claim_window, attempt.home.requested_ttl)
+            # A lock that is handed to a waiter which dies stays closed for the delay, too.
+            seconds = min(self._claim_window + attempt.delay, attempt.home.requested_ttl)
             try:
                 session = self._session_for(seconds)
             except BackendUnavailable:
@@ -97,14 +104,17 @@ class Attempts(Queue):
             session.attempts[attempt.owner] = attempt
         return attempt.waiting_session
 
+    def session_for_reads(self) -> ClientSession:
+        """Returns a session for what is not on behalf of an attempt. Under the mutex."""
+        sessions = self._sessions.values()
+        ready = next((session for session in sessions if session.ready), None)
+        return ready or self._session_for(DEFAULT_CLASS)
+
     def send_all(self, requests: Sequence[Any], on_result: ResultCallback) -> None:
         """Sends requests that may be repeated; the result is the list of their replies."""
         with self.mutex:
-            if self._closed:
-                raise _closed()
-            sessions = self._sessions.values()
-            ready = next((session for session in sessions if session.ready), None)
-            session = ready or self._session_for(DEFAULT_CLASS)
+            self._require_open()
+            session = self.session_for_reads()
 
         def on_replies(replies: list[Any]) -> None:
             on_result(session.error or replies)
@@ -114,18 +124,29 @@ class Attempts(Queue):
     def acquire(self, ticket: Ticket, on_result: ResultCallback) -> None:
         with self.mutex:
             known = self._attempts.get(ticket.owner)
-            if known is not None:
-                self._acquire_again(known, ticket, on_result)
-                return
-            session = self._session_for(ticket.ttl)
-            lock_path = self.naming.lock(ticket.name)
-            attempt = Attempt(ticket, lock_path, session, on_result, self.clock.now())
-            self._attempts[attempt.owner] = session.attempts[attempt.owner] = attempt
-            self._advance(attempt)
+            if known is None:
+                self._begin(ticket, on_result)
+            else:
+                self._begin_again(known, ticket, on_result)
 
-    def _acquire_again(self, attempt: Attempt, ticket: Ticket, on_result: ResultCallback) -> None:
+    def _begin(
+        self,
+        ticket: Ticket,
+        on_result: ResultCallback,
+        giver: Entry | None = None,
+        record: Record | None = None,
+    ) -> None:
+        session = self._session_for(ticket.ttl)
+        lock_path = self.naming.lock(ticket.name)
+        attempt = Attempt(ticket, lock_path, session, on_result, self.clock.now())
+        attempt.giver, attempt.record = giver, record
+        attempt.waited = giver is not None  # so that the hand-over is one change
+        self._attempts[attempt.owner] = session.attempts[attempt.owner] = attempt
+        self._advance(attempt)
+
+    def _begin_again(self, attempt: Attempt, ticket: Ticket, on_result: ResultCallback) -> None:
         """Repeats an acquire whose result the caller did not get."""
-        same = (attempt.name, attempt.shape, attempt.weight) == (
+        same = (attempt.name, attempt.shape, attempt.ticket.weight) == (
             ticket.name,
             f"{ticket.kind},{ticket.capacity}",
             ticket.weight,
@@ -139,7 +160,7 @@ class Attempts(Queue):
             def on_renewed(outcomes: Any) -> None:
                 outcome = outcomes[0]
                 if isinstance(outcome, Renewed):
-                    on_result(Granted(outcome.token, outcome.ttl, False, outcome.since))
+                    on_result(Granted(outcome.token, outcome.ttl, False, *outcome[2:]))
                 elif isinstance(outcome, Waiting):
                     on_result(Queued(outcome.remaining, outcome.since))
                 else:
@@ -149,8 +170,7 @@ class Attempts(Queue):
 
     def renew(self, claims: Sequence[Claim], on_result: ResultCallback) -> None:
         with self.mutex:
-            if self._closed:
-                raise _closed()
+            self._require_open()
             Renewal(self, claims, on_result).start()
 
     def find(self, name: str, owner: str) -> Attempt | None:
@@ -158,11 +178,16 @@ class Attempts(Queue):
         attempt = self._attempts.get(owner)
         return attempt if attempt is not None and attempt.name == name else None
 
+    def kind_of(self, name: str, owner: str) -> str:
+        """Returns the kind of the lock, if `owner` is one of ours; otherwise nothing."""
+        with self.mutex:
+            attempt = self.find(name, owner)
+            return "" if attempt is None else attempt.kind
+
     def release(self, name: str, owner: str, on_result: ResultCallback) -> None:
         """Ends the attempt of `owner`. The result is whether it was a holder; None if not ours."""
         with self.mutex:
-            if self._closed:
-                raise _closed()
+            self._require_open()
             attempt = self.find(name, owner)
             if attempt is None:
                 on_result(None)
@@ -204,6 +229,7 @@ class Attempts(Queue):
         self._alarm.close()
         for attempt in attempts:
             attempt.ticket.tell()
+        self.observers.tell_all()
         awaited = len(sessions) + 1
 
         def on_ended() -> None:
@@ -238,6 +264,11 @@ class Attempts(Queue):
                 self._advance(attempt)
         self._doubt_holders(attempts)
 
+    def recall(self, session: ClientSession, name: str | None) -> None:
+        """Puts the leases of the lock `name` in doubt, or all, because of a forced release."""
+        attempts = session.attempts.values()
+        self._doubt_holders([one for one in attempts if name is None or one.name == name])
+
     def _doubt_holders(self, attempts: Sequence[Attempt]) -> None:
         self._report_doubt([attempt.owner for attempt in attempts if attempt.state == HELD])
 
@@ -266,6 +297,8 @@ class Attempts(Queue):
         The next attempt opens another one: the reason may be mended by then.
         """
         self.drop_session(session)
+        for observer in session.observers:
+            observer.ticket.tell()
         attempts = []
         for attempt in list(session.attempts.values()):
             if session not in (attempt.home, attempt.session):
@@ -284,10 +317,6 @@ class Attempts(Queue):
         if self._sessions.get(session.requested_ttl) is session:
             del self._sessions[session.requested_ttl]
         session.end(_ignore_end)
-
-
-def _closed() -> BackendUnavailable:
-    return BackendUnavailable("this connection to ZooKeeper is closed")
 
 
 def _ignore_end() -> None:

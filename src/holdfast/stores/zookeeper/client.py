@@ -179,18 +179,19 @@ class Client(KazooClient):  # type: ignore[misc]
             self._connection.discard()
             raise
 
-    def end(self, on_ended: Callable[[], None]) -> None:
-        """Asks the server to close the session, and waits for nothing.
+    def end(self, on_ended: Callable[[], None], stays: bool = False) -> None:
+        """Asks the server to close the session, unless it `stays`, and waits for nothing.
 
         `on_ended` is called once the session is closed, or cannot be: at once, where there is no
         connection. The connection's thread is then left to end by itself: it may be inside a name
         server's library, or a connect, which nothing interrupts.
         """
         self._connection.end(on_ended, self.now() + LONGEST_CLOSE)
-        connected = self.connected
+        connected = self.connected and not stays
         self._stopped.set()
-        self._queue.append((CloseInstance, None))
-        self._connection.wake()
+        if not stays:
+            self._queue.append((CloseInstance, None))
+            self._connection.wake()
         if not connected:
             self.drop_connection()  # a greeting may be under way that nobody waits for any more
             self._connection.report_end()

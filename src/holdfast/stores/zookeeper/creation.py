@@ -11,20 +11,26 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
+from random import randrange
 from typing import Any
 
-from .attempt import CREATING, WAITING, WAITS, Attempt
-from .attempt_table import ignore_reply
+from .attempt import CREATING, DELETING, HELD, WAITING, WAITS, Attempt
+from .attempt_table import ignore, ignore_reply
+from .changes import ELECTION, NO_RECORD, read_record
 from .deletion import Deletion
-from .names import ordered_entries
+from .names import NO_SLOT, SEMAPHORE, Entry, ordered_entries, slot_path
 from .requests import (
     EPHEMERAL,
     SEQUENTIAL,
+    NodeExistsError,
     NoNodeError,
+    Step,
     Unanswered,
     create,
+    create_beside,
     create_container,
     delete,
+    done,
     get_children,
     get_data,
     set_data,
@@ -42,16 +48,26 @@ class Creation(Deletion):
         """Decides what becomes of `attempt`, by the names of all entries of the queue."""
 
     @abstractmethod
+    def _send_adoption(self, attempt: Attempt, giver: Entry) -> None:
+        """Sends the step that puts the znode of `attempt` in the place of the entry `giver`."""
+
+    @abstractmethod
     def _choose_session(self, attempt: Attempt) -> None:
         """Decides on which session the znode of `attempt` is to be created."""
 
     def _create(self, attempt: Attempt) -> None:
         self._choose_session(attempt)
         session, longest = attempt.session, attempt.home.ttl
-        attempt.ttl = longest if attempt.renew else min(attempt.requested_ttl, longest)
+        rounded = (
+            attempt.renew and not attempt.delay
+        )  # the rest would count as the lease's, not the delay's
+        attempt.ttl = longest if rounded else min(attempt.requested_ttl, longest)
         attempt.claim_window = min(self._claim_window, attempt.ttl)
         attempt.in_flight = attempt.maybe_created = True
         attempt.error = None
+        if attempt.giver is not None:
+            self._send_adoption(attempt, attempt.giver)
+            return
         attempt.tries += 1
         if attempt.tries > 2:  # a foreign hand has removed more than the lock's own znode
             for path in self.naming.needed():
@@ -60,13 +76,26 @@ class Creation(Deletion):
             self._send(attempt, create_container(session.client, attempt.lock_path), ignore_reply)
         flags = EPHEMERAL | SEQUENTIAL
         data = WAITS + attempt.label if attempt.parked else attempt.label
-        request = create(session.client, attempt.path_prefix, data, flags)
-        self._send(attempt, request, self._on_created)
+        attempt.slot = self._likely_slot(attempt)
+        if attempt.slot == NO_SLOT:
+            request = create(session.client, attempt.path_prefix, data, flags)
+            self._send(attempt, request, self._on_created)
+        else:
+            slot = slot_path(attempt.lock_path, attempt.slot)
+            writes = (
+                create_beside(self, slot, b"", EPHEMERAL),
+                create_beside(self, attempt.path_prefix, data, flags),
+                set_data(slot, attempt.owner.encode()),  # whose reply says the zxid
+            )
+            self._send(attempt, Step(writes), self._on_created_in_slot)
+        if attempt.kind == ELECTION:
+            self._send(attempt, get_data(self.naming.election(attempt.name)), self._on_record_read)
         self._send(attempt, get_children(attempt.lock_path), self._on_listed)
 
     def _on_created(self, attempt: Attempt, value: Any, error: Any) -> None:
         if error is None:
             path, stat = value
+            self.note_time(stat)
             self._record_znode(attempt, path, stat)
         elif isinstance(error, NoNodeError):
             attempt.maybe_created = False
@@ -75,9 +104,34 @@ class Creation(Deletion):
             attempt.maybe_created = False
             attempt.error = error
 
+    def _likely_slot(self, attempt: Attempt) -> int:
+        """Returns the slot to create an entry with that most likely need not wait for it."""
+        if attempt.kind != SEMAPHORE or attempt.parked or attempt.tries > 1:
+            return NO_SLOT
+        slot = self._likely_slots.pop(attempt.lock_path, NO_SLOT)
+        return slot if 0 <= slot < attempt.capacity else randrange(attempt.capacity)
+
+    def _on_created_in_slot(self, attempt: Attempt, value: Any, error: Any) -> None:
+        stat, error = done(value, error)
+        if error is None:
+            self._on_created(attempt, (value[1], stat), None)
+        elif isinstance(error, NodeExistsError):  # the slot is taken: the entry is made without
+            attempt.maybe_created = False
+        else:
+            self._on_created(attempt, None, error)
+
+    def _on_record_read(self, attempt: Attempt, value: Any, error: Any) -> None:
+        """Notes the changes of an election; if they could not be read, they are read again."""
+        if error is None:
+            attempt.record = read_record(*value)
+        elif isinstance(error, NoNodeError):
+            attempt.record = NO_RECORD
+
     def _record_znode(self, attempt: Attempt, path: str, stat: Any) -> None:
         attempt.maybe_created = False
         attempt.path = path
+        if attempt.kind == SEMAPHORE:
+            attempt.slot = attempt.entry.slot
         attempt.czxid = stat.czxid
         self._known_locks.setdefault(attempt.lock_path, False)
         if len(self._known_locks) > MOST_KNOWN_LOCKS:
@@ -111,8 +165,9 @@ class Creation(Deletion):
         lost its followers.
         """
         attempt.in_flight = True
-        self._send(attempt, set_data(attempt.session.beat_path, b""), ignore_reply)
-        self._send(attempt, get_children(attempt.lock_path), self._on_searched)
+        session = attempt.doubtful_session
+        self._send(attempt, set_data(session.beat_path, b""), ignore_reply, session)
+        self._send(attempt, get_children(attempt.lock_path), self._on_searched, session)
 
     def _on_searched(self, attempt: Attempt, value: Any, error: Any) -> None:
         attempt.in_flight = False
@@ -125,23 +180,33 @@ class Creation(Deletion):
             self._advance(attempt)
             return
         path = f"{attempt.lock_path}/{mine[-1].name}"
+        if mine[-1].ends:  # detached by us, and the reply was lost
+            if attempt.state == DELETING:
+                attempt.maybe_created, attempt.path = False, path
+                self._advance(attempt)
+            else:
+                self._forget(attempt)
+            return
         attempt.in_flight = True
-        self._send(attempt, get_data(path), partial(self._on_found, path))
+        on_found = partial(self._on_found, path)
+        self._send(attempt, get_data(path), on_found, attempt.doubtful_session)
 
     def _on_found(self, path: str, attempt: Attempt, value: Any, error: Any) -> None:
         attempt.in_flight = False
         if isinstance(error, Unanswered):
             return
-        if error is None and value[1].ephemeralOwner == attempt.session.session_id:
+        session = None if error is not None else attempt.session_of(value[1].ephemeralOwner)
+        if session is not None:
+            attempt.session, attempt.moving_to = session, None
+            attempt.parked = value[0].startswith(WAITS)
             self._record_znode(attempt, path, value[1])
             if attempt.state == CREATING:
                 attempt.state = WAITING  # it may be old by now: its creation is not its token
+            elif attempt.state == HELD:  # it was amended, perhaps
+                attempt.settled = not attempt.parked
+                self._notify_minted(attempt)
         elif error is None:
             # A znode of a session of ours that is dying: not ours any more, and only in the way.
-            attempt.session.send(delete(path), _ignore)
+            attempt.doubtful_session.send(delete(path), ignore)
             attempt.maybe_created = False
         self._advance(attempt)
-
-
-def _ignore(value: Any, error: Any) -> None:
-    """Ignores a reply that nobody waits for."""

@@ -15,8 +15,10 @@ from ...errors import BackendUnavailable
 from .attempt import CREATING, DELETING, ENDED, HELD, Attempt
 from .attempt_table import AttemptTable, ignore_reply
 from .failures import request_failed
-from .names import ordered_entries
-from .requests import NoNodeError, Unanswered, delete, get_children, sync
+from .names import NO_SLOT, ordered_entries
+from .requests import Conflict, NoNodeError, Unanswered, delete, done, get_children, remove, sync
+
+MOST_LIKELY_SLOTS = 10_000
 
 
 class Deletion(AttemptTable):
@@ -63,7 +65,8 @@ class Deletion(AttemptTable):
             # The attempt waited. If it is admitted by now, then a lease ends here, not a wait.
             self._send(attempt, sync(self.naming.root), ignore_reply, session)
             self._send(attempt, get_children(attempt.lock_path), self._on_last_read, session)
-        self._send(attempt, delete(attempt.path), self._on_deleted, session)
+        request = remove(attempt.path, attempt.slot_path)
+        self._send(attempt, request, self._on_deleted, session)
 
     def _on_last_read(self, attempt: Attempt, value: Any, error: Any) -> None:
         if error is None:
@@ -72,6 +75,11 @@ class Deletion(AttemptTable):
             attempt.freed = any(entry.name == attempt.child for entry in entries[:admitted])
 
     def _on_deleted(self, attempt: Attempt, value: Any, error: Any) -> None:
+        _, error = done(value, error)
+        if isinstance(error, Conflict):  # a foreign hand has removed the slot
+            session = next((one for one in attempt.sessions if one.ready), attempt.session)
+            self._send(attempt, delete(attempt.path), self._on_deleted, session)
+            return
         if isinstance(error, Unanswered):
             attempt.deletion_sent = False
             attempt.maybe_deleted = True
@@ -86,6 +94,10 @@ class Deletion(AttemptTable):
     def _end(self, attempt: Attempt) -> None:
         """Ends `attempt`, whose znode is not there any more, and calls back all who wait for that."""
         self._forget(attempt)
+        if attempt.slot != NO_SLOT:
+            self._likely_slots[attempt.lock_path] = attempt.slot
+            if len(self._likely_slots) > MOST_LIKELY_SLOTS:
+                del self._likely_slots[next(iter(self._likely_slots))]
         if attempt.final_result is not None:
             self._return_result(attempt, attempt.final_result)
         error = attempt.error
@@ -106,6 +118,7 @@ class Deletion(AttemptTable):
             attempt.path = ""
             attempt.in_flight = attempt.maybe_created = attempt.parked = False
             attempt.session, attempt.moving_to = attempt.home, None
+            attempt.slot = NO_SLOT
             self._advance(attempt)
             return
         attempt.freed = False

@@ -40,6 +40,8 @@ def session_refused(address: object, root: str, error: Exception) -> LockError:
 
 def reading_refused(root: str, error: Exception) -> LockError:
     """Returns the error for a list of locks that ZooKeeper did not give us."""
+    if isinstance(error, LockError):
+        return error
     message = f"the locks below {root} cannot be listed: {type(error).__name__}"
     if isinstance(error, REFUSALS):
         return ConfigError(f"{message}; {_WHAT_TO_DO}")

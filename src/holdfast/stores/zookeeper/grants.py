@@ -8,6 +8,7 @@ along with us had gone.
 - Later, for an attempt that holds the lock alone, it is the pzxid of a read that shows us first: at
   least the deletion that let us in, and below our own deletion, which every later token is above.
 - Attempts that share the lock could read the same number. The move of their znode is their token.
+- The move of a candidate's znode is its token, too: the same step writes down that it leads.
 
 *Another's clock never makes us a holder.* The read may come from a server that was cut off. But it is
 used only while our last answered *write* still vouches for the session, and so for our znode; the
@@ -17,23 +18,42 @@ fail.
 *Who waits is on another session than who holds.* A session outlives the death of its process by its
 timeout, and a dead waiter at the head of a queue keeps a free lock from all behind it. So a waiter is
 *parked* on a session that is as short as the claim window, and *settled* on the session for its TTL
-when it has become a holder. Both are moves; `Move` says what that is. A znode is moved only to a
+when it has become a holder. Both are moves; `move` says what that is. A znode is moved only to a
 session that is sure to live for as long as the waiter counts on its place.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...model import Granted
 from .attempt import CREATING, HELD, MINTING, WAITING, WAITS, Attempt
+from .attempt_table import ignore_reply
+from .changes import ELECTION, Record, with_leader, write_beside
 from .creation import Creation
-from .requests import NoNodeError, Unanswered, move, moved
+from .names import NO_SLOT, SEMAPHORE, Entry, free_slots, ordered_entries, slot_path
+from .requests import (
+    EPHEMERAL,
+    Conflict,
+    NoNodeError,
+    Unanswered,
+    create,
+    create_beside,
+    delete,
+    done,
+    get_children,
+    get_data,
+    move,
+)
 
 if TYPE_CHECKING:
     from .session import ClientSession
+
+LOOK_AGAIN = 0.03
+"""Seconds after which an admitted attempt looks again for a free slot."""
 
 
 class Grants(Creation):
@@ -46,17 +66,38 @@ class Grants(Creation):
     def _can_move(self, attempt: Attempt, session: ClientSession) -> bool:
         return session.ready and session.sure_until >= attempt.counted_until
 
-    def _move(self, attempt: Attempt, session: ClientSession, data: bytes, on_reply: Any) -> None:
+    def _move(
+        self,
+        attempt: Attempt,
+        session: ClientSession,
+        data: bytes,
+        on_reply: Any,
+        beside: Sequence[Any] = (),
+        slot: int | None = None,
+    ) -> None:
+        """Moves the znode of `attempt` to `session`, to say `data`, and to have another `slot`.
+
+        With another slot it has another path; if the reply is lost, the znode is searched for.
+        """
         self._unwatch(attempt)
         attempt.moving_to = session
         session.attempts[attempt.owner] = attempt
-        request = move(session.client, attempt.path, data)
+        before = path = attempt.path
+        if slot is not None:
+            path = f"{attempt.lock_path}/{attempt.entry.renamed(slot=slot)}"
+            attempt.path, attempt.maybe_created = "", True
+        request = move(self, before, data, path, beside=beside)
 
         def receive(attempt: Attempt, value: Any, error: Any) -> None:
-            stat, error = moved(value, error)
+            stat, error = done(value, error)
+            if slot is not None and not isinstance(error, Unanswered):
+                attempt.path, attempt.maybe_created = before, False
             if error is None:
+                if slot is not None:
+                    attempt.path, attempt.slot = path, slot
                 attempt.session, attempt.moving_to = session, None
                 attempt.czxid = stat.czxid
+                self.note_time(stat)
             on_reply(attempt, stat, error)
 
         self._send(attempt, request, receive, session)
@@ -77,7 +118,10 @@ class Grants(Creation):
         if attempt.parked or session is None or not self._can_move(attempt, session):
             return False
         attempt.in_flight = True
-        self._move(attempt, session, WAITS + attempt.label, self._on_parked)
+        slot, beside = None, []
+        if attempt.has_slot:  # for which it has to wait
+            slot, beside = NO_SLOT, [delete(attempt.slot_path)]
+        self._move(attempt, session, WAITS + attempt.label, self._on_parked, beside, slot)
         return True
 
     def _on_parked(self, attempt: Attempt, stat: Any, error: Any) -> None:
@@ -92,7 +136,10 @@ class Grants(Creation):
 
     def _admit(self, attempt: Attempt, pzxid: int) -> None:
         """Grants the lock, after a read that showed us admitted and `pzxid` as the latest change."""
-        if pzxid == attempt.czxid and attempt.state == CREATING:
+        if attempt.kind == ELECTION or (attempt.kind == SEMAPHORE and not attempt.has_slot):
+            attempt.state = MINTING
+            self._advance(attempt)
+        elif pzxid == attempt.czxid and attempt.state == CREATING:
             self._hold(attempt, attempt.czxid)
         elif attempt.exclusive:
             self._hold(attempt, pzxid)
@@ -106,17 +153,98 @@ class Grants(Creation):
             self._notify_minted(attempt)  # not now: the next renewal tries again
             return
         attempt.in_flight = True
-        on_reply = partial(self._on_minted, self.clock.now())
-        self._move(attempt, attempt.home, attempt.label, on_reply)
+        token, data = 0, attempt.label
+        slot: int | None = None
+        beside: Sequence[Any] = ()
+        if attempt.kind == ELECTION:
+            if attempt.record is None:
+                self._read_record(attempt)
+                return
+            change = attempt.record.led_by(attempt.owner)
+            if change is not None:  # the step was done, and its reply was lost
+                token, data = change.token, b"%d" % change.token + attempt.label
+            else:
+                beside = (self.write_leader(attempt, attempt.record),)
+        elif attempt.kind == SEMAPHORE and not attempt.has_slot:
+            slot = attempt.slot
+            if slot == NO_SLOT:
+                self._read_slots(attempt)
+                return
+            path = slot_path(attempt.lock_path, slot)
+            beside = (create_beside(self, path, attempt.owner.encode(), EPHEMERAL),)
+        on_reply = partial(self._on_minted, self.clock.now(), token)
+        self._move(attempt, attempt.home, data, on_reply, beside, slot)
 
-    def _on_minted(self, sent_at: float, attempt: Attempt, stat: Any, error: Any) -> None:
+    def write_leader(self, attempt: Attempt, record: Record) -> Any:
+        """Returns the write of an election's record by which `attempt` leads, as a part of a step."""
+        data = with_leader(record, attempt.owner, attempt.shown_label, attempt.waited)
+        return write_beside(self, self.naming.election(attempt.name), record, data)
+
+    def _read_record(self, attempt: Attempt) -> None:
+        """Reads the changes of an election, and then goes on."""
+        attempt.in_flight = True
+
+        def receive(attempt: Attempt, value: Any, error: Any) -> None:
+            attempt.in_flight = False
+            self._on_record_read(attempt, value, error)
+            if attempt.record is None and not isinstance(error, Unanswered):
+                self._refuse(attempt, error)
+            else:
+                self._advance(attempt)
+
+        path = self.naming.election(attempt.name)
+        self._send(attempt, get_data(path), receive, attempt.home)
+
+    def _read_slots(self, attempt: Attempt) -> None:
+        """Reads which slots of a semaphore are free, and then goes on."""
+
+        def receive(attempt: Attempt, value: Any, error: Any) -> None:
+            attempt.in_flight = False
+            if error is None:
+                attempt.slot = self._choose_slot(attempt, value[0], ordered_entries(value[0]))
+            elif not isinstance(error, Unanswered):
+                self._refuse(attempt, error)
+            if attempt.state != MINTING or attempt.slot != NO_SLOT:
+                self._advance(attempt)
+            elif error is None:
+                # A newcomer has one that finds only now that it has to wait, and then gives it back.
+                self.call_at(self.clock.now() + LOOK_AGAIN, partial(self._mint_again, attempt))
+
+        self._send(attempt, get_children(attempt.lock_path), receive, attempt.home)
+
+    def _mint_again(self, attempt: Attempt) -> None:
+        with self.mutex:
+            if attempt.state == MINTING:
+                self._advance(attempt)
+
+    def _choose_slot(self, attempt: Attempt, names: Sequence[str], entries: Sequence[Entry]) -> int:
+        """Returns a free slot for an entry that is admitted; another for each that has none yet."""
+        free = free_slots(names, attempt.capacity)
+        rank = 0
+        for entry in entries:
+            if entry.name == attempt.child:
+                break
+            rank += entry.slot == NO_SLOT
+        return free[rank] if rank < len(free) else NO_SLOT
+
+    def _on_minted(
+        self, sent_at: float, token: int, attempt: Attempt, stat: Any, error: Any
+    ) -> None:
         attempt.in_flight = False
+        record, attempt.record = attempt.record, None
         if attempt.state != MINTING:
             attempt.freed = attempt.freed or error is None
             self._advance(attempt)
         elif error is None:
             attempt.parked = False
-            self._hold(attempt, stat.czxid, sent_at)
+            self._hold(attempt, token or stat.czxid, sent_at)
+        elif isinstance(error, Conflict):  # another has changed the record, or has the slot
+            attempt.moving_to = None
+            attempt.slot = NO_SLOT
+            if record is not None and record.version < 0:
+                request = create(self, self.naming.elections, b"")
+                self._send(attempt, request, ignore_reply, attempt.home)
+            self._advance(attempt)
         elif not isinstance(error, Unanswered):
             self._move_failed(attempt, error)
 
@@ -155,7 +283,8 @@ class Grants(Creation):
         A waiter is handed the lock for the claim window, and confirms it by a renewal.
         """
         first, handed = attempt.on_result is not None, attempt.parked
-        first_ttl = attempt.ttl if first and not handed else attempt.claim_window
+        whole = first and not handed
+        first_ttl = attempt.ttl if whole else attempt.claim_window + attempt.delay
         self._unwatch(attempt)
         attempt.state = HELD
         attempt.token = token
@@ -166,10 +295,11 @@ class Grants(Creation):
             self._known_locks[attempt.lock_path] = False
             since = attempt.vouch(attempt.sent_at)
             attempt.ticket.ttl = attempt.ttl
-            self._return_result(attempt, Granted(token, attempt.ttl, handed, since))
+            slot = attempt.granted_slot
+            self._return_result(attempt, Granted(token, attempt.ttl, handed, since, slot))
         else:
-            attempt.ticket.tell(Granted(token, attempt.ttl, True))
-        attempt.settled = not attempt.parked and token == attempt.czxid
+            attempt.ticket.tell(Granted(token, attempt.ttl, True, slot=attempt.granted_slot))
+        attempt.settled = not attempt.parked and (token == attempt.czxid or sent_at is not None)
         if attempt.settled:
             self._leave_waiting_session(attempt)
             self._notify_minted(attempt)

@@ -23,7 +23,7 @@ from ...model import Busy, Queued
 from ...refusals import in_use_as
 from .attempt import CREATING, DELETING, HELD, MINTING, WAITING, WAITS, Attempt
 from .grants import Grants
-from .names import Entry, ordered_entries
+from .names import SEMAPHORE, Entry, ordered_entries
 from .requests import NoNodeError, Unanswered, get_children, get_data
 
 
@@ -33,6 +33,12 @@ class Queue(Grants):
     def _advance(self, attempt: Attempt) -> None:
         """Sends the next request of `attempt`, if none is under way and there is a connection."""
         if attempt.in_flight:
+            return
+        if not attempt.path and attempt.state in (WAITING, MINTING, HELD):
+            if not attempt.maybe_created:
+                self._lose(attempt)
+            elif attempt.doubtful_session.ready:
+                self._search(attempt)
             return
         ready = attempt.session.ready
         if attempt.state == CREATING and ready:
@@ -54,7 +60,7 @@ class Queue(Grants):
             if attempt.path:
                 if not attempt.deletion_sent:
                     self._send_deletion(attempt)
-            elif not ready:
+            elif not attempt.doubtful_session.ready:
                 return
             elif attempt.maybe_created:
                 self._search(attempt)
@@ -72,6 +78,9 @@ class Queue(Grants):
             self._admit(attempt, stat.pzxid)
             return
         entries = ordered_entries(names)
+        if self._drop_ended(attempt, entries):
+            self._read_queue(attempt)
+            return
         mine = _index_of(attempt, entries)
         if mine is None:
             self._lose(attempt)
@@ -87,14 +96,17 @@ class Queue(Grants):
             return
         blocker = admission.blocker(places, mine)
         if blocker is None:
+            if attempt.kind == SEMAPHORE and not attempt.has_slot:
+                attempt.slot = self._choose_slot(attempt, names, entries)
             self._admit(attempt, stat.pzxid)
             return
-        remaining = _longest_ttl(entries[: admission.admitted(places)])
+        remaining = self._longest_remaining(entries[: admission.admitted(places)])
         if first and not attempt.queue:
             attempt.final_result = Busy(remaining)
             self._begin_deletion(attempt)
             return
         attempt.state = WAITING
+        attempt.waited, attempt.record = True, None
         self._known_locks[attempt.lock_path] = True
         if first:
             attempt.ticket.ttl = attempt.ttl  # the engine counts on it if the lock is handed over
@@ -113,7 +125,9 @@ class Queue(Grants):
 
     def _on_queue_read(self, attempt: Attempt, value: Any, error: Any) -> None:
         attempt.in_flight = False
-        if attempt.state != WAITING or isinstance(error, Unanswered):
+        if attempt.state not in (CREATING, WAITING) or isinstance(error, Unanswered):
+            if attempt.state == CREATING:
+                attempt.state = WAITING
             self._advance(attempt)
         elif isinstance(error, NoNodeError):
             self._lose(attempt)
@@ -172,17 +186,27 @@ class Queue(Grants):
 
     def check_waiter(self, attempt: Attempt, entries: Sequence[Entry], pzxid: int) -> float:
         """Moves a waiter on, by what a renewal has read; returns the longest TTL of the holders."""
-        if attempt.state != WAITING:
+        if attempt.state != WAITING or not attempt.path:
             return 0.0
         places = [entry.place for entry in entries]
         mine = _index_of(attempt, entries)
         if mine is None:
             self._lose(attempt)
+        elif self._drop_ended(attempt, entries):
+            if attempt.in_flight:
+                attempt.changed = True
+            else:
+                self._read_queue(attempt)
         elif admission.blocker(places, mine) is None:
             self._admit(attempt, pzxid)
         elif not attempt.parked or not attempt.watched_path:
             self._advance(attempt)
-        return _longest_ttl(entries[: admission.admitted(places)])
+        return self._longest_remaining(entries[: admission.admitted(places)])
+
+    def _longest_remaining(self, holders: Sequence[Entry]) -> float:
+        """Returns the seconds that the holders have left at the most, unless they are renewed."""
+        now = self._server_time
+        return max((entry.remaining(now) for entry in holders), default=0.0)
 
     def watch_fired(self, attempt: Attempt, path: str, deleted: bool) -> None:
         """Moves `attempt` on, after a change of the znode that it watches."""
@@ -205,7 +229,3 @@ class Queue(Grants):
 
 def _index_of(attempt: Attempt, entries: Sequence[Entry]) -> int | None:
     return next((i for i, entry in enumerate(entries) if entry.name == attempt.child), None)
-
-
-def _longest_ttl(holders: Sequence[Entry]) -> float:
-    return max((entry.ttl for entry in holders), default=0.0)

@@ -67,12 +67,14 @@ class Renewal:
                 self._count_reply()
 
         def on_holder_read(
-            number: int, attempt: Attempt, value: Any, error: Exception | None
+            number: int, attempt: Attempt, path: str, value: Any, error: Exception | None
         ) -> None:
             with self._attempts.mutex:
-                if attempt.state == HELD and isinstance(error, NoNodeError):
+                if attempt.state != HELD or attempt.path != path:
+                    session.unwatch(path, attempt)  # it was given another path meanwhile
+                elif isinstance(error, NoNodeError):
                     self._attempts.lose(attempt)
-                elif attempt.state == HELD and error is None:
+                elif error is None:
                     attempt.watches_itself = True
                 if proved and not isinstance(error, Unanswered):
                     self._record(number, attempt)
@@ -96,7 +98,7 @@ class Renewal:
                 self._awaited += 1
                 watcher = session.watch(attempt.path, attempt)
                 request = get_data(attempt.path, watcher)
-                session.send(request, partial(on_holder_read, number, attempt))
+                session.send(request, partial(on_holder_read, number, attempt, attempt.path))
             elif attempt.state == WAITING:
                 by_lock.setdefault(attempt.lock_path, {})[number] = attempt
         # After the write on the same connection: what is read was true when that was agreed to, or
@@ -111,7 +113,8 @@ class Renewal:
         if attempt.state == HELD and attempt.settled:
             attempt.expires_at = max(attempt.expires_at, self._sent_at + attempt.ttl)
             since = session.vouch(self._sent_at)
-            self._outcomes[number] = Renewed(attempt.token, min(attempt.ttl, session.ttl), since)
+            ttl = min(attempt.ttl, session.ttl)
+            self._outcomes[number] = Renewed(attempt.token, ttl, since, attempt.granted_slot)
         elif attempt.state == WAITING:
             self._outcomes[number] = Waiting(remaining, attempt.vouch(self._sent_at))
         elif attempt.state in (DELETING, ENDED):

@@ -36,23 +36,27 @@ __all__ = [
     "SEQUENTIAL",
     "AuthFailedError",
     "BadVersionError",
+    "Conflict",
     "EventType",
     "InvalidACLError",
     "KazooState",
-    "Move",
     "NoAuthError",
     "NoNodeError",
     "NodeExistsError",
     "ReplyCallback",
+    "Step",
     "Unanswered",
     "create",
+    "create_beside",
     "create_container",
     "delete",
+    "done",
     "get_children",
     "get_data",
     "move",
-    "moved",
+    "remove",
     "set_data",
+    "step_replies",
     "sync",
 ]
 
@@ -71,40 +75,39 @@ class _CreateContainer(Create2):  # type: ignore[misc]
     type = 19
 
 
-class Move:
-    """The request to delete a znode and create it again, in one step and with one zxid.
-
-    The znode keeps its path, and with that its place in the queue. From then on it ends with the
-    session that has sent this. Where there is no such znode nothing happens; so it may be repeated,
-    and one that comes late does not bring back what was deleted.
-    """
+class Step:
+    """The request for several writes in one step, with one zxid: all of them are done, or none."""
 
     type = Transaction.type
 
-    __slots__ = ("acl", "data", "path")
+    __slots__ = ("writes",)
 
-    def __init__(self, path: str, data: bytes, acl: Sequence[Any]) -> None:
-        self.path = path
-        self.data = data
-        self.acl = acl
+    def __init__(self, writes: Sequence[Any]) -> None:
+        self.writes = writes
 
     def serialize(self) -> bytes:
         text = bytearray()
-        for request in (
-            Delete(self.path, -1),
-            Create(self.path, b"", self.acl, EPHEMERAL),
-            SetData(self.path, self.data, -1),  # whose reply says the zxid; a creation's does not
-        ):
+        for request in self.writes:
             text += multiheader_struct.pack(request.type, False, -1) + request.serialize()
         return bytes(text + multiheader_struct.pack(-1, True, -1))
 
     @staticmethod
     def deserialize(text: bytes, offset: int) -> list[Any]:
-        """Returns the facts about the new znode, or the error, in a list: kazoo wants one."""
-        results = Transaction.deserialize(text, offset)
-        failed = (result for result in results if isinstance(result, Exception))
-        cause = next((error for error in failed if not isinstance(error, RolledBackError)), None)
-        return [results[-1] if cause is None else cause]
+        """Returns the replies to the writes, or the error, in a list: kazoo wants one."""
+        return step_replies(Transaction.deserialize(text, offset))
+
+
+class Conflict(Exception):
+    """The error of a step of which a write behind the first found another state than was read."""
+
+
+def step_replies(replies: list[Any]) -> list[Any]:
+    """Returns the replies to the writes of a step; if it was not done, the reason alone."""
+    for number, reply in enumerate(replies):
+        if isinstance(reply, Exception) and not isinstance(reply, RolledBackError):
+            expected = (BadVersionError, NodeExistsError, NoNodeError)
+            return [Conflict() if number and isinstance(reply, expected) else reply]
+    return replies
 
 
 class Creator(Protocol):
@@ -121,23 +124,53 @@ def create_container(client: Creator, path: str) -> Any:
     return _CreateContainer(path, b"", client.acl, CONTAINER)
 
 
-def delete(path: str) -> Any:
-    return Delete(path, -1)
+def delete(path: str, version: int = -1) -> Any:
+    return Delete(path, version)
 
 
 def set_data(path: str, data: bytes, version: int = -1) -> Any:
     return SetData(path, data, version)
 
 
-def move(client: Creator, path: str, data: bytes) -> Move:
-    return Move(path, data, client.acl)
+def move(
+    client: Creator,
+    path: str,
+    data: bytes,
+    to: str = "",
+    flags: int = EPHEMERAL,
+    beside: Sequence[Any] = (),
+) -> Step:
+    """Returns the request to delete a znode and create it again, in one step and with one zxid.
+
+    The znode keeps its path, or gets the path `to`, in which it keeps its place in the queue. From then
+    on it ends with the session that has sent this. Where there is no such znode nothing happens; so it
+    may be repeated, and one that comes late does not bring back what was deleted. `beside` are writes
+    that belong to the same step.
+    """
+    to = to or path
+    # The last write's reply says the zxid; a creation's does not.
+    created = (Create(to, b"", client.acl, flags), *beside, SetData(to, data, -1))
+    return Step((Delete(path, -1), *created))
 
 
-def moved(value: Any, error: Exception | None) -> tuple[Any, Exception | None]:
-    """Returns the facts about the new znode, or the error, out of the reply to a `Move`."""
-    if error is None and isinstance(value[0], Exception):
-        return None, value[0]
-    return (None, error) if error is not None else (value[0], None)
+def remove(path: str, beside: str) -> Any:
+    """Returns the request to delete a znode, and with it `beside`, unless that is empty."""
+    return Step((Delete(path, -1), Delete(beside, -1))) if beside else Delete(path, -1)
+
+
+def create_beside(client: Creator, path: str, data: bytes, flags: int = 0) -> Any:
+    """Returns the request to create a znode, as a part of a step."""
+    return Create(path, data, client.acl, flags)
+
+
+def done(value: Any, error: Exception | None) -> tuple[Any, Exception | None]:
+    """Returns the reply to the last write of a step, or the error, out of the reply to the step.
+
+    The reply to another request is returned as it is.
+    """
+    if error is not None or not isinstance(value, list):
+        return value, error
+    return (None, value[0]) if isinstance(value[0], Exception) else (value[-1], None)
 
 
 def get_data(path: str, watcher: Callable[[Any], None] | None = None) -> Any:

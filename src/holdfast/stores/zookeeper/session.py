@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendUnavailable, ConfigError, LockError
+from .attempt import HELD, Attempt
 from .client import Client
 from .failures import credentials_refused, session_refused
+from .observers import Observer
 from .pulse import Pulse
 from .reply_timer import ReplyTimer
 from .requests import (
@@ -24,11 +26,11 @@ from .requests import (
     ReplyCallback,
     Unanswered,
     create,
+    get_data,
     set_data,
 )
 
 if TYPE_CHECKING:
-    from .attempt import Attempt
     from .attempts import Attempts
 
 CLASSES = (1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 300.0, 3600.0, 86400.0)
@@ -55,13 +57,17 @@ class ClientSession:
         """The reason why the ensemble does not let the session be used, if there is one."""
         self.attempts: dict[str, Attempt] = {}
         """By owner: the attempts whose znodes are on this session, or are to be."""
-        self._watches: dict[str, set[Attempt]] = {}
-        """By path: the attempts that are told of a change there."""
+        self.observers: set[Observer] = set()
+        """The observers of elections that are told by this session."""
+        self._watches: dict[str, set[Attempt | Observer]] = {}
+        """By path: the attempts and observers that are told of a change there."""
         self._backlog: list[tuple[Sequence[Any], Callable[[list[Any]], None]]] = []
         """Requests to be sent once the session is ready."""
         self.used_at = attempts.clock.now()
         """The time at which something was last sent that is not on behalf of an attempt, or at which
         the latest attempt has ended."""
+        self._recall_version: int | None = None
+        """The number of forced releases that we know of, as ZooKeeper counts them."""
         self.beat_path = ""
         """The path of the znode that is written to, to prove that the session lives."""
         self._beat_created = False
@@ -81,14 +87,17 @@ class ClientSession:
         self.client.start_async()
 
     def end(self, on_ended: Callable[[], None]) -> None:
-        """Closes the session, so that the ensemble removes its znodes, and waits for nothing.
+        """Closes the session, and waits for nothing; the ensemble then removes its znodes.
 
         `on_ended` is called, perhaps at once, when nothing more is to be waited for.
         """
         self.closed = True
         self.ready = False
         self._reply_timer.close()
-        self.client.end(on_ended)
+        # A lease with a delay that was not released has to last for its time, so the session has to.
+        attempts = self.attempts.values()
+        delayed = any(attempt.delay and attempt.state == HELD for attempt in attempts)
+        self.client.end(on_ended, stays=delayed)
 
     def can_give(self, ttl: float) -> bool:
         """Returns whether the ensemble gives this session what it would give another for `ttl`.
@@ -149,6 +158,8 @@ class ClientSession:
 
         def receive(value: Any, error: Exception | None) -> None:
             self._reply_timer.note_reply(error)
+            if error is None:
+                self._table.note_time(value)
             if isinstance(error, NoNodeError):  # a foreign hand has removed the znode
                 self.send(create(self.client, self.beat_path, b"", EPHEMERAL), on_reply)
             else:
@@ -177,12 +188,12 @@ class ClientSession:
         if self.client.awaits_reply and not at_work:
             self.client.drop_connection()
 
-    def watch(self, path: str, attempt: Attempt) -> Callable[[Any], None]:
+    def watch(self, path: str, attempt: Attempt | Observer) -> Callable[[Any], None]:
         """Returns the watcher to give along with a read, so that `attempt` is told of a change."""
         self._watches.setdefault(path, set()).add(attempt)
         return self._on_event  # the same for all: kazoo keeps one of it for each path
 
-    def unwatch(self, path: str, attempt: Attempt) -> None:
+    def unwatch(self, path: str, attempt: Attempt | Observer) -> None:
         attempts = self._watches.get(path)
         if attempts is not None:
             attempts.discard(attempt)
@@ -196,6 +207,9 @@ class ClientSession:
             return  # the connection is lost; `_on_state` is called as well
         with self._table.mutex:
             for attempt in self._watches.pop(event.path, ()):
+                if isinstance(attempt, Observer):
+                    attempt.ticket.tell()
+                    continue
                 self._table.watch_fired(attempt, event.path, event.type == EventType.DELETED)
 
     def _on_lost(self) -> None:
@@ -212,6 +226,8 @@ class ClientSession:
                 return
             self.ready = False
             self._watches.clear()
+            for observer in self.observers:
+                observer.ticket.tell()  # it asks, and is told of changes again
             if state == KazooState.SUSPENDED:
                 self._table.session_suspended(self)
                 return
@@ -267,10 +283,31 @@ class ClientSession:
         self.used_at = self._table.clock.now()
         self._table.call_at(self.used_at + IDLE, self._end_if_idle)
         self.pulse.begin()
+        self._await_recall()
         backlog, self._backlog = self._backlog, []
         for requests, on_replies in backlog:
             self.send_all(requests, on_replies)
         self._table.session_ready(self)
+
+    def _await_recall(self) -> None:
+        """Reads which lock was last released by force, and watches that: some holder may be ours."""
+        version = self._recall_version
+
+        def receive(value: Any, error: Exception | None) -> None:
+            if error is not None:
+                return  # holders learn by their own watches, or at the next renewal
+            with self._table.mutex:
+                name, stat = value[0].decode(errors="replace"), value[1]
+                self._recall_version = stat.version
+                if version is not None and stat.version != version:
+                    missed = stat.version > version + 1
+                    self._table.recall(self, None if missed else name)
+
+        self.send(get_data(self._table.naming.recall, self._on_recall), receive)
+
+    def _on_recall(self, event: Any) -> None:
+        if event.type == EventType.CHANGED and not self.closed:
+            self._await_recall()
 
     def _end_if_idle(self) -> None:
         """Has the session closed, if nothing is on it and it has not been used for a while."""
@@ -278,7 +315,8 @@ class ClientSession:
             if not self.ready or self.closed:
                 return  # the timer starts again with the next connection
             now = self._table.clock.now()
-            if self.attempts or self.client.awaits_reply:
+            self._table.observers.expire()
+            if self.attempts or self.observers or self.client.awaits_reply:
                 self.used_at = now
             due = self.used_at + IDLE
             if now < due:

@@ -63,3 +63,16 @@ function commands.HEXISTS(key, name)
   local hash = data.find(key, 'hash')
   return hash and hash.fields[name] ~= nil and 1 or 0
 end
+
+function commands.HGETALL(key)
+  local hash, names, shown = data.find(key, 'hash'), {}, {}
+  for name in pairs(hash and hash.fields or {}) do
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    shown[#shown + 1] = name
+    shown[#shown + 1] = hash.fields[name]
+  end
+  return shown
+end

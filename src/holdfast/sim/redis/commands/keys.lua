@@ -79,6 +79,33 @@ function commands.SETRANGE(key, offset, text)
   return #value
 end
 
+function commands.GETRANGE(key, start, stop)
+  local value = data.text(key) or ''
+  local first, last = data.span(start, stop, #value)
+  return string.sub(value, first, last)
+end
+
+function commands.SETBIT(key, offset, bit)
+  local value, place = data.text(key) or '', data.integer(offset)
+  local byte, power = floor(place / 8), 2 ^ (7 - place % 8)
+  value = value .. string.rep('\0', byte + 1 - #value)
+  local was = string.byte(value, byte + 1)
+  local old = floor(was / power) % 2
+  local new = string.char(was + (data.integer(bit) - old) * power)
+  data.values[key] = string.sub(value, 1, byte) .. new .. string.sub(value, byte + 2)
+  return old
+end
+
+-- Without a range.
+function commands.BITPOS(key, bit)
+  local value, wanted = data.text(key), data.integer(bit)
+  if not value then return wanted == 1 and -1 or 0 end
+  for place = 0, 8 * #value - 1 do
+    if floor(string.byte(value, floor(place / 8) + 1) / 2 ^ (7 - place % 8)) % 2 == wanted then return place end
+  end
+  return wanted == 1 and -1 or 8 * #value
+end
+
 function commands.DEL(...)
   local gone = 0
   for i = 1, select('#', ...) do

@@ -40,6 +40,11 @@ function commands.ZSCORE(key, member)
   return score and text(score) or false
 end
 
+function commands.ZCARD(key)
+  local set = data.find(key, 'sorted')
+  return set and set.count or 0
+end
+
 -- From the lowest score to the highest.
 local function ordered(key)
   local set, rows = data.find(key, 'sorted'), {}
@@ -56,6 +61,15 @@ end
 local function show(shown, row, option)
   shown[#shown + 1] = row[1]
   if option and string.upper(option) == 'WITHSCORES' then shown[#shown + 1] = text(row[2]) end
+end
+
+function commands.ZRANGE(key, start, stop, option)
+  local rows, shown = ordered(key), {}
+  local first, last = data.span(start, stop, #rows)
+  for i = first, last do
+    show(shown, rows[i], option)
+  end
+  return shown
 end
 
 function commands.ZREVRANGE(key, start, stop, option)
@@ -77,7 +91,8 @@ local function bound(word)
   return tonumber(number), open
 end
 
-function commands.ZRANGEBYSCORE(key, low, high, option)
+-- With scores, or with a limit from the first on.
+function commands.ZRANGEBYSCORE(key, low, high, option, _, count)
   local least, over = bound(low)
   local most, under = bound(high)
   local shown = {}
@@ -85,7 +100,7 @@ function commands.ZRANGEBYSCORE(key, low, high, option)
     local score = row[2]
     local above = score > least or (score == least and not over)
     local below = score < most or (score == most and not under)
-    if above and below then show(shown, row, option) end
+    if above and below and #shown < (tonumber(count) or math.huge) then show(shown, row, option) end
   end
   return shown
 end

@@ -13,9 +13,10 @@ from math import inf
 from typing import Final, Literal
 
 from ....admission import admitted, blocker, fits_behind
-from ....errors import BackendUnavailable
 from ....model import Busy, Granted, Queued, Renewed
 from ....refusals import given_up, in_use_as, owner_used_again
+from ....settlement import ELECTION
+from .. import slots
 from ..keys import GRANTED, WAITING, StoredEntry
 from ..wire import messages
 from ..wire.failures import Failure
@@ -29,6 +30,9 @@ from .release import Releaser
 FIRST_LOOK = 0.3
 """Seconds after which the first waiter looks whether the holder is still there."""
 
+FIRST_SLOT = 0
+"""The slot of a semaphore's only holder."""
+
 PRECEDED: Final = "preceded"
 Answer = Granted | Queued | Busy | None
 """The answer to an attempt; None: an earlier try of its request was carried out, and the reply lost."""
@@ -40,7 +44,7 @@ class Acquirer:
     def __init__(
         self, parts: Parts, granter: Granter, releaser: Releaser, claim_window: float
     ) -> None:
-        self._clock, self._naming, self._retrier, self._leases, self._attempts = parts
+        self._clock, self._naming, self._retrier, self._leases, self._attempts, self._log = parts
         self._granter = granter
         self._releaser = releaser
         self._claim_window = claim_window
@@ -75,11 +79,13 @@ class Acquirer:
     ) -> Queued | None:
         """Joins the queue of a mutex in which `neighbour` is; returns None if that is not possible."""
         queue, created = attempt.queue, neighbour.created
-        wait = await self._leases.shared(QUEUE, self._claim(attempt), deadline)
+        wait = await self._shared_to_wait(attempt, deadline)
         waiter_watch = self._attempts.waiter_watch
         waiter_watch.listen()
         self._attempts.hang_on(attempt, wait)
-        join = messages.put(attempt.key, attempt.entry(WAITING, self._clock.wall()), wait.on)
+        join = messages.put(
+            attempt.key, attempt.entry(WAITING, self._clock.wall()).encode(), wait.on
+        )
         try:
             reply = await self._retrier.txn(
                 messages.absent(self._naming.tombstone(attempt.owner))
@@ -117,20 +123,23 @@ class Acquirer:
             wait = await self._lease_to_wait(attempt, deadline) if join else None
             if wait is not None:
                 self._attempts.waiter_watch.listen()
+            notes = None
+            if attempt.kind == ELECTION:
+                notes = await self._log.lease(ELECTION, deadline)
             self._attempts.hang_on(attempt, hold)
             wall = self._clock.wall()
             try:
                 reply = await self._retrier.txn(
-                    self._request(attempt, hold, wait, wall), deadline, attempt.doubt
+                    self._request(attempt, hold, wait, wall, notes), deadline, attempt.doubt
                 )
             except Failure:  # one of the leases has ended
-                for lease in filter(None, (hold, wait)):
-                    await self._leases.keep_alive(lease, deadline)
+                await self._leases.find_ended((hold, wait, notes), deadline)
                 continue
             if attempt.released:
                 raise given_up(attempt.name, attempt.owner)
             if reply.succeeded:
-                grant = self._attempts.granted(attempt, hold, reply.revision, wall)
+                slot = FIRST_SLOT if attempt.kind == slots.SEMAPHORE else None
+                grant = self._attempts.granted(attempt, hold, reply.revision, wall, slot)
                 if grant is None:
                     raise given_up(attempt.name, attempt.owner)
                 attempt.queue.joined(attempt)
@@ -150,14 +159,6 @@ class Acquirer:
                 return None
             self._check_others(attempt, others)
             if any(one.kv.key == attempt.key for one in others):
-                if attempt.doubtful:
-                    # A try for this key may still arrive, and the tombstone has to name that key.
-                    raise BackendUnavailable(
-                        f"the place for {attempt.name!r} is still taken by an earlier request, and "
-                        "a reply was lost; ask again",
-                        name=attempt.name,
-                        owner=attempt.owner,
-                    )
                 self._attempts.change_key(attempt)
             elif not queue and not fits_behind(
                 [one.place for one in others],
@@ -167,37 +168,57 @@ class Acquirer:
             ):
                 return Busy(longest_hold(others))
             elif join and wait is None:
-                await self._leases.shared(QUEUE, self._claim(attempt), deadline)
+                await self._shared_to_wait(attempt, deadline)
             join = True
 
     def _claim(self, attempt: Attempt) -> float:
         """Returns the TTL of a waiter's lease."""
-        return min(self._claim_window, attempt.ttl)
+        delay = attempt.terms.delay
+        return min(self._claim_window, attempt.ttl - delay) + delay
+
+    async def _shared_to_wait(self, attempt: Attempt, deadline: float) -> Lease:
+        delay = attempt.terms.delay
+        return await self._leases.shared(QUEUE, self._claim(attempt), deadline, delay)
 
     async def _lease_to_wait(self, attempt: Attempt, deadline: float) -> Lease | None:
         """Returns a lease for a waiter; None if there is none now, and perhaps none is needed."""
         if attempt.queue.contended:
-            return await self._leases.shared(QUEUE, self._claim(attempt), deadline)
-        return self._leases.fresh(QUEUE, self._claim(attempt))
+            return await self._shared_to_wait(attempt, deadline)
+        return self._leases.fresh(QUEUE, self._claim(attempt), attempt.terms.delay)
 
-    def _request(self, attempt: Attempt, hold: Lease, wait: Lease | None, wall: float) -> bytes:
+    def _request(
+        self,
+        attempt: Attempt,
+        hold: Lease,
+        wait: Lease | None,
+        wall: float,
+        notes: Lease | None = None,
+    ) -> bytes:
         """Returns the transaction that takes a free lock, or joins the queue, if `wait` is given."""
         queue, key = attempt.queue, attempt.key
         not_given_up = messages.absent(self._naming.tombstone(attempt.owner))
-        take = messages.put(key, attempt.entry(GRANTED, wall), hold.on)
-        look = messages.otherwise(queue.read, messages.read(key))
+        entry = attempt.entry(GRANTED, wall)
+        beside: tuple[bytes, ...] = ()
+        if attempt.kind == slots.SEMAPHORE:
+            entry = entry._replace(slot=FIRST_SLOT)
+            naming, name = self._naming, attempt.name
+            beside = slots.put_slot(naming, name, FIRST_SLOT, attempt.owner, hold.on)
+        elif notes is not None:
+            beside = self._log.leader(notes, attempt.name, entry)
+        take = messages.put(key, entry.encode(), hold.on)
+        look = messages.otherwise(*queue.read, messages.read(key))
         if wait is not None:
-            join = messages.put(key, attempt.entry(WAITING, wall), wait.on)
+            join = messages.put(key, attempt.entry(WAITING, wall).encode(), wait.on)
             look = messages.otherwise(
                 messages.nested(
                     not_given_up,
                     queue.if_one_kind,
                     messages.absent(key),
-                    messages.then(join, queue.read),
+                    messages.then(join, *queue.read),
                     look,
                 )
             )
-        return not_given_up + queue.if_empty + messages.then(take) + look
+        return not_given_up + queue.if_empty + messages.then(take, *beside) + look
 
     def _check_others(self, attempt: Attempt, others: list[StoredEntry]) -> None:
         """Refuses an attempt that may not join this queue at all."""
@@ -226,9 +247,10 @@ class Acquirer:
         mine = position(entries, attempt)
         places = [one.place for one in entries]
         if mine is not None and mine < admitted(places):
-            outcome = await self._granter.take(attempt, deadline)
+            outcome = await self._granter.take(attempt, deadline, entries)
             if isinstance(outcome, Renewed):
-                return Granted(outcome.token, outcome.ttl, since=outcome.since)
+                token, ttl, since, slot = outcome
+                return Granted(token, ttl, since=since, slot=slot)
         if not queue:
             await self._releaser.release(attempt, deadline)
             return Busy(longest_hold(entries))
@@ -262,4 +284,4 @@ def heartbeat_within(hold: float, lease: Lease) -> float:
 
     `hold` is the longest for which others may have the lock, if they do not renew it.
     """
-    return min(hold, lease.ttl / 3)
+    return min(hold, lease.use / 3)

@@ -8,6 +8,7 @@ from itertools import count
 from threading import RLock
 
 from ....clock import Clock
+from ....errors import BackendUnavailable
 from ....model import Granted
 from ..._async.contract import Ticket
 from ..keys import Naming, StoredEntry, Wakeup
@@ -64,7 +65,7 @@ class Attempts:
         self._early: dict[Attempt, tuple[Wakeup, int]] = {}
         """Wake-ups that were heard before the reply to the waiter's own request."""
         self._sweep_at = SWEEP
-        self._queues: dict[tuple[str, str, int], Queue] = {}
+        self._queues: dict[tuple[str, str, int, bool], Queue] = {}
         self._drop_queues_at = QUEUES
         self._numbers = count()
         """The numbers of this manager's keys, each of which is drawn once."""
@@ -75,15 +76,18 @@ class Attempts:
         """Returns the attempt of `owner`, if it is under way here."""
         return self._attempts.get((name, owner))
 
-    def enrol(self, ticket: Ticket) -> Attempt:
-        """Returns the attempt of `ticket`; a new one has a key that is not in use."""
+    def enrol(self, ticket: Ticket, *, adopted: bool = False) -> Attempt:
+        """Returns the attempt of `ticket`; a new one has a key that is not in use.
+
+        `adopted`: it is to adopt a lease.
+        """
         terms = ticket.terms
         with self._mutex:
             attempt = self._attempts.get((terms.name, ticket.owner))
             if attempt is None:
                 if len(self._attempts) >= self._sweep_at:
                     self._sweep()
-                queue = self._queue(terms.name, terms.kind, terms.capacity)
+                queue = self.queue(terms.name, terms.kind, terms.capacity, adopted)
                 attempt = Attempt(ticket, queue, queue.take_key(), self._mutex)
                 self._attempts[terms.name, ticket.owner] = attempt
                 self._by_key[attempt.key] = attempt
@@ -92,7 +96,7 @@ class Attempts:
     def enrol_anothers(self, stored: StoredEntry) -> Attempt:
         """Returns an attempt that another manager made, and that we are asked about all the same."""
         with self._mutex:
-            queue = self._queue(stored.name, stored.kind, stored.capacity)
+            queue = self.queue(stored.name, stored.kind, stored.capacity)
             attempt = Attempt.of_another(stored, queue, self._token_base, self._mutex)
             attempt = self._attempts.setdefault((stored.name, stored.entry.owner), attempt)
         if attempt.lease is None:
@@ -101,6 +105,14 @@ class Attempts:
 
     def change_key(self, attempt: Attempt) -> None:
         """Gives a new attempt another key: its own is still there, from one whose lease is ending."""
+        if attempt.doubtful:
+            # A try for this key may still arrive, and the tombstone has to name that key.
+            raise BackendUnavailable(
+                f"the place for {attempt.name!r} is still taken by an earlier request, and "
+                "a reply was lost; ask again",
+                name=attempt.name,
+                owner=attempt.owner,
+            )
         with self._mutex:
             del self._by_key[attempt.key]
             old = attempt.key
@@ -139,6 +151,13 @@ class Attempts:
                 if not attempt.queue.in_use:
                     self.holder_watch.unwatch(attempt.queue)
 
+    def ended(self, name: str, owner: str) -> None:
+        """Forgets the attempt of `owner`, whose lease another has adopted, and has it told."""
+        attempt = self.known(name, owner)
+        if attempt is not None:
+            self.forget(attempt)
+            self._ask_about([attempt])
+
     def _sweep(self) -> None:
         """Forgets attempts whose leases ran out: nobody releases those."""
         now = self._clock.now()
@@ -149,15 +168,16 @@ class Attempts:
                 self.forget(attempt)
         self._sweep_at = len(self._attempts) + SWEEP
 
-    def _queue(self, name: str, kind: str, capacity: int) -> Queue:
-        queue = self._queues.get((name, kind, capacity))
+    def queue(self, name: str, kind: str, capacity: int, adopted: bool = False) -> Queue:
+        """Returns the queue of a lock, as this manager uses it."""
+        queue = self._queues.get((name, kind, capacity, adopted))
         if queue is None:
             if len(self._queues) >= self._drop_queues_at:
                 self._queues = {key: one for key, one in self._queues.items() if one.in_use}
                 # Twice as many, so that a crowd of queues in use is not searched for each new one.
                 self._drop_queues_at = max(QUEUES, 2 * len(self._queues))
-            queue = Queue(self._naming, name, kind, capacity, self._session, self._numbers)
-            self._queues[name, kind, capacity] = queue
+            queue = Queue(self._naming, name, kind, capacity, self._session, self._numbers, adopted)
+            self._queues[name, kind, capacity, adopted] = queue
         return queue
 
     # Releases that the store has still to be told of.
@@ -190,15 +210,20 @@ class Attempts:
             self._handed_over(*early)
 
     def granted(
-        self, attempt: Attempt, lease: Lease, revision: int, since: float
+        self,
+        attempt: Attempt,
+        lease: Lease,
+        revision: int,
+        since: float,
+        slot: int | None = None,
     ) -> Granted | None:
         """Notes that a write of ours made `attempt` the holder; None if it was released meanwhile."""
         token = self._token_base + revision
         self.hang_on(attempt, lease)
-        if not attempt.granted(token, revision, since, lease.sent + lease.ttl):
+        if not attempt.granted(token, revision, since, lease.sent + lease.ttl, slot):
             return None
         self.holder_watch.add(attempt)
-        return Granted(token, lease.ttl, False, lease.sent)
+        return Granted(token, lease.ttl, False, lease.sent, slot)
 
     def seen(self, attempt: Attempt, stored: StoredEntry) -> None:
         """Takes over what was read of the entry of `attempt`."""
@@ -229,12 +254,15 @@ class Attempts:
             return
         token = self._token_base + revision
         with self._mutex:
-            granted = attempt.handed_over(token, revision, self._clock.wall(), wakeup.followers)
+            granted = attempt.handed_over(
+                token, revision, self._clock.wall(), wakeup.followers, wakeup.slot
+            )
             if attempt.state == NEW:
                 self._early[attempt] = wakeup, revision
         if granted:
             self.holder_watch.add(attempt)
-            attempt.ticket.tell(Granted(token, attempt.ticket.ttl, handed=True))
+            ttl = attempt.ticket.ttl
+            attempt.ticket.tell(Granted(token, ttl, handed=True, slot=wakeup.slot))
 
     def _wakeups_started(self, revision: int) -> None:
         with self._mutex:

@@ -26,7 +26,18 @@ from ....clock import system_clock
 from ....entries import Claim
 from ....errors import BackendUnavailable, ConfigError
 from ....guarantees import Guarantees
-from ....model import Busy, Granted, LockState, Outcome, Queued, Renewed, Waiting
+from ....model import (
+    GONE,
+    Busy,
+    Gone,
+    Granted,
+    LockState,
+    Observation,
+    Outcome,
+    Queued,
+    Renewed,
+    Waiting,
+)
 from ....refusals import owner_used_again
 from ..._async.contract import Backend, Ticket
 from ...timing import TIMING_OPTIONS, Timing, timing_of
@@ -39,11 +50,16 @@ from ..wire import messages
 from ..wire.aio import Wire
 from ..wire.http2.headers import require_hpack
 from .acquire import Acquirer
+from .adoption import Adopter
+from .amendment import Amender
 from .attempt import Attempt
 from .attempts import Attempts
+from .change_log import ChangeLog
+from .force import Forcer
 from .grant import Granter
 from .inspection import Inspector
 from .leases import Lease, Leases
+from .observation import Observer
 from .parts import Parts
 from .release import Releaser
 from .renewal import Renewer
@@ -52,6 +68,7 @@ from .watches import Watches
 
 CLAIM_WINDOW = 5.0
 """Seconds for which a waiter keeps its place without a heartbeat; a lock handed to it lasts as long."""
+OPTIONS = {**TIMING_OPTIONS, "claim_window": CLAIM_WINDOW, "token_base": 0, **TLS_OPTIONS}
 CLOSE_LIMIT = 2.0
 """Seconds for taking the leases away. They end by themselves, too."""
 
@@ -60,8 +77,7 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Checks all that can be checked without opening; returns the guarantees, and how to open."""
-    known = {**TIMING_OPTIONS, "claim_window": CLAIM_WINDOW, "token_base": 0, **TLS_OPTIONS}
-    settings = merge_options(target, options, known)
+    settings = merge_options(target, options, OPTIONS)
     timing = timing_of(settings)
     base = settings["token_base"]
     number = isinstance(base, int | float) and not isinstance(base, bool)
@@ -97,11 +113,16 @@ class EtcdBackend:
         self._attempts = attempts = Attempts(
             clock, naming, leases, self._watches, self._wakeups, token_base
         )
-        parts = Parts(clock, naming, retrier, leases, attempts)
+        log = ChangeLog(clock, naming, leases, token_base)
+        parts = Parts(clock, naming, retrier, leases, attempts, log)
         self._releaser = Releaser(parts)
         self._granter = Granter(parts)
         self._acquirer = Acquirer(parts, self._granter, self._releaser, self.claim_window)
         self._renewer = Renewer(parts, self._granter, self._releaser)
+        self._forcer = Forcer(parts, token_base, self._releaser)
+        self._amender = Amender(parts, self._granter, self._releaser)
+        self._adopter = Adopter(parts, self._granter)
+        self._observer = Observer(parts, self._releaser, self._watches)
         self._inspector = Inspector(parts, token_base)
 
     @property
@@ -159,8 +180,47 @@ class EtcdBackend:
     async def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
         return await self._inspector.list(prefix, deadline)
 
-    async def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        return await self._releaser.force_release(name, actor, deadline)
+    async def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
+        return await self._forcer.force_release(name, actor, deadline, above)
+
+    async def amend(
+        self, name: str, owner: str, deadline: float, weight: int = 0, text: str | None = None
+    ) -> bool:
+        attempt = await self._held(name, owner, deadline)
+        return attempt is not None and await self._amender.amend(attempt, weight, text, deadline)
+
+    async def detach(self, name: str, owner: str, ttl: float, deadline: float) -> bool:
+        attempt = await self._held(name, owner, deadline)
+        return attempt is not None and await self._amender.detach(attempt, ttl, deadline)
+
+    async def adopt(self, ticket: Ticket, giver: str, deadline: float) -> Granted | Gone:
+        self._refuse_if_closed()
+        attempt = self._attempts.enrol(ticket, adopted=True)
+        if not attempt.queue.adopted or not attempt.matches(ticket):
+            raise owner_used_again(ticket.owner, ticket.name)
+        if not attempt.created:
+            try:
+                answer = await self._adopter.adopt(attempt, giver, deadline)
+            except BaseException:
+                if not attempt.may_be_stored:
+                    self._attempts.forget(attempt)
+                raise
+            if isinstance(answer, Gone):
+                await self._forget(attempt, deadline)
+            if answer is not None:
+                return answer
+        claim = Claim(attempt.name, attempt.owner, attempt.ttl)
+        (outcome,) = await self.renew([claim], deadline)
+        if isinstance(outcome, Renewed):
+            return Granted(outcome.token, outcome.ttl, since=outcome.since, slot=outcome.slot)
+        return GONE
+
+    async def observe(self, ticket: Ticket, after: int, deadline: float) -> Observation:
+        self._refuse_if_closed()
+        return await self._observer.observe(ticket, after, deadline)
+
+    async def unobserve(self, ticket: Ticket, deadline: float) -> None:
+        self._observer.unobserve(ticket)
 
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
@@ -181,7 +241,7 @@ class EtcdBackend:
         claim = Claim(attempt.name, attempt.owner, attempt.ttl)
         (outcome,) = await self.renew([claim], deadline)
         if isinstance(outcome, Renewed):
-            return Granted(outcome.token, outcome.ttl, since=outcome.since)
+            return Granted(outcome.token, outcome.ttl, since=outcome.since, slot=outcome.slot)
         if isinstance(outcome, Waiting):
             self._attempts.waiter_watch.listen()
             return Queued(outcome.remaining, outcome.since)
@@ -194,6 +254,12 @@ class EtcdBackend:
             name=attempt.name,
             owner=attempt.owner,
         )
+
+    async def _held(self, name: str, owner: str, deadline: float) -> Attempt | None:
+        """Returns the attempt of `owner`, unless it was given up."""
+        self._refuse_if_closed()
+        attempt = await self._renewer.find(name, owner, deadline)
+        return None if attempt is None or attempt.released else attempt
 
     async def _forget(self, attempt: Attempt, deadline: float) -> None:
         """Forgets an attempt that is not stored; a request of it that may still arrive is refused."""

@@ -18,7 +18,7 @@ whose release could not be sent. `settle` does that, before a lease is kept aliv
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from math import ceil
 from threading import RLock
@@ -33,8 +33,13 @@ from ..wire.failures import Failure
 from .retry import Retrier
 
 HOLD, QUEUE, OWN, TOMBSTONES, FOREIGN = "hold", "queue", "own", "tombstones", "foreign"
-"""The kinds of leases: shared by holders, by waiters; for one attempt alone; for tombstones; and those
-of another manager."""
+CHANGES, DETACHED = "changes", "detached"
+"""The kinds of leases: shared by holders, by waiters; for one attempt alone; for tombstones; those of
+another manager; for notes of changes, and for one attempt that is to outlive this manager."""
+REPLACED = TOMBSTONES, CHANGES
+"""The kinds that are not kept alive, as all that is on them would then be kept for ever."""
+LEFT = FOREIGN, CHANGES, DETACHED
+"""The kinds that do not end with this manager."""
 STALE = 4
 """A lease kept alive longer ago than its TTL divided by this is so again before a key is put on it."""
 FRESH = 12
@@ -51,6 +56,7 @@ class Lease:
     __slots__ = (
         "attempts",
         "dead",
+        "delay",
         "id",
         "keeping",
         "kind",
@@ -61,7 +67,15 @@ class Lease:
         "unproven",
     )
 
-    def __init__(self, lease_id: int, kind: str, requested: int, ttl: int, sent: float) -> None:
+    def __init__(
+        self,
+        lease_id: int,
+        kind: str,
+        requested: int,
+        ttl: int,
+        sent: float,
+        delay: float = 0.0,
+    ) -> None:
         self.id = lease_id
         self.on = messages.on_lease(lease_id)
         """The part of a put that puts the key on this lease."""
@@ -69,6 +83,8 @@ class Lease:
         self.requested = requested
         self.ttl = float(ttl)
         """The TTL that was given: etcd has a shortest one of its own."""
+        self.delay = delay
+        """The seconds of that for which its locks stay closed, and that nobody may count on."""
         self.sent = sent
         """The time at which the last answered request that renewed it was sent."""
         self.unproven = sent
@@ -79,9 +95,14 @@ class Lease:
         """The attempts whose keys are on it; kept by `Attempt`, which knows its lease."""
 
     @property
+    def use(self) -> float:
+        """The seconds after a keep-alive for which its holders may count on it."""
+        return max(0.0, self.ttl - self.delay)
+
+    @property
     def fresh_for(self) -> float:
         """The seconds after a keep-alive for which keys are put on it without another."""
-        return self.ttl / STALE
+        return self.use / STALE
 
     def is_fresh(self, now: float) -> bool:
         """Returns True if keys may be put on it without a keep-alive."""
@@ -122,7 +143,7 @@ class Leases:
         self._settle = settle
         """Ends the attempts that would live on with a lease though nobody holds them any more."""
         self._proof = messages.range_of(readable)
-        self._shared: dict[tuple[str, int], Lease] = {}
+        self._shared: dict[tuple[str, int, float], Lease] = {}
         self._idle: dict[int, list[Lease]] = {}
         self._all: dict[int, Lease] = {}
         self._sweep_at = SWEEP
@@ -131,30 +152,32 @@ class Leases:
         self._mutex = RLock()
         """Guards the leases by id, and the idle ones."""
 
-    def fresh(self, kind: str, ttl: float) -> Lease | None:
+    def fresh(self, kind: str, ttl: float, delay: float = 0.0) -> Lease | None:
         """Returns the shared lease of that TTL if there is a fresh one, without a call."""
-        lease = self._shared.get((kind, seconds(ttl)))
+        lease = self._shared.get((kind, seconds(ttl), delay))
         return lease if lease is not None and lease.is_fresh(self._clock.now()) else None
 
-    async def shared(self, kind: str, ttl: float, deadline: float) -> Lease:
-        """Returns a lease for any key of that TTL, with most of its time ahead."""
-        lease = self.fresh(kind, ttl)
+    async def shared(self, kind: str, ttl: float, deadline: float, delay: float = 0.0) -> Lease:
+        """Returns a lease for any key of that TTL, with most of its time ahead.
+
+        `delay` is the part of the TTL for which a lock stays closed behind its holder.
+        """
+        lease = self.fresh(kind, ttl, delay)
         if lease is not None:
             return lease
-        key = kind, seconds(ttl)
+        key = kind, seconds(ttl), delay
         lease = self._shared.get(key)
-        # That of the tombstones is replaced instead: kept alive, it would keep all of them for ever.
         if (
             lease is not None
-            and kind != TOMBSTONES
+            and kind not in REPLACED
             and await self.keep_alive(lease, deadline, lease.fresh_for, proof=False)
         ):
             return lease
 
         async def grant() -> Lease:
-            lease = self.fresh(kind, ttl)  # another may have made one
+            lease = self.fresh(kind, ttl, delay)  # another may have made one
             if lease is None:
-                lease = self._shared[key] = await self._grant(kind, key[1], deadline)
+                lease = self._shared[key] = await self._grant(kind, key[1], deadline, delay)
             return lease
 
         return await self._retrier.in_turn(self._granting, deadline, grant)
@@ -170,6 +193,24 @@ class Leases:
                 return await self._grant(OWN, key, deadline)
             if await self.keep_alive(lease, deadline):
                 return lease
+
+    async def detached(self, ttl: float, deadline: float) -> Lease:
+        """Returns a lease for one attempt alone, which outlives this manager and is not kept alive."""
+        return await self._grant(DETACHED, seconds(ttl), deadline)
+
+    def let_go(self, lease: Lease) -> None:
+        """Forgets a lease, which lives on."""
+        with self._mutex:
+            self._all.pop(lease.id, None)
+
+    async def revoke(self, lease_id: int, deadline: float) -> None:
+        """Ends a lease that has no keys any more; if that fails, it ends by itself."""
+        with self._mutex:
+            self._all.pop(lease_id, None)
+        try:
+            await self._retrier.call(messages.LEASE_REVOKE, messages.lease_id(lease_id), deadline)
+        except (Failure, LockError):
+            return
 
     def give_back(self, lease: Lease) -> None:
         """Keeps a lease of one attempt, which has left it, for another."""
@@ -205,11 +246,17 @@ class Leases:
         async def keep() -> bool:
             if lease.sent >= arrived and not lease.dead:
                 return True  # another's keep-alive, sent after we had come
-            if lease.kind != TOMBSTONES:  # which a release may need
+            if lease.kind not in REPLACED:  # which a release may need
                 await self._settle(lease, deadline)
             return await self._keep_alive(lease, deadline, proof)
 
         return await self._retrier.in_turn(lease.keeping, deadline, keep)
+
+    async def find_ended(self, leases: Iterable[Lease | None], deadline: float) -> None:
+        """Finds out which of these leases has ended, after a write was refused because of one."""
+        for lease in leases:
+            if lease is not None:
+                await self.keep_alive(lease, deadline)
 
     async def _keep_alive(self, lease: Lease, deadline: float, proof: bool) -> bool:
         request = messages.lease_id(lease.id)
@@ -243,7 +290,7 @@ class Leases:
         lease.dead = True
         self._all.pop(lease.id, None)
 
-    async def _grant(self, kind: str, ttl: int, deadline: float) -> Lease:
+    async def _grant(self, kind: str, ttl: int, deadline: float, delay: float = 0.0) -> Lease:
         # We choose its id, so that asking again after a lost reply makes no second one.
         lease_id = int.from_bytes(os.urandom(8), "big") >> 1 or 1
         sent = self._clock.now()
@@ -257,7 +304,7 @@ class Leases:
                 raise BackendUnavailable(f"etcd made no lease: {failure.details}") from None
             # An earlier try of ours was carried out. Its TTL counts from when that was sent.
             given = ttl
-        lease = Lease(lease_id, kind, ttl, given, sent)
+        lease = Lease(lease_id, kind, ttl, given, sent, delay)
         with self._mutex:
             if len(self._all) >= self._sweep_at:
                 self._all = {
@@ -278,9 +325,21 @@ class Leases:
         return min(parts.remaining + 1.0, float(parts.granted)) if parts.remaining >= 0 else 0.0
 
     async def revoke_all(self, deadline: float) -> None:
-        """Ends all leases: nothing of ours stays behind, and no request under way can land."""
+        """Ends all leases: nothing of ours stays behind, and no request under way can land.
+
+        A lock with a delay that was not released stays closed, and one that is not ours stays held:
+        its lease ends by itself.
+        """
         with self._mutex:
-            leases = [lease for lease in self._all.values() if lease.kind != FOREIGN]
+            leases = [
+                lease
+                for lease in self._all.values()
+                if lease.kind not in LEFT
+                and not any(
+                    (one.terms.delay or not one.terms.bound) and not one.released
+                    for one in lease.attempts
+                )
+            ]
             self._all.clear()
             self._shared.clear()
         for lease in leases:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ....clock import Clock
 from ..keys import Naming
 from .attempts import Attempts
+from .change_log import ChangeLog
 from .leases import Leases
 from .retry import Retrier
 
@@ -19,3 +20,4 @@ class Parts(NamedTuple):
     retrier: Retrier
     leases: Leases
     attempts: Attempts
+    log: ChangeLog

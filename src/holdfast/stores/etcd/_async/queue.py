@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...._runtime.aio import Turn
-from ..keys import Naming
+from ..keys import ADOPTED, Naming
 from ..wire.messages import absent, after, read
 
 if TYPE_CHECKING:
@@ -22,10 +22,12 @@ class Queue:
     """The entries of one lock of one kind and capacity."""
 
     __slots__ = (
+        "_adopted",
         "_credit",
         "_free",
         "_latest",
         "_numbers",
+        "adopted",
         "capacity",
         "end",
         "if_empty",
@@ -45,19 +47,24 @@ class Queue:
         capacity: int,
         session: str,
         numbers: Iterator[int],
+        adopted: bool = False,
     ) -> None:
         self.start = naming.queue(name)
         self.end = after(self.start)
         self.capacity = capacity
         of_kind = naming.queue_of_kind(self.start, kind, capacity)
-        self.own = of_kind + f"{session}.".encode()
+        self.adopted = adopted
+        """True for those entries of this manager that adopted a lease: they are kept apart."""
+        first_adopted = of_kind + ADOPTED
+        self.own = (first_adopted if adopted else of_kind) + f"{session}.".encode()
         """The prefix of this manager's keys in this queue; a number follows."""
         self.if_empty = absent(self.start, self.end)
         """A condition: the queue is empty."""
         self.if_one_kind = absent(self.start, of_kind) + absent(after(of_kind), self.end)
         """A condition: the queue has no entry of another kind or capacity."""
-        self.read = read(self.start, self.end, self.enough)
-        """An operation: read the entries, in their order."""
+        self._adopted = first_adopted, after(first_adopted)
+        self.read = self.reads(self.enough)
+        """Operations: read the entries that could be admitted."""
         self._numbers = numbers
         self._free: list[bytes] = []
         """Keys of this manager that are not in use. A key that a late request may still change is not
@@ -72,6 +79,12 @@ class Queue:
     def enough(self) -> int:
         """The number of entries to read to know which are admitted; 0 for all."""
         return self.capacity + 1 if self.capacity < ALL_READ else 0
+
+    def reads(self, limit: int, *, stale: bool = False) -> tuple[bytes, ...]:
+        """Returns operations that read the first entries, and all holders that adopted a lease: those
+        were created later than their place says."""
+        first = read(self.start, self.end, limit, stale=stale)
+        return (first, read(*self._adopted, stale=stale)) if limit else (first,)
 
     @property
     def contended(self) -> bool:

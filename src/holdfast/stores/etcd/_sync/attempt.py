@@ -36,17 +36,21 @@ class Attempt:
         "buried",
         "changed",
         "created",
+        "detached",
         "doubts",
         "followers",
         "key",
+        "label",
         "lease",
         "queue",
         "released",
         "since",
+        "slot",
         "ticket",
         "token",
         "ttl",
         "until",
+        "weight",
     )
 
     def __init__(self, ticket: Ticket, queue: Queue, key: bytes, mutex: RLock) -> None:
@@ -56,6 +60,13 @@ class Attempt:
         self.key = key
         self.ttl = ticket.terms.ttl
         """The TTL that was last asked for."""
+        self.weight = ticket.terms.weight
+        self.label = ticket.terms.label
+        """Its weight and its label, which may be amended."""
+        self.detached = False
+        """True once it is on an etcd lease that nobody keeps alive."""
+        self.slot: int | None = None
+        """The slot of a holder of a semaphore."""
         self.created = 0
         """The revision that created its key; 0 until that is known."""
         self.changed = 0
@@ -125,17 +136,22 @@ class Attempt:
     @property
     def key_is_free(self) -> bool:
         """True if nothing that may still arrive could meet another attempt with this key."""
-        return not self.doubtful or (self.buried and not self.blind)
+        return not self.detached and (not self.doubtful or (self.buried and not self.blind))
 
     @property
     def may_be_stored(self) -> bool:
         """True if the store may have a key of this attempt."""
         return self.created > 0 or self.doubtful
 
-    def entry(self, state: str, since: float, token: int = 0) -> bytes:
-        """Returns the value to write to its key."""
-        terms = self.terms
-        return Entry(state, self.owner, terms.weight, self.ttl, since, token, terms.label).encode()
+    def entry(self, state: str, since: float, token: int = 0) -> Entry:
+        """Returns the entry to write to its key."""
+        return Entry(state, self.owner, self.weight, self.ttl, since, token, self.label)
+
+    def held_as(self) -> tuple[Entry, int]:
+        """Returns the entry of a holder as it is known to be, and the revision that left it so."""
+        with self._mutex:
+            entry = self.entry(GRANTED, self.since, self.token)
+            return entry._replace(detached=self.detached, slot=self.slot), self.changed
 
     def owns(self, stored: StoredEntry) -> bool:
         """Returns True if `stored` is the entry of this attempt."""
@@ -155,19 +171,27 @@ class Attempt:
         with self._mutex:
             self.created = self.changed = revision
 
-    def granted(self, token: int, revision: int, since: float, until: float) -> bool:
+    def granted(
+        self, token: int, revision: int, since: float, until: float, slot: int | None = None
+    ) -> bool:
         """Notes that a write of ours made it the holder; returns False if it was released meanwhile."""
         with self._mutex:
             self.created = self.created or revision
             self.changed = revision
             self.token = token
+            self.slot = slot
             self.since = since
             if not self.released:
                 self.until = until
             return not self.released
 
     def handed_over(
-        self, token: int, revision: int, since: float, followers: Sequence[bytes]
+        self,
+        token: int,
+        revision: int,
+        since: float,
+        followers: Sequence[bytes],
+        slot: int | None = None,
     ) -> bool:
         """Notes that another's release made it the holder; returns False if that is not about it now.
 
@@ -181,6 +205,7 @@ class Attempt:
             self.token = token
             self.since = since
             self.followers = followers
+            self.slot = slot
             return True
 
     def seen(self, stored: StoredEntry, token_base: int) -> bool:
@@ -194,6 +219,7 @@ class Attempt:
                 self.token = stored.token(token_base)
                 self.since = stored.entry.since
             self.changed = kv.changed
+            self._take_over(stored.entry)
             return True
 
     def waits_at(self) -> int | None:
@@ -203,10 +229,17 @@ class Attempt:
 
     # What a granted or queued attempt goes through.
 
-    def moved(self, revision: int) -> None:
-        """Notes that a write of ours moved its key to another lease."""
+    def rewritten(self, entry: Entry, revision: int) -> None:
+        """Notes that a write of ours changed the entry of a holder, or moved it to another lease."""
         with self._mutex:
             self.changed = revision
+            self._take_over(entry)
+
+    def _take_over(self, entry: Entry) -> None:
+        self.weight = entry.weight
+        self.label = entry.label
+        self.detached = entry.detached
+        self.slot = entry.slot
 
     def hang_on(self, lease: Lease) -> Lease | None:
         """Notes the lease that its key is on, or is to be; returns the one that it has left."""

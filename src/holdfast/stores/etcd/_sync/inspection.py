@@ -19,7 +19,7 @@ class Inspector:
     """The state of locks, read from the cluster, without entries whose leases have ended."""
 
     def __init__(self, parts: Parts, token_base: int) -> None:
-        _, self._naming, self._retrier, self._leases, _ = parts
+        _, self._naming, self._retrier, self._leases, _, _ = parts
         self._token_base = token_base
 
     def inspect(self, name: str, deadline: float) -> LockState:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ....admission import admitted, blocker
 from ....entries import Claim
-from ....model import GONE, UNKNOWN, Outcome, Waiting
+from ....model import GONE, UNKNOWN, Outcome, Renewed, Waiting
 from ..keys import StoredEntry
 from ..wire import messages
 from .acquire import heartbeat_within, longest_hold
@@ -55,7 +55,7 @@ class Renewer:
     """The renewal of the attempts of one manager."""
 
     def __init__(self, parts: Parts, granter: Granter, releaser: Releaser) -> None:
-        _, self._naming, self._retrier, self._leases, self._attempts = parts
+        self._clock, self._naming, self._retrier, self._leases, self._attempts, _ = parts
         self._granter = granter
         self._releaser = releaser
 
@@ -80,13 +80,17 @@ class Renewer:
         waiting: Members = []
         for number, claim in enumerate(claims):
             attempt = self.find(claim.name, claim.owner, deadline)
-            if attempt is None or attempt.lease is None or attempt.released or not attempt.created:
+            if attempt is not None and attempt.detached:
+                outcomes[number] = self._look_at_detached(attempt, deadline)
+            elif (
+                attempt is None or attempt.lease is None or attempt.released or not attempt.created
+            ):
                 outcomes[number] = GONE
             else:
                 (held if attempt.token else waiting).append((number, attempt, claim))
         for lease in dict.fromkeys(attempt.lease for _, attempt, _ in (*held, *waiting)):
             if lease is not None:
-                self._leases.keep_alive(lease, deadline, lease.ttl / FRESH)
+                self._leases.keep_alive(lease, deadline, lease.use / FRESH)
         self._attempts.waiter_watch.follow()
         for start in range(0, len(held), AT_ONCE):
             self._renew_held(held[start : start + AT_ONCE], outcomes, deadline)
@@ -99,6 +103,15 @@ class Renewer:
             outcomes[number] = self._renew_waiting(attempt, together, reads, deadline)
         ended = [one for number, one, _ in (*held, *waiting) if outcomes[number] is GONE]
         return outcomes, [attempt for attempt in ended if not attempt.released]
+
+    def _look_at_detached(self, attempt: Attempt, deadline: float) -> Outcome:
+        """Returns how long a detached lease still lasts: nobody keeps it alive."""
+        lease, now = attempt.lease, self._clock.now()
+        remaining = 0.0 if lease is None else self._leases.remaining(lease.id, deadline)
+        self._attempts.forget(attempt)
+        if remaining > 1.0:
+            return Renewed(attempt.token, remaining - 1.0, now, attempt.slot)
+        return UNKNOWN if remaining else GONE
 
     def _renew_held(self, members: Members, outcomes: list[Outcome], deadline: float) -> None:
         """Looks at the keys, too: the leases alone do not tell of a forced release."""
@@ -137,7 +150,7 @@ class Renewer:
         if waiter_watch.is_quiet(attempt):
             if not attempt.extend(lease.sent + lease.ttl):
                 return GONE
-            return Waiting(lease.ttl / 3, lease.sent)
+            return Waiting(lease.use / 3, lease.sent)
         if attempt.name not in reads:
             for one in together:
                 if not waiter_watch.is_quiet(one):
@@ -154,10 +167,11 @@ class Renewer:
         if attempt.token:
             return self._granter.confirm(attempt, attempt.ttl, deadline)
         if mine < reading.admitted:
-            outcome = self._granter.take(attempt, deadline)
+            outcome = self._granter.take(attempt, deadline, entries)
             if attempt.owns(heirs(entries)[0]):
                 # Whoever held the lock has died. Those who may share it need not find out one by one.
-                self._releaser.hand_on(with_granted(entries, entries[mine]), deadline)
+                rest = with_granted(entries, entries[mine], attempt.slot)
+                self._releaser.hand_on(rest, deadline)
             return outcome
         blocking = blocker(reading.places, mine)
         waiter_watch.watch(attempt, entries, blocking, reading.revision + 1)

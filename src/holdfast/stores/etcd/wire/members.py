@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import randrange
+from typing import Protocol
 
-from ..address import Address
+
+class Several(Protocol):
+    """The address of several servers, any of which may be asked."""
+
+    @property
+    def endpoints(self) -> tuple[str, ...]: ...
 
 
 class Members:
     """The turn among the members. It begins at a random one, so that clients spread over them."""
 
-    def __init__(self, address: Address, draw: Callable[[int], int] = randrange) -> None:
+    def __init__(self, address: Several, draw: Callable[[int], int] = randrange) -> None:
         self._endpoints = address.endpoints
         self.endpoint = self._endpoints[draw(len(self._endpoints))]
         """The member that is called now."""

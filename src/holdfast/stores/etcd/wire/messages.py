@@ -68,9 +68,19 @@ def delete(key: bytes, *, tell: bool = False) -> bytes:
     return data(3, data(1, key) + (number(3, 1) if tell else b""))
 
 
-def read(key: bytes, end: bytes = b"", limit: int = 0) -> bytes:
+def read(key: bytes, end: bytes = b"", limit: int = 0, *, stale: bool = False) -> bytes:
     """Returns a read of one key, or of those up to `end`, for a transaction."""
-    return data(1, range_of(key, end, limit))
+    return data(1, range_of(key, end, limit, stale=stale))
+
+
+def read_latest(key: bytes, end: bytes) -> bytes:
+    """Returns a read of the key up to `end` that was created last, for a transaction."""
+    return data(1, data(1, key) + data(2, end) + number(3, 1) + _LATEST_FIRST)
+
+
+def read_newer(key: bytes, end: bytes, revision: int) -> bytes:
+    """Returns a read of those keys up to `end` that were created after `revision`, in that order."""
+    return data(1, data(1, key) + data(2, end) + _IN_ORDER + number(12, revision + 1))
 
 
 def then(*operations: bytes) -> bytes:
@@ -92,6 +102,7 @@ def nested(*parts: bytes) -> bytes:
 
 _IN_ORDER = number(5, 1) + number(6, 2)
 """The order of a read: ascending, by the revision that created the key."""
+_LATEST_FIRST = number(5, 2) + number(6, 2)
 
 
 def range_of(key: bytes, end: bytes = b"", limit: int = 0, *, stale: bool = False) -> bytes:

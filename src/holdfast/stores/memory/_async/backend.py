@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .... import forks
@@ -10,8 +10,8 @@ from ....clock import Clock
 from ....entries import MISSED_HEARTBEATS, SEPARATOR, AcquireRequest, Claim
 from ....errors import BackendUnavailable, ConfigError
 from ....guarantees import Guarantees
-from ....model import Busy, Granted, LockState, Outcome, Queued
-from ..._async.contract import Backend, Ticket
+from ....model import Busy, Gone, Granted, LockState, Observation, Outcome, Queued
+from ..._async.contract import OBSERVED_FOR, Backend, Ticket
 from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
@@ -50,6 +50,8 @@ class MemoryBackend:
         self._store: MemoryStore = join(store_name, clock)
         self._made_in = forks.current()
         self._closed = False
+        self.look: Callable[[Iterable[str]], None] = lambda owners: None
+        self._store.backends.append(self)
         self.clock = self._store.clock
         self.heartbeat, self.claim_window = timing
 
@@ -57,7 +59,15 @@ class MemoryBackend:
         pass
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
-        request = AcquireRequest(
+        return self._usable_store().acquire(self._request(ticket), ticket.tell)
+
+    async def acquire_all(
+        self, tickets: Sequence[Ticket], deadline: float
+    ) -> Sequence[Granted] | Busy:
+        return self._usable_store().acquire_all([self._request(ticket) for ticket in tickets])
+
+    def _request(self, ticket: Ticket) -> AcquireRequest:
+        return AcquireRequest(
             self._prefix + ticket.name,
             ticket.owner,
             ticket.ttl,
@@ -66,11 +76,10 @@ class MemoryBackend:
             ticket.kind,
             ticket.queue,
             ticket.barge,
-            self.claim_window,
+            self.claim_window + ticket.terms.delay,
             self.heartbeat * MISSED_HEARTBEATS,
             ticket.label,
         )
-        return self._usable_store().acquire(request, ticket.tell)
 
     async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
         prefix = self._prefix
@@ -91,8 +100,27 @@ class MemoryBackend:
         states = self._usable_store().list(self._prefix + prefix)
         return [self._without_namespace(state) for state in states]
 
-    async def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        return self._usable_store().force_release(self._prefix + name, actor)
+    async def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
+        return self._usable_store().force_release(self._prefix + name, actor, above)
+
+    async def amend(
+        self, name: str, owner: str, deadline: float, weight: int = 0, text: str | None = None
+    ) -> bool:
+        return self._usable_store().amend(self._prefix + name, owner, weight, text)
+
+    async def detach(self, name: str, owner: str, ttl: float, deadline: float) -> bool:
+        return self._usable_store().detach(self._prefix + name, owner, ttl)
+
+    async def adopt(self, ticket: Ticket, giver: str, deadline: float) -> Granted | Gone:
+        return self._usable_store().adopt(self._request(ticket), giver)
+
+    async def observe(self, ticket: Ticket, after: int, deadline: float) -> Observation:
+        name = self._prefix + ticket.name
+        until = self.clock.now() + OBSERVED_FOR
+        return self._usable_store().observe(name, ticket.owner, after, until, ticket.tell)
+
+    async def unobserve(self, ticket: Ticket, deadline: float) -> None:
+        self._usable_store().unobserve(self._prefix + ticket.name, ticket.owner)
 
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
@@ -101,6 +129,7 @@ class MemoryBackend:
         if not self._closed:
             self._closed = True
             if self._made_in == forks.current():
+                self._store.backends.remove(self)
                 leave(self._store_name, self._store)
 
     def _without_namespace(self, state: LockState) -> LockState:

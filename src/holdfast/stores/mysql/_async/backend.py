@@ -20,11 +20,11 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Checks all that can be checked without opening; returns the guarantees and the opener."""
-    database, ours = _database(target)
+    database, ours = database_of(target)
     return prepared(ours, namespace, options, database, None, guarantees.MYSQL)
 
 
-def _database(target: Target) -> tuple[MysqlDatabase, Target]:
+def database_of(target: Target) -> tuple[MysqlDatabase, Target]:
     try:
         from ..address import Address, split_query
         from ..database import MysqlDatabase

@@ -131,7 +131,8 @@ BEGIN
     DECLARE head_kind VARBINARY(32);
     DECLARE head_expires, head_ttl, head_weight, head_capacity, head_claim BIGINT;
     DECLARE head_barge, head_asks BOOLEAN;
-    IF lock_used > 0 AND lock_first <= moment THEN
+    DECLARE due BOOLEAN DEFAULT lock_used > 0 AND lock_first <= moment;
+    IF due THEN
         SELECT GROUP_CONCAT(HEX(e.owner)) INTO ended FROM holdfast_entry AS e
             WHERE e.name = lock_name AND e.place = 0 AND e.expires <= moment;
         IF ended IS NOT NULL THEN
@@ -182,7 +183,13 @@ BEGIN
         SET lock_front = head_place;
         SET lock_touched = moment;
         SET head_place = NULL;
+        IF head_kind = 'election' THEN
+            CALL holdfast_note(lock_name, lock_token, lock_token, head_owner);
+        END IF;
     END WHILE;
+    IF due AND lock_used = 0 THEN
+        CALL holdfast_vacate(lock_name, lock_token, lock_touched);
+    END IF;
 END
 $$
 
@@ -227,6 +234,9 @@ BEGIN
         SET lock_first = IF(lock_used = 0, moment + ask_ttl, LEAST(lock_first, moment + ask_ttl));
         SET lock_used = lock_used + ask_weight;
         SET lock_touched = moment;
+        IF ask_kind = 'election' THEN
+            CALL holdfast_note(lock_name, lock_token, lock_token, ask_owner);
+        END IF;
     END LOOP;
     CLOSE waiters;
 END

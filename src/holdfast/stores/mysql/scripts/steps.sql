@@ -6,27 +6,21 @@
 --   kind      it is in use as another kind, or with another capacity, which are told
 --   used      this owner asked for something else before
 --   left      this owner gave up before its request arrived
--- Nobody is woken: `ask_channel` is there because other databases wake on it.
-CREATE PROCEDURE /*!80029 IF NOT EXISTS */ /*M!100103 IF NOT EXISTS */ holdfast_acquire(
-    wait_ms BIGINT, lock_name VARBINARY(2049), asking VARBINARY(64), ask_ttl BIGINT, ask_weight BIGINT,
+-- It is for a step that has begun, and ends it.
+CREATE PROCEDURE /*!80029 IF NOT EXISTS */ /*M!100103 IF NOT EXISTS */ holdfast_ask(
+    lock_name VARBINARY(2049), asking VARBINARY(64), ask_ttl BIGINT, ask_weight BIGINT,
     ask_capacity BIGINT, ask_kind VARBINARY(32), ask_queue BOOLEAN, ask_barge BOOLEAN, ask_claim BIGINT,
-    ask_patience BIGINT, ask_channel VARBINARY(64), ask_host VARBINARY(1024), ask_pid BIGINT, ask_label VARBINARY(4096)
+    ask_patience BIGINT, ask_host VARBINARY(1024), ask_pid BIGINT, ask_label VARBINARY(4096),
+    OUT answer VARCHAR(10) CHARACTER SET utf8mb4, OUT number BIGINT, OUT present_kind VARBINARY(32),
+    OUT present_capacity BIGINT
 )
 SQL SECURITY INVOKER MODIFIES SQL DATA
-step: BEGIN
-    DECLARE moment, number, head_place, present_capacity BIGINT;
+BEGIN
+    DECLARE moment, head_place BIGINT;
     DECLARE lock_token, lock_used, lock_first, lock_freed, lock_front, lock_back, lock_touched BIGINT;
     DECLARE known_place, known_token, known_weight, known_capacity BIGINT;
     DECLARE known_name VARBINARY(2049);
-    DECLARE present_kind, known_kind VARBINARY(32);
-    DECLARE answer VARCHAR(10) CHARACTER SET utf8mb4;
-    DECLARE repeated BOOLEAN DEFAULT FALSE;
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION
-    BEGIN
-        ROLLBACK;
-        RESIGNAL;
-    END;
-    CALL holdfast_begin(wait_ms);
+    DECLARE known_kind VARBINARY(32);
     SELECT l.token, l.used, l.first, l.freed, l.front, l.back, l.touched
         INTO lock_token, lock_used, lock_first, lock_freed, lock_front, lock_back, lock_touched
         FROM holdfast_lock AS l WHERE l.name = lock_name FOR UPDATE;
@@ -37,26 +31,7 @@ step: BEGIN
     END IF;
     SET moment = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
 
-    IF lock_used = 0 AND lock_front = lock_back THEN
-        -- Nobody holds it, nobody waits: the most frequent case. It does what all below would do.
-        SET number = GREATEST(lock_token + 1, moment);
-        BEGIN
-            DECLARE CONTINUE HANDLER FOR 1062 SET repeated = TRUE;
-            INSERT INTO holdfast_entry VALUES (
-                asking, lock_name, 0, number, IF(ask_kind = 'semaphore', number MOD ask_capacity, NULL),
-                moment + ask_ttl, ask_ttl, ask_weight, ask_capacity, ask_kind, ask_barge, ask_claim, ask_patience, moment,
-                ask_host, ask_pid, ask_label
-            );
-        END;
-        IF NOT repeated THEN
-            UPDATE holdfast_lock AS l
-                SET l.token = number, l.used = ask_weight, l.first = moment + ask_ttl, l.touched = moment
-                WHERE l.name = lock_name;
-            COMMIT;
-            SELECT 'granted', number, NULL, NULL;
-            LEAVE step;
-        END IF;
-    ELSEIF lock_back > lock_front OR lock_first <= moment THEN
+    IF lock_back > lock_front OR (lock_used > 0 AND lock_first <= moment) THEN
         CALL holdfast_settle(
             lock_name, NULL, lock_token, lock_used, lock_first, lock_freed, lock_front, lock_back, lock_touched, head_place
         );
@@ -102,6 +77,9 @@ step: BEGIN
                 moment + ask_ttl, ask_ttl, ask_weight, ask_capacity, ask_kind, ask_barge, ask_claim, ask_patience, moment,
                 ask_host, ask_pid, ask_label
             );
+            IF ask_kind = 'election' THEN
+                CALL holdfast_note(lock_name, number, number, asking);
+            END IF;
         ELSEIF ask_queue THEN
             SET answer = 'queued', lock_back = lock_back + 1;
             INSERT INTO holdfast_entry VALUES (
@@ -121,6 +99,58 @@ step: BEGIN
         SET l.token = lock_token, l.used = lock_used, l.first = lock_first, l.front = lock_front, l.back = lock_back,
             l.touched = lock_touched
         WHERE l.name = lock_name;
+END
+$$
+
+-- Asks for one lock. Nobody is woken: `ask_channel` is there because other databases wake on it.
+CREATE PROCEDURE /*!80029 IF NOT EXISTS */ /*M!100103 IF NOT EXISTS */ holdfast_acquire(
+    wait_ms BIGINT, lock_name VARBINARY(2049), asking VARBINARY(64), ask_ttl BIGINT, ask_weight BIGINT,
+    ask_capacity BIGINT, ask_kind VARBINARY(32), ask_queue BOOLEAN, ask_barge BOOLEAN, ask_claim BIGINT,
+    ask_patience BIGINT, ask_channel VARBINARY(64), ask_host VARBINARY(1024), ask_pid BIGINT, ask_label VARBINARY(4096)
+)
+SQL SECURITY INVOKER MODIFIES SQL DATA
+step: BEGIN
+    DECLARE moment, number, present_capacity BIGINT;
+    DECLARE lock_token, lock_used, lock_front, lock_back BIGINT;
+    DECLARE present_kind VARBINARY(32);
+    DECLARE answer VARCHAR(10) CHARACTER SET utf8mb4;
+    DECLARE repeated BOOLEAN DEFAULT FALSE;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN
+        ROLLBACK;
+        RESIGNAL;
+    END;
+    CALL holdfast_begin(wait_ms);
+    SELECT l.token, l.used, l.front, l.back INTO lock_token, lock_used, lock_front, lock_back
+        FROM holdfast_lock AS l WHERE l.name = lock_name FOR UPDATE;
+    IF lock_used = 0 AND lock_front = lock_back THEN
+        -- Nobody holds it, nobody waits: the most frequent case. It does what `holdfast_ask` would do.
+        SET moment = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+        SET number = GREATEST(lock_token + 1, moment);
+        BEGIN
+            DECLARE CONTINUE HANDLER FOR 1062 SET repeated = TRUE;
+            INSERT INTO holdfast_entry VALUES (
+                asking, lock_name, 0, number, IF(ask_kind = 'semaphore', number MOD ask_capacity, NULL),
+                moment + ask_ttl, ask_ttl, ask_weight, ask_capacity, ask_kind, ask_barge, ask_claim, ask_patience, moment,
+                ask_host, ask_pid, ask_label
+            );
+        END;
+        IF NOT repeated THEN
+            UPDATE holdfast_lock AS l
+                SET l.token = number, l.used = ask_weight, l.first = moment + ask_ttl, l.touched = moment
+                WHERE l.name = lock_name;
+            IF ask_kind = 'election' THEN
+                CALL holdfast_note(lock_name, number, number, asking);
+            END IF;
+            COMMIT;
+            SELECT 'granted', number, NULL, NULL;
+            LEAVE step;
+        END IF;
+    END IF;
+    CALL holdfast_ask(
+        lock_name, asking, ask_ttl, ask_weight, ask_capacity, ask_kind, ask_queue, ask_barge, ask_claim, ask_patience,
+        ask_host, ask_pid, ask_label, answer, number, present_kind, present_capacity
+    );
     COMMIT;
     SELECT answer, number, present_kind, present_capacity;
 END
@@ -255,6 +285,7 @@ step: BEGIN
     DECLARE moment, head_place BIGINT;
     DECLARE lock_token, lock_used, lock_first, lock_freed, lock_front, lock_back, lock_touched BIGINT;
     DECLARE gone_place, gone_weight, gone_expires, gone_slot BIGINT;
+    DECLARE gone_kind VARBINARY(32);
     DECLARE repeated BOOLEAN;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
@@ -265,7 +296,8 @@ step: BEGIN
     SELECT e.place INTO gone_place FROM holdfast_entry AS e WHERE e.owner = leaving AND e.name = lock_name;
     IF gone_place = 0 THEN
         SET gone_place = NULL;
-        SELECT e.place, e.weight, e.expires, e.slot INTO gone_place, gone_weight, gone_expires, gone_slot
+        SELECT e.place, e.weight, e.expires, e.slot, e.kind
+            INTO gone_place, gone_weight, gone_expires, gone_slot, gone_kind
             FROM holdfast_entry AS e WHERE e.owner = leaving AND e.name = lock_name FOR UPDATE;
         CALL holdfast_leave(lock_name, leaving, remember);
     ELSE
@@ -280,7 +312,8 @@ step: BEGIN
             LEAVE search;
         END IF;
         IF lock_token IS NOT NULL THEN
-            SELECT e.place, e.weight, e.expires, e.slot INTO gone_place, gone_weight, gone_expires, gone_slot
+            SELECT e.place, e.weight, e.expires, e.slot, e.kind
+                INTO gone_place, gone_weight, gone_expires, gone_slot, gone_kind
                 FROM holdfast_entry AS e WHERE e.owner = leaving AND e.name = lock_name AND e.place >= 0 FOR UPDATE;
             IF gone_place IS NOT NULL THEN
                 CALL holdfast_leave(lock_name, leaving, remember);
@@ -318,6 +351,9 @@ step: BEGIN
             lock_name, NULL, lock_token, lock_used, lock_first, lock_freed, lock_front, lock_back, lock_touched, head_place
         );
     END IF;
+    IF gone_kind = 'election' AND gone_place = 0 AND lock_used = 0 THEN
+        CALL holdfast_vacate(lock_name, lock_token, lock_touched);
+    END IF;
     UPDATE holdfast_lock AS l
         SET l.token = lock_token, l.used = lock_used, l.first = lock_first, l.freed = lock_freed, l.front = lock_front,
             l.touched = lock_touched
@@ -328,7 +364,7 @@ END
 $$
 
 -- Ends every lease on a lock, raises its token, and hands on. Returns whether anybody held it.
-CREATE PROCEDURE /*!80029 IF NOT EXISTS */ /*M!100103 IF NOT EXISTS */ holdfast_break(wait_ms BIGINT, lock_name VARBINARY(2049), breaking VARBINARY(4096))
+CREATE PROCEDURE /*!80029 IF NOT EXISTS */ /*M!100103 IF NOT EXISTS */ holdfast_break(wait_ms BIGINT, lock_name VARBINARY(2049), breaking VARBINARY(4096), above BIGINT)
 SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
     DECLARE moment, head_place BIGINT;
@@ -366,10 +402,13 @@ BEGIN
     -- Somebody may have been granted the lock since.
     SELECT COALESCE(SUM(e.weight), 0), COALESCE(MIN(e.expires), 0) INTO lock_used, lock_first
         FROM holdfast_entry AS e WHERE e.name = lock_name AND e.place = 0;
-    SET lock_token = GREATEST(lock_token + 1, moment), lock_touched = moment;
+    SET lock_token = GREATEST(lock_token + 1, moment, above), lock_touched = moment;
     CALL holdfast_settle(
         lock_name, NULL, lock_token, lock_used, lock_first, lock_freed, lock_front, lock_back, lock_touched, head_place
     );
+    IF lock_used = 0 THEN
+        CALL holdfast_vacate(lock_name, lock_token, lock_touched);
+    END IF;
     UPDATE holdfast_lock AS l
         SET l.token = lock_token, l.used = lock_used, l.first = lock_first, l.front = lock_front, l.touched = lock_touched
         WHERE l.name = lock_name;

@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS holdfast_lock (
     freed   BIGINT NOT NULL,  -- the slot of a semaphore that was freed last; -1: none
     front   BIGINT NOT NULL,  -- no waiter's place is up to this number,
     back    BIGINT NOT NULL,  --   and none is above this one
-    touched BIGINT NOT NULL   -- when it was last granted, or asked for in vain
+    touched BIGINT NOT NULL   -- when it was last granted or asked for in vain, or its election changed
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
 -- One row for each holder and each waiter; and for each owner that gave up before its request arrived: its name is
@@ -42,6 +42,28 @@ CREATE TABLE IF NOT EXISTS holdfast_entry (
     pid      BIGINT          NOT NULL,
     label    VARBINARY(4096) NOT NULL,
     KEY by_name (name, place, slot)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
+-- One row for each of the last changes of each election: a leader, another value of the same one, or nobody.
+CREATE TABLE IF NOT EXISTS holdfast_change (
+    name   VARBINARY(2049) NOT NULL,
+    number BIGINT          NOT NULL,  -- the token of the lock at that moment
+    token  BIGINT          NOT NULL,  -- the leader's; if nobody leads, that of the last one
+    owner  VARBINARY(64)   NOT NULL,  -- empty: nobody leads
+    host   VARBINARY(1024) NOT NULL,
+    pid    BIGINT          NOT NULL,
+    label  VARBINARY(4096) NOT NULL,
+    at     BIGINT          NOT NULL,
+    PRIMARY KEY (name, number)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
+-- One row for each who observes an election.
+CREATE TABLE IF NOT EXISTS holdfast_observer (
+    owner   VARBINARY(64)   NOT NULL PRIMARY KEY,
+    name    VARBINARY(2049) NOT NULL,
+    seen    BIGINT          NOT NULL,  -- the number of the last change that it was told
+    expires BIGINT          NOT NULL,
+    KEY by_end (expires)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
 -- Who broke which lock.

@@ -1,7 +1,7 @@
 -- What looks at locks, and the cleaner. See rules.sql for what they have in common.
 
 -- Looks after waiters: returns the tokens of those of these owners that hold their lock, and 0 for one that is the first
--- in its queue, and may come and take the lock, because it is free.
+-- in its queue, and may come and take the lock, because it is free, or observes an election that has changed.
 CREATE PROCEDURE /*!80029 IF NOT EXISTS */ /*M!100103 IF NOT EXISTS */ holdfast_look(owners LONGTEXT CHARACTER SET utf8mb4)
 SQL SECURITY INVOKER READS SQL DATA
 BEGIN
@@ -17,7 +17,11 @@ BEGIN
         WHERE e.place > 0 AND e.barge AND l.used + e.weight <= e.capacity AND NOT EXISTS (
             SELECT 1 FROM holdfast_entry AS o
                 WHERE o.name = e.name AND o.place > l.front AND o.place < e.place
-        );
+        )
+    UNION ALL SELECT o.owner, 0
+        FROM JSON_TABLE(owners, '$[*]' COLUMNS (owner VARCHAR(128) CHARACTER SET ascii PATH '$[0]')) AS c
+            STRAIGHT_JOIN holdfast_observer AS o ON o.owner = UNHEX(c.owner)
+        WHERE EXISTS (SELECT 1 FROM holdfast_change AS h WHERE h.name = o.name AND h.number > o.seen);
 END
 $$
 
@@ -30,7 +34,7 @@ BEGIN
     SET SESSION max_sort_length = 4096;
     SET moment = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
     SELECT e.name, l.token, e.owner, e.place, e.token, e.expires - moment, e.weight, e.capacity, e.kind, e.since, e.host,
-            e.pid, e.label
+            e.pid, e.label, e.ttl
         FROM holdfast_entry AS e JOIN holdfast_lock AS l ON l.name = e.name
         WHERE e.name >= first_name AND e.name < last_name AND e.place >= 0 AND e.expires > moment
         ORDER BY e.name, e.place, e.token;
@@ -48,8 +52,8 @@ END
 $$
 
 -- Cleans: goes on from where the last cleaner stopped, through `most` locks, and removes those that nobody has used for
--- `unused`. Their tokens stay below the floor, from which a new row of the same name begins. One cleaner at a time;
--- nobody waits for it for long, and it waits for nobody. Returns the number of locks that it removed.
+-- `unused`, with the changes of elections among them; and observers whose time is over. The tokens of those locks stay below
+-- the floor, from which a new row of the same name begins. One cleaner at a time; nobody waits for it for long, and it waits for nobody. Returns the number of locks that it removed.
 CREATE PROCEDURE /*!80029 IF NOT EXISTS */ /*M!100103 IF NOT EXISTS */ holdfast_clean(wait_ms BIGINT, most BIGINT, unused BIGINT)
 SQL SECURITY INVOKER MODIFIES SQL DATA
 step: BEGIN
@@ -89,7 +93,11 @@ step: BEGIN
         DELETE l
             FROM JSON_TABLE(CONCAT('[', listed, ']'), '$[*]' COLUMNS (name VARCHAR(4098) CHARACTER SET ascii PATH '$')) AS c
                 STRAIGHT_JOIN holdfast_lock AS l ON l.name = UNHEX(c.name);
+        DELETE h
+            FROM JSON_TABLE(CONCAT('[', listed, ']'), '$[*]' COLUMNS (name VARCHAR(4098) CHARACTER SET ascii PATH '$')) AS c
+                STRAIGHT_JOIN holdfast_change AS h ON h.name = UNHEX(c.name);
     END IF;
+    DELETE FROM holdfast_observer WHERE expires <= moment ORDER BY expires LIMIT most;
     UPDATE holdfast_store AS s SET s.cleaned = COALESCE(stop, ''), s.floor = GREATEST(s.floor, COALESCE(highest, 0))
         WHERE s.id = 0;
     COMMIT;

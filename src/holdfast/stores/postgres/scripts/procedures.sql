@@ -87,9 +87,10 @@ CREATE OR REPLACE FUNCTION holdfast_settle(
 DECLARE
     now bigint := holdfast_now();
     ends bigint;
+    ended boolean := lock.used > 0 AND lock.first <= now;
 BEGIN
     granted := false;
-    IF lock.used > 0 AND lock.first <= now THEN
+    IF ended THEN
         DELETE FROM holdfast_entry WHERE owner IN (
             SELECT owner FROM holdfast_entry
             WHERE name = lock.name AND place = 0 AND expires <= now FOR UPDATE SKIP LOCKED
@@ -138,6 +139,9 @@ BEGIN
         lock.front := head.place;
         lock.touched := now;
         granted := true;
+        IF head.kind = 'election' THEN
+            PERFORM holdfast_note(lock.name, lock.token, lock.token, head.owner, head.host, head.pid, head.label);
+        END IF;
         IF head.channel <> '' AND NOT head.owner = ANY (asking) THEN
             PERFORM pg_notify(head.channel, head.owner || ' ' || lock.token);
         END IF;
@@ -146,6 +150,9 @@ BEGIN
             EXIT;
         END IF;
     END LOOP;
+    IF ended AND lock.used = 0 THEN
+        lock := holdfast_vacate(lock);
+    END IF;
 END
 $$;
 
@@ -212,6 +219,9 @@ BEGIN
             FROM lock RETURNING token INTO number;
     IF FOUND THEN
         answer := 'granted';
+        IF ask_kind = 'election' THEN
+            PERFORM holdfast_note(lock_name, number, number, asking, ask_host, ask_pid, ask_label);
+        END IF;
         RETURN;
     END IF;
 
@@ -270,6 +280,9 @@ BEGIN
                 now + ask_ttl, ask_ttl, ask_weight, ask_capacity, ask_kind, ask_barge, ask_claim, ask_patience, now,
                 ask_channel, ask_host, ask_pid, ask_label
             );
+            IF ask_kind = 'election' THEN
+                PERFORM holdfast_note(lock_name, number, number, asking, ask_host, ask_pid, ask_label);
+            END IF;
         ELSIF ask_queue THEN
             answer := 'queued';
             lock.back := lock.back + 1;
@@ -358,6 +371,11 @@ BEGIN
             lock.used := lock.used + waiter.weight;
             lock.touched := now;
             lasting := true;
+            IF waiter.kind = 'election' THEN
+                PERFORM holdfast_note(
+                    lock_name, lock.token, lock.token, waiter.owner, waiter.host, waiter.pid, waiter.label
+                );
+            END IF;
         END LOOP;
         ready := holdfast_save(lock);
         -- One that was handed the lock before is told, and has its whole TTL from now: unless somebody else has locked
@@ -406,7 +424,7 @@ BEGIN
     -- The most frequent case in one query: it holds the lock. Most often nobody waits.
     WITH freed AS (
         DELETE FROM holdfast_entry WHERE owner = leaving AND name = lock_name AND place = 0
-            RETURNING place, weight, expires, slot
+            RETURNING place, weight, expires, slot, kind
     ), saved AS (
         UPDATE holdfast_lock SET used = used - weight, freed = coalesce(slot, -1)
             FROM freed WHERE name = lock_name AND used >= weight
@@ -415,9 +433,13 @@ BEGIN
         SELECT freed.*, saved.awaited, saved.row INTO gone FROM freed LEFT JOIN saved ON true;
     IF gone.awaited IS NOT NULL THEN
         ready := remember = 0 OR holdfast_mark(lock_name, leaving, remember);
-        IF gone.awaited THEN
+        IF gone.awaited OR gone.kind = 'election' THEN
             SELECT * INTO settled FROM holdfast_settle(gone.row, '{}');
-            ready := holdfast_save(settled.lock);
+            lock := settled.lock;
+            IF gone.kind = 'election' AND lock.used = 0 THEN
+                lock := holdfast_vacate(lock);
+            END IF;
+            ready := holdfast_save(lock);
         END IF;
         RETURN gone.expires > holdfast_now();
     END IF;
@@ -427,7 +449,7 @@ BEGIN
         EXIT WHEN gone.place = 0;
         IF FOUND THEN
             DELETE FROM holdfast_entry WHERE owner = leaving AND name = lock_name AND place >= 0
-                RETURNING place, weight, expires, slot INTO gone;
+                RETURNING place, weight, expires, slot, kind INTO gone;
             EXIT WHEN FOUND;
         END IF;
         IF remember = 0 THEN
@@ -449,6 +471,9 @@ BEGIN
         lock := settled.lock;
         granted := settled.granted;
     END IF;
+    IF gone.kind = 'election' AND gone.place = 0 AND lock.used = 0 THEN
+        lock := holdfast_vacate(lock);
+    END IF;
     ready := holdfast_save(lock);
     IF NOT (granted OR gone.place = 0) THEN
         ready := holdfast_hurry();
@@ -457,20 +482,25 @@ BEGIN
 END
 $$;
 
--- Ends every lease on a lock, raises its token, and hands on. Returns whether anybody held it.
-CREATE OR REPLACE FUNCTION holdfast_break(wait integer, lock_name text, breaking text) RETURNS boolean
+-- Ends every lease on a lock, raises its token, and hands on. Returns whether anybody held it. The holders are told, by a
+-- message with the token -1.
+CREATE OR REPLACE FUNCTION holdfast_break(wait integer, lock_name text, breaking text, above bigint)
+RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     ready boolean := holdfast_begin(wait);
     lock holdfast_lock;
     settled record;
     broken text;
+    told bigint;
     now bigint;
 BEGIN
     WITH ended AS (
-        DELETE FROM holdfast_entry WHERE name = lock_name AND place = 0 RETURNING owner, token, expires
+        DELETE FROM holdfast_entry WHERE name = lock_name AND place = 0 RETURNING owner, token, expires, channel
     )
-        SELECT string_agg(format('%s (token %s)', owner, token), ', ') INTO broken
+        SELECT string_agg(format('%s (token %s)', owner, token), ', '),
+                count(CASE WHEN channel <> '' THEN pg_notify(channel, owner || ' -1') END)
+            INTO broken, told
             FROM ended WHERE expires > holdfast_now();
     LOOP
         SELECT * INTO lock FROM holdfast_lock WHERE name = lock_name FOR UPDATE;
@@ -481,17 +511,21 @@ BEGIN
     -- Somebody may have been granted the lock since.
     SELECT coalesce(sum(weight), 0), coalesce(min(expires), 0) INTO lock.used, lock.first
         FROM holdfast_entry WHERE name = lock_name AND place = 0;
-    lock.token := greatest(lock.token + 1, now);
+    lock.token := greatest(lock.token + 1, now, above);
     lock.touched := now;
     SELECT * INTO settled FROM holdfast_settle(lock, '{}');
-    ready := holdfast_save(settled.lock);
+    lock := settled.lock;
+    IF lock.used = 0 THEN
+        lock := holdfast_vacate(lock);
+    END IF;
+    ready := holdfast_save(lock);
     INSERT INTO holdfast_audit (name, actor, holders) VALUES (lock_name, breaking, coalesce(broken, ''));
     RETURN broken IS NOT NULL;
 END
 $$;
 
 -- Looks after waiters: returns the tokens of those of these owners that hold their lock, and 0 for one that is the first
--- in its queue, and may come and take the lock, because it is free.
+-- in its queue, and may come and take the lock, because it is free, or observes an election that has changed.
 CREATE OR REPLACE FUNCTION holdfast_look(owners text[]) RETURNS TABLE (granted text, its_token bigint) LANGUAGE sql AS $$
     SELECT owner, token FROM holdfast_entry WHERE owner = ANY (owners) AND place = 0 AND expires > holdfast_now()
     UNION ALL SELECT entry.owner, 0 FROM holdfast_entry AS entry JOIN holdfast_lock AS lock USING (name)
@@ -500,6 +534,10 @@ CREATE OR REPLACE FUNCTION holdfast_look(owners text[]) RETURNS TABLE (granted t
                 SELECT FROM holdfast_entry AS other
                 WHERE other.name = entry.name AND other.place > front AND other.place < entry.place
             )
+    UNION ALL SELECT owner, 0 FROM holdfast_observer AS observer
+        WHERE owner = ANY (owners) AND expires > holdfast_now() AND EXISTS (
+            SELECT FROM holdfast_change AS change WHERE change.name = observer.name AND number > seen
+        )
 $$;
 
 -- Sends a message.
@@ -511,10 +549,11 @@ $$;
 CREATE OR REPLACE FUNCTION holdfast_list(first_name text, last_name text)
 RETURNS TABLE (
     lock_name text, last_token bigint, its_owner text, its_place bigint, its_token bigint, left_time bigint,
-    its_weight bigint, its_capacity bigint, its_kind text, its_since bigint, its_host text, its_pid bigint, its_label text
+    its_weight bigint, its_capacity bigint, its_kind text, its_since bigint, its_host text, its_pid bigint, its_label text,
+    its_ttl bigint
 ) LANGUAGE sql AS $$
     SELECT entry.name, lock.token, entry.owner, entry.place, entry.token, expires - moment.now, weight, capacity, kind,
-            since, host, pid, label
+            since, host, pid, label, ttl
         FROM holdfast_entry AS entry JOIN holdfast_lock AS lock USING (name), (SELECT holdfast_now() AS now) AS moment
         WHERE entry.name >= first_name COLLATE "C" AND entry.name < last_name COLLATE "C"
             AND place >= 0 AND expires > moment.now
@@ -527,8 +566,8 @@ CREATE OR REPLACE FUNCTION holdfast_token(lock_name text) RETURNS bigint LANGUAG
 $$;
 
 -- Cleans: goes on from where the last cleaner stopped, through `most` locks, and removes those that nobody has used for
--- `unused`. Their tokens stay below the floor, from which a new row of the same name begins. One cleaner at a time;
--- nobody waits for it, and it waits for nobody. Returns the number of locks that it removed.
+-- `unused`, with the changes of elections among them; and observers whose time is over. The tokens of those locks stay below
+-- the floor, from which a new row of the same name begins. One cleaner at a time; nobody waits for it, and it waits for nobody. Returns the number of locks that it removed.
 CREATE OR REPLACE FUNCTION holdfast_clean(wait integer, most integer, unused bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     ready boolean := holdfast_begin(wait);
@@ -558,9 +597,14 @@ BEGIN
             AND NOT EXISTS (SELECT FROM holdfast_entry AS entry WHERE entry.name = lock.name AND place >= 0)
         FOR UPDATE SKIP LOCKED
     ), gone AS (
-        DELETE FROM holdfast_lock WHERE name IN (SELECT name FROM stale) RETURNING token
+        DELETE FROM holdfast_lock WHERE name IN (SELECT name FROM stale) RETURNING name, token
+    ), forgotten AS (
+        DELETE FROM holdfast_change WHERE name IN (SELECT name FROM gone)
     )
     SELECT max(token), count(*) INTO highest, removed FROM gone;
+    DELETE FROM holdfast_observer WHERE owner IN (
+        SELECT owner FROM holdfast_observer WHERE expires <= now ORDER BY expires LIMIT most FOR UPDATE SKIP LOCKED
+    );
     UPDATE holdfast_store SET cleaned = coalesce(stop, ''), floor = greatest(floor, coalesce(highest, 0)) WHERE id = 0;
     IF removed = 0 THEN
         ready := holdfast_hurry();

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS holdfast_lock (
     freed    bigint NOT NULL,  -- the slot of a semaphore that was freed last; -1: none
     front    bigint NOT NULL,  -- no waiter's place is up to this number,
     back     bigint NOT NULL,  --   and none is above this one
-    touched  bigint NOT NULL   -- when it was last granted, or asked for in vain
+    touched  bigint NOT NULL   -- when it was last granted or asked for in vain, or its election changed
 ) WITH (fillfactor = 50);
 
 -- One row for each holder and each waiter.
@@ -46,6 +46,31 @@ CREATE TABLE IF NOT EXISTS holdfast_entry (
 CREATE INDEX IF NOT EXISTS holdfast_entry_by_name ON holdfast_entry (name, place);
 CREATE INDEX IF NOT EXISTS holdfast_entry_by_slot ON holdfast_entry (name, slot) WHERE slot IS NOT NULL;
 CREATE INDEX IF NOT EXISTS holdfast_entry_given_up ON holdfast_entry (owner) WHERE place = -1;
+
+-- One row for each of the last changes of each election: a leader, another value of the same one, or nobody.
+CREATE TABLE IF NOT EXISTS holdfast_change (
+    name   text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,  -- the token of the lock at that moment
+    token  bigint NOT NULL,  -- the leader's; if nobody leads, that of the last one
+    owner  text   NOT NULL,  -- empty: nobody leads
+    host   text   NOT NULL,
+    pid    bigint NOT NULL,
+    label  text   NOT NULL,
+    at     bigint NOT NULL,
+    PRIMARY KEY (name, number)
+);
+
+-- One row for each who observes an election.
+CREATE TABLE IF NOT EXISTS holdfast_observer (
+    owner   text COLLATE "C" PRIMARY KEY,
+    name    text COLLATE "C" NOT NULL,
+    seen    bigint NOT NULL,  -- the number of the last change that it was told
+    expires bigint NOT NULL,
+    channel text   NOT NULL   -- where it is woken; empty: it looks for itself
+);
+
+CREATE INDEX IF NOT EXISTS holdfast_observer_by_name ON holdfast_observer (name);
+CREATE INDEX IF NOT EXISTS holdfast_observer_by_end ON holdfast_observer (expires);
 
 -- Who broke which lock.
 CREATE TABLE IF NOT EXISTS holdfast_audit (

@@ -8,7 +8,7 @@ after all, the server refuses it. A command that is only late stays in its place
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -41,6 +41,8 @@ from ..owners import OwnerSet
 from ..wire.aio import PrimaryFinder, Wire
 from ..wire.protocol import Lost, require_hiredis
 from ..wire.refusals import TRANSIENT
+from .elections import Elections
+from .leases import HeldLeases
 from .replicated import replicated
 from .retry import AnyWire, Retrier
 from .scan import lock_names
@@ -62,11 +64,13 @@ def prepare_server(
     address: Address, namespace: str, settings: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Prepares the store at `address`, as `prepare` does for a URL."""
+    from .several import OneServerBackend  # which is made of what is below
+
     timing = timing_of(settings)
     naming = Naming(namespace, settings["key"])
 
     def make() -> RedisBackend:
-        return RedisBackend(address, naming, timing)
+        return OneServerBackend(address, naming, timing)
 
     return replicated(guarantees.REDIS, make, settings)
 
@@ -79,7 +83,7 @@ COMMON_OPTIONS: dict[str, Any] = {
 }
 
 
-class RedisBackend:
+class RedisBackend(HeldLeases, Elections):
     """The adapter to one server; the base of those to sentinels and clusters."""
 
     guarantees = guarantees.REDIS
@@ -98,6 +102,8 @@ class RedisBackend:
         self._commands = Commands(naming, *timing)
         self._new_wire = partial(self._make_wire, address, naming, finder)
         self._wire = self._new_wire()
+        self.look: Callable[[Iterable[str]], None] = lambda owners: None
+        self._wire.heed(naming.recalls, lambda owner: self.look([owner]))
         self._replica_wire: AnyWire | None = None
         """The wire for `renew_then`: a `WAIT` would hold up all other commands on its connection."""
         self._retrier = Retrier(self._wire, self.clock, self._commands.script_loads, self.transient)
@@ -145,6 +151,8 @@ class RedisBackend:
                 self._wire.forget(owner)
             if terms.capacity != 1:
                 self._singly_renewed.add(owner)
+            if not self._wire.attentive:
+                self._wire.attend(owner)
             return Granted(int(reply), terms.ttl)
         if type(reply) is Granted:
             return self._accept_hand_over(reply, ticket)
@@ -160,6 +168,8 @@ class RedisBackend:
         return Queued(reply / 1000)
 
     async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
+        if not self._wire.attentive:
+            self._wire.attend("")  # locks that were handed to us are heard of from here on
         rest: Sequence[int] = range(len(claims))
         plain = (
             [i for i in rest if claims[i].owner not in self._singly_renewed]
@@ -173,7 +183,7 @@ class RedisBackend:
             tokens = await self._retrier.call(self._commands.renew_many(kept), deadline)
             if all_plain and 0 not in tokens:
                 return [
-                    quick_new(Renewed, (token, ttl, 0.0))
+                    quick_new(Renewed, (token, ttl, 0.0, None))
                     for token, (_, _, ttl) in zip(tokens, kept, strict=True)
                 ]
             for i, token in zip(plain, tokens, strict=True):
@@ -221,6 +231,10 @@ class RedisBackend:
             self._doubtful_owners.discard(owner)
         return reply == 1
 
+    def doubt(self, owner: str) -> None:
+        """Notes that an acquire of `owner`, which another process sent, may still arrive."""
+        self._doubtful_owners.add(owner)
+
     async def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         grant = await self._wire.listen(ticket, until)
         if grant is not None and ticket.capacity == 1:
@@ -243,8 +257,9 @@ class RedisBackend:
                     states.append(lock_state(name, reply))
         return [state for state in states if state.holders or state.waiters]
 
-    async def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        return bool(await self._retrier.call(self._commands.force_release(name, actor), deadline))
+    async def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
+        command = self._commands.force_release(name, actor, above)
+        return bool(await self._retrier.call(command, deadline))
 
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None

@@ -50,6 +50,12 @@ class AnyWire(Protocol):
     ) -> Awaitable[Any]: ...
     def listen(self, ticket: Ticket, until: float | None) -> Awaitable[Granted | None]: ...
     def forget(self, owner: str) -> None: ...
+    @property
+    def attentive(self) -> bool: ...
+    def attend(self, owner: str) -> None: ...
+    def heed(self, channel: bytes, recalled: Callable[[str], object]) -> None: ...
+    def observe(self, ticket: Ticket, command: bytes, deadline: float) -> Awaitable[Any]: ...
+    def unobserve(self, ticket: Ticket, command: bytes, deadline: float) -> Awaitable[Any]: ...
     def drop_connections(self) -> None: ...
     def close(self) -> Awaitable[None]: ...
 
@@ -77,7 +83,7 @@ class Retrier:
         async def send() -> Any:
             return await self._wire.call(command, deadline)
 
-        reply = await self._send_persistently(send, deadline)
+        reply = await self.send_persistently(send, deadline)
         if isinstance(reply, Exception):
             raise self.error_for(reply)
         return reply
@@ -87,20 +93,22 @@ class Retrier:
 
         async def send() -> Any:
             replies = await self._wire.batch(commands, deadline)
-            for reply in replies:
-                if isinstance(reply, Exception) and code_of(reply) in {
-                    "NOSCRIPT",
-                    *self._transient,
-                }:
-                    return reply  # all are sent again, which does no harm
-            return replies
+            return self.transient_among(replies) or replies
 
-        replies = await self._send_persistently(send, deadline)
+        replies = await self.send_persistently(send, deadline)
         if isinstance(replies, Exception):
             raise self.error_for(replies)
         return cast(Sequence[Any], replies)
 
-    async def _send_persistently(self, send: Send, deadline: float) -> Any:
+    def transient_among(self, replies: Sequence[Any]) -> Exception | None:
+        """Returns a refusal that ends by itself, if there is one: all are sent again, without harm."""
+        for reply in replies:
+            if isinstance(reply, Exception) and code_of(reply) in {"NOSCRIPT", *self._transient}:
+                return reply
+        return None
+
+    async def send_persistently(self, send: Send, deadline: float) -> Any:
+        """Returns the reply to what `send` sends, and may repeat; also a refusal that does not end."""
         try:
             reply = await send()
             return (

@@ -28,6 +28,7 @@ from ..wire.protocol import Lost, pack, require_hiredis
 from ..wire.refusals import TRANSIENT_IN_FAILOVER
 from .backend import COMMON_OPTIONS, RedisBackend
 from .replicated import replicated
+from .several import OneServerBackend
 
 EACH_SENTINEL_LIMIT = 0.5
 """Seconds for one sentinel: one that hangs must not use up the time for all."""
@@ -60,7 +61,7 @@ def prepare_sentinel(
     return replicated(guarantees.REDIS_SENTINEL, make, settings)
 
 
-class SentinelBackend(RedisBackend):
+class SentinelBackend(OneServerBackend):
     """The adapter to a primary that sentinels watch."""
 
     guarantees = guarantees.REDIS_SENTINEL

@@ -92,6 +92,8 @@ class ClusterBackend(RedisBackend):
 
     def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
         """Renews in one round trip for each server, so that one that fails affects no other."""
+        if not self._router.attentive:
+            self._router.attend("")
         outcomes: list[Outcome] = [UNKNOWN] * len(claims)
         enrolments = self._enrolment_count
         rest = range(len(claims))

@@ -12,36 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
-from ...._runtime.threads import Signal
 from ....clock import Clock
-from ....errors import BackendUnavailable, ConfigError, LockError
+from ....errors import BackendUnavailable, LockError
 from ....model import Granted
 from ..._sync.contract import Ticket
 from ..address import Address
-from ..cluster import SLOTS, Endpoint, read_redirect, read_slots, slot_of_command
-from ..wire.protocol import Lost, pack
+from ..cluster import Endpoint, slot_of_command
 from ..wire.refusals import code_of, refusal
-from ..wire.threads import Wire
+from .cluster_slots import EACH_SERVER_LIMIT, ClusterNode, ClusterSlots
 
-EACH_SERVER_LIMIT = 0.5
-"""Seconds for one server to say who serves which slot: one that hangs must not hold up all."""
-REDIRECTS = 5
-"""Redirects that one command follows before its caller has to wait a moment."""
-PAUSE = 0.02
 ENROL_LIMIT = 5.0
-_CLUSTER_SLOTS = pack(b"CLUSTER", b"SLOTS")
-_ASKING = pack(b"ASKING")
-
-
-class ClusterNode:
-    """One server of the cluster."""
-
-    def __init__(self, endpoint: Endpoint, wire: Wire) -> None:
-        self.endpoint = endpoint
-        self.wire = wire
-        self.suspect = False
-        """Its last reply did not come: the other servers are asked before it."""
 
 
 class Enrolment(NamedTuple):
@@ -54,28 +36,44 @@ class Enrolment(NamedTuple):
     owner: bytes
 
 
-class ClusterRouter:
+class ClusterRouter(ClusterSlots):
     """The wire to a cluster."""
 
     def __init__(
         self, seeds: Sequence[Address], clock: Clock, channels: bytes, loads: Sequence[bytes]
     ) -> None:
-        self._seeds = [Endpoint(seed.host, seed.port) for seed in seeds]
-        self._any_address = seeds[0]
-        self._clock = clock
-        self._channels = channels
-        self._loads = loads
-        self._nodes: dict[Endpoint, ClusterNode] = {}
-        self._slots: list[Endpoint | None] = [None] * SLOTS
-        self._stale = True
-        self._redirected_to: Endpoint | None = None
-        """The server that we were redirected to last: it knows best who serves which slot."""
+        super().__init__(seeds, clock, channels, loads)
         self.waiting: dict[str, Enrolment] = {}
-        self._closed = False
+        self._observed: WeakKeyDictionary[Ticket, ClusterNode] = WeakKeyDictionary()
+        """The servers on which observers of elections are known."""
+        self._ear: ClusterNode | None = None
+        """The server that is listened to for forced releases."""
 
     @property
     def address(self) -> Address:
         return self._any_address
+
+    @property
+    def attentive(self) -> bool:
+        """Whether forced releases are heard of."""
+        return self._ear is not None and self._ear.wire.attentive
+
+    def attend(self, owner: str) -> None:
+        """Begins to listen for forced releases; one of `owner`, who was just granted a lock, too.
+
+        One server will do, whichever it is: what one publishes is heard of at all of them.
+        """
+        if self._ear is None or self._ear.suspect:
+            for node in self._nodes.copy().values():
+                if not node.suspect:
+                    self._ear = node
+                    break
+        if self._ear is not None:
+            self._ear.wire.attend(owner)
+
+    def heed(self, channel: bytes, recalled: Callable[[str], object]) -> None:
+        """Has `recalled` called with each owner that `channel` names. Called before `open`."""
+        self._recalls, self._recalled = channel, recalled
 
     def open(self, deadline: float) -> None:
         self._refresh_slots(deadline)
@@ -83,10 +81,6 @@ class ClusterRouter:
             node = self._node(endpoint)
             with suppress(BackendUnavailable):  # a command that needs it will report that
                 self._load_scripts(node, min(deadline, self._clock.now() + EACH_SERVER_LIMIT))
-
-    def endpoints(self) -> list[Endpoint]:
-        """Returns the endpoints of all servers that serve slots."""
-        return sorted({endpoint for endpoint in self._slots if endpoint is not None})
 
     def close(self) -> None:
         self._closed = True
@@ -213,6 +207,26 @@ class ClusterRouter:
             self.waiting.pop(ticket.owner, None)
         return grant
 
+    def observe(self, ticket: Ticket, command: bytes, deadline: float) -> Any:
+        def send(node: ClusterNode) -> Any:
+            before = self._observed.get(ticket)
+            if before is not None and before is not node:
+                before.wire.observers.pop(ticket.owner, None)
+            self._observed[ticket] = node
+            return node.wire.observe(ticket, command, deadline)
+
+        return self._route(slot_of_command(command), send, deadline)
+
+    def unobserve(self, ticket: Ticket, command: bytes, deadline: float) -> Any:
+        node = self._observed.pop(ticket, None)
+        if node is None:
+            return 0
+
+        def send(_: ClusterNode) -> Any:
+            return node.wire.unobserve(ticket, command, deadline)
+
+        return self._route(slot_of_command(command), send, deadline)
+
     def moved_enrolment(self, ticket: Ticket) -> Enrolment | None:
         """Returns the enrolment of `ticket`, if its lock has moved to another server since."""
         entry = self.waiting.get(ticket.owner)
@@ -225,145 +239,8 @@ class ClusterRouter:
         if entry is not None:
             entry.node.wire.forget(owner)
 
-    # Slots and their servers.
-
-    def _node(self, endpoint: Endpoint) -> ClusterNode:
-        if self._closed:
-            raise BackendUnavailable("this connection to the cluster is closed")
-        node = self._nodes.get(endpoint)
-        if node is None:
-            address = self._any_address._replace(host=endpoint.host, port=endpoint.port)
-            node = ClusterNode(endpoint, Wire(address, self._clock, self._channels))
-            node = self._nodes.setdefault(endpoint, node)
-        return node
-
-    def _is_suspect(self, endpoint: Endpoint | None) -> bool:
-        node = self._nodes.get(endpoint) if endpoint is not None else None
-        return node is None or node.suspect
-
-    def _refresh_slots(self, deadline: float) -> None:
-        """Asks the servers in turn who serves which slot, until one replies.
-
-        That server may be behind the others. Then a command is redirected, and we ask again.
-        """
-        known = [node.endpoint for node in self._nodes.values()]
-        candidates = sorted(dict.fromkeys([*known, *self._seeds]), key=self._is_suspect)
-        if self._redirected_to is not None:
-            candidates.insert(0, self._redirected_to)
-            self._redirected_to = None
-        reason: LockError = BackendUnavailable("no time was left to ask the cluster")
-        for patient in (False, True):  # the second time with all the time left: they may be slow
-            for index, endpoint in enumerate(candidates):
-                left = deadline - self._clock.now()
-                if left <= 0 or (patient and isinstance(reason, ConfigError)):
-                    raise reason
-                share = (
-                    left / (len(candidates) - index) if patient else min(left, EACH_SERVER_LIMIT)
-                )
-                failed = self._refresh_slots_from(endpoint, self._clock.now() + share)
-                if failed is None:
-                    return
-                reason = failed
-        raise reason
-
-    def _refresh_slots_from(self, endpoint: Endpoint, deadline: float) -> LockError | None:
-        """Asks one server; returns the error if it could not tell, else None."""
-        node = self._node(endpoint)
-        try:
-            (reply,) = self._batch(node, [_CLUSTER_SLOTS], deadline)
-        except (BackendUnavailable, ConfigError) as error:
-            return error
-        if isinstance(reply, Exception):
-            return refusal(reply, node.wire.address)
-        slots = read_slots(reply, node.wire.address)
-        if not any(slots):
-            return BackendUnavailable(f"the server at {node.wire.address} serves no slots yet")
-        self._stale = False
-        self._set_slots(slots)
-        return None
-
     def _set_slots(self, slots: list[Endpoint | None]) -> None:
-        self._slots = slots
+        super()._set_slots(slots)
         for entry in list(self.waiting.values()):
             if slots[entry.slot] not in (None, entry.node.endpoint):
                 entry.ticket.tell()  # its waiter then enrols on the server that has its lock now
-
-    def _send_to(self, node: ClusterNode, send: Callable[[ClusterNode], Any]) -> Any:
-        try:
-            reply = send(node)
-        except LockError:
-            node.suspect = self._stale = True
-            raise
-        node.suspect = False
-        return reply
-
-    def _batch(self, node: ClusterNode, commands: Sequence[bytes], deadline: float) -> list[Any]:
-        replies: list[Any] = self._send_to(node, lambda n: n.wire.batch(commands, deadline))
-        return replies
-
-    # Redirects.
-
-    def _route(self, slot: int, send: Callable[[ClusterNode], Any], deadline: float) -> Any:
-        """Sends a command to the server of `slot` and follows redirects.
-
-        A command without a reply is left to the caller, who knows if it may be repeated.
-        """
-        left = REDIRECTS
-        while True:
-            try:
-                if self._stale:
-                    self._refresh_slots(deadline)
-                endpoint = self._slots[slot]
-                if endpoint is None:
-                    self._stale = True
-                    raise BackendUnavailable(f"no server of the cluster serves slot {slot} now")
-                node = self._node(endpoint)
-                reply = self._send_to(node, send)
-            except Lost:
-                raise
-            except BackendUnavailable:
-                # Nothing was sent. A server that is gone will be replaced.
-                if self._closed or self._clock.now() + PAUSE >= deadline:
-                    raise
-                Signal(self._clock).wait(self._clock.now() + PAUSE)
-                continue
-            code = code_of(reply) if isinstance(reply, Exception) else ""
-            if code == "MOVED" and left:
-                self._note_redirect(reply, node)
-            elif code == "NOSCRIPT" and left:
-                self._load_scripts(node, deadline)
-            else:
-                if code == "CLUSTERDOWN":
-                    self._stale = True
-                return reply
-            left -= 1
-
-    def _note_redirect(self, reply: Exception, node: ClusterNode) -> None:
-        slot, endpoint = read_redirect(reply, node.wire.address)
-        slots = self._slots.copy()
-        slots[slot] = endpoint
-        self._set_slots(slots)
-        self._redirected_to, self._stale = (
-            endpoint,
-            True,
-        )  # where one slot has moved, others may have
-
-    def _follow_redirect(self, command: bytes, reply: Exception, deadline: float) -> Any:
-        """Sends one command of a batch again that was redirected; `ASK` concerns this key only."""
-        slot = slot_of_command(command)
-        if code_of(reply) != "ASK":
-            return self._route(slot, lambda node: node.wire.call(command, deadline), deadline)
-        endpoint = self._slots[slot]
-        assert endpoint is not None
-        _, target = read_redirect(reply, self._node(endpoint).wire.address)
-        node = self._node(target)
-        _, redirected_reply = self._batch(node, [_ASKING, command], deadline)
-        if isinstance(redirected_reply, Exception) and code_of(redirected_reply) == "NOSCRIPT":
-            self._load_scripts(node, deadline)
-            _, redirected_reply = self._batch(node, [_ASKING, command], deadline)
-        return redirected_reply
-
-    def _load_scripts(self, node: ClusterNode, deadline: float) -> None:
-        for reply in self._batch(node, self._loads, deadline):
-            if isinstance(reply, Exception) and code_of(reply) != "LOADING":
-                raise refusal(reply, node.wire.address)

@@ -11,7 +11,7 @@ and renewals and releases are not confirmed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import Any, Protocol
@@ -20,12 +20,26 @@ from ....clock import Clock
 from ....entries import Claim
 from ....errors import BackendUnavailable, ConfigError, LockError
 from ....guarantees import Guarantees
-from ....model import GONE, UNKNOWN, Busy, Granted, LockState, Outcome, Queued, Renewed
+from ....model import (
+    GONE,
+    UNKNOWN,
+    Busy,
+    Gone,
+    Granted,
+    LockState,
+    Observation,
+    Outcome,
+    Queued,
+    Renewed,
+)
 from ..._sync.contract import Backend, Ticket
 from ..wire.protocol import pack
 
 CONFIRM_LIMIT = 1.0
 """Seconds for the replicas to acknowledge."""
+LONGER = 0.001
+"""Seconds that the confirming renewal adds to the lease. In the millisecond of the grant it would
+change nothing otherwise, and `WAIT` looks no further than the last change that its connection made."""
 REMEMBERED_OWNERS = 100_000
 
 _QUEUED, _CONFIRMING, _GIVEN_BACK, _CONFIRMED = "queued", "confirming", "given back", "confirmed"
@@ -33,6 +47,10 @@ _QUEUED, _CONFIRMING, _GIVEN_BACK, _CONFIRMED = "queued", "confirming", "given b
 
 class ConfirmingBackend(Backend, Protocol):
     """A backend that can send a command behind the renewal of a lease, on the same connection."""
+
+    look: Callable[[Iterable[str]], None]
+
+    def doubt(self, owner: str) -> None: ...
 
     def renew_then(self, claim: Claim, command: bytes, deadline: float) -> tuple[bool, Any]:
         """Renews a lease and sends `command` behind it; returns if it was renewed, and the reply."""
@@ -78,6 +96,14 @@ class ReplicatedBackend:
     def heartbeat(self) -> float:
         return self._inner.heartbeat
 
+    @property
+    def look(self) -> Callable[[Iterable[str]], None]:
+        return self._inner.look
+
+    @look.setter
+    def look(self, look: Callable[[Iterable[str]], None]) -> None:
+        self._inner.look = look
+
     def open(self, deadline: float) -> None:
         self._inner.open(deadline)
 
@@ -91,6 +117,9 @@ class ReplicatedBackend:
                 if len(self._owners) > REMEMBERED_OWNERS:
                     del self._owners[next(iter(self._owners))]
         return reply
+
+    def doubt(self, owner: str) -> None:
+        self._inner.doubt(owner)
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         grant = self._inner.wait(ticket, until)
@@ -151,8 +180,9 @@ class ReplicatedBackend:
         left = deadline - self.clock.now()
         limit = max(1, int(min(CONFIRM_LIMIT, left * 0.8) * 1000))
         wait = pack(b"WAIT", b"%d" % self._count, b"%d" % limit)
+        longer = claim._replace(ttl=claim.ttl + LONGER)
         try:
-            kept, count = self._inner.renew_then(claim, wait, deadline)
+            kept, count = self._inner.renew_then(longer, wait, deadline)
             if isinstance(count, Exception):
                 raise BackendUnavailable(f"the server refused to wait for its replicas: {count}")
         except LockError:
@@ -182,8 +212,28 @@ class ReplicatedBackend:
     def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
         return self._inner.list(prefix, deadline)
 
-    def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        return self._inner.force_release(name, actor, deadline)
+    def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
+        return self._inner.force_release(name, actor, deadline, above)
+
+    def amend(
+        self, name: str, owner: str, deadline: float, weight: int = 0, text: str | None = None
+    ) -> bool:
+        return self._inner.amend(name, owner, deadline, weight, text)
+
+    def detach(self, name: str, owner: str, ttl: float, deadline: float) -> bool:
+        return self._inner.detach(name, owner, ttl, deadline)
+
+    def adopt(self, ticket: Ticket, giver: str, deadline: float) -> Granted | Gone:
+        reply = self._inner.adopt(ticket, giver, deadline)
+        if isinstance(reply, Granted):
+            self._confirm(Claim(ticket.name, ticket.owner, ticket.ttl), deadline)
+        return reply
+
+    def observe(self, ticket: Ticket, after: int, deadline: float) -> Observation:
+        return self._inner.observe(ticket, after, deadline)
+
+    def unobserve(self, ticket: Ticket, deadline: float) -> None:
+        self._inner.unobserve(ticket, deadline)
 
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return self._inner.tether(name, owner, deadline)

@@ -48,6 +48,12 @@ class AnyWire(Protocol):
     def enqueue(self, ticket: Ticket, command: bytes, owner: bytes, deadline: float) -> Any: ...
     def listen(self, ticket: Ticket, until: float | None) -> Granted | None: ...
     def forget(self, owner: str) -> None: ...
+    @property
+    def attentive(self) -> bool: ...
+    def attend(self, owner: str) -> None: ...
+    def heed(self, channel: bytes, recalled: Callable[[str], object]) -> None: ...
+    def observe(self, ticket: Ticket, command: bytes, deadline: float) -> Any: ...
+    def unobserve(self, ticket: Ticket, command: bytes, deadline: float) -> Any: ...
     def drop_connections(self) -> None: ...
     def close(self) -> None: ...
 
@@ -75,7 +81,7 @@ class Retrier:
         def send() -> Any:
             return self._wire.call(command, deadline)
 
-        reply = self._send_persistently(send, deadline)
+        reply = self.send_persistently(send, deadline)
         if isinstance(reply, Exception):
             raise self.error_for(reply)
         return reply
@@ -85,20 +91,22 @@ class Retrier:
 
         def send() -> Any:
             replies = self._wire.batch(commands, deadline)
-            for reply in replies:
-                if isinstance(reply, Exception) and code_of(reply) in {
-                    "NOSCRIPT",
-                    *self._transient,
-                }:
-                    return reply  # all are sent again, which does no harm
-            return replies
+            return self.transient_among(replies) or replies
 
-        replies = self._send_persistently(send, deadline)
+        replies = self.send_persistently(send, deadline)
         if isinstance(replies, Exception):
             raise self.error_for(replies)
         return cast(Sequence[Any], replies)
 
-    def _send_persistently(self, send: Send, deadline: float) -> Any:
+    def transient_among(self, replies: Sequence[Any]) -> Exception | None:
+        """Returns a refusal that ends by itself, if there is one: all are sent again, without harm."""
+        for reply in replies:
+            if isinstance(reply, Exception) and code_of(reply) in {"NOSCRIPT", *self._transient}:
+                return reply
+        return None
+
+    def send_persistently(self, send: Send, deadline: float) -> Any:
+        """Returns the reply to what `send` sends, and may repeat; also a refusal that does not end."""
         try:
             reply = send()
             return (

@@ -30,6 +30,7 @@ from ..wire.refusals import TRANSIENT_IN_FAILOVER
 from ..wire.threads import Wire
 from .backend import COMMON_OPTIONS, RedisBackend
 from .replicated import replicated
+from .several import OneServerBackend
 
 EACH_SENTINEL_LIMIT = 0.5
 """Seconds for one sentinel: one that hangs must not use up the time for all."""
@@ -62,7 +63,7 @@ def prepare_sentinel(
     return replicated(guarantees.REDIS_SENTINEL, make, settings)
 
 
-class SentinelBackend(RedisBackend):
+class SentinelBackend(OneServerBackend):
     """The adapter to a primary that sentinels watch."""
 
     guarantees = guarantees.REDIS_SENTINEL

@@ -10,12 +10,14 @@
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
 local request, channel, owner = ARGV[1], ARGV[4], ARGV[5]
 
--- The two common cases of a plain lock first. They do what the rest below would do.
-if string.sub(request, 1, 9) == '1\0311\031lock\031' then
+-- The common cases first: a lock that is free, and a plain lock that another holds. They do what the rest below
+-- would do. An election, and a semaphore of one permit, are not among them.
+local plain = string.sub(request, 1, 9) == '1\0311\031lock\031'
+if plain or not string.find(request, '^%d+\0311\031') then
   local call, sub = redis.call, string.sub
   local mine = Q .. ':' .. owner
   -- An owner with a channel has waited before, and will probably find the lock held again.
-  local v = channel ~= '' and call('GET', K)
+  local v = channel ~= '' and plain and call('GET', K)
   -- No holder, no waiter, this owner has not left before its request arrived, and this was no semaphore just now.
   if not v and call('EXISTS', K, Q, mine, string.sub(Q, 1, -2) .. 'f') == 0 then
     local time = call('TIME')
@@ -30,7 +32,7 @@ if string.sub(request, 1, 9) == '1\0311\031lock\031' then
         call('SET', C, token)
       end
     end
-    call('SET', K, 'hf1\031' .. owner .. '\031' .. token .. '\031' .. since .. '\031' .. request, 'PX', ARGV[2])
+    call('SET', K, (plain and 'hf1\031' or 'hf3\031') .. owner .. '\031' .. token .. '\031' .. since .. '\031' .. request, 'PX', ARGV[2])
     return token
   end
   -- Another owner holds it, as a plain lock too, and this owner is not known yet.
@@ -47,53 +49,33 @@ if string.sub(request, 1, 9) == '1\0311\031lock\031' then
 end
 
 --@include queue.lua
+--@include requests.lua
 
 local ask = read('\031' .. channel .. '\031' .. request)
 local mine = waiter_key(owner)
-if call('GET', mine) == 'x' then
-  return redis.error_reply('HFLEFT this owner has left')
-end
+if call('GET', mine) == 'x' then return redis.error_reply(LEFT) end
 local head
 if not v or shared() or foreign() then head = settle('') end
 
-local function differs(other)
-  return other.weight ~= ask.weight or other.capacity ~= ask.capacity or other.kind ~= ask.kind
-end
-local USED = 'HFUSED this owner asked for something else'
-
 -- A repeated request, because the reply was lost, gets the same reply.
-local known
-if has(owner) then
-  known = holder_text()
-elseif shared() then
-  known = call('HGET', H, owner)
-end
+local known = text_of(owner)
 if known then
-  if differs(read_holder(known)) then return redis.error_reply(USED) end
+  if differs(read_holder(known), ask) then return redis.error_reply(USED) end
   return fmt('%.0f', extend(owner, ask.ttl))
 end
 known = call('GET', mine)
 if known then
   local waiter = read(known)
-  if differs(waiter) then return redis.error_reply(USED) end
+  if differs(waiter, ask) then return redis.error_reply(USED) end
   if channel == '' then return -1 - remaining() end
   call('SET', mine, began(waiter, mine) .. '\031' .. channel .. '\031' .. request, 'PX', ask.patience)
   return remaining()
 end
 
-local capacity, kind
-if shared() then
-  capacity, kind = match(v, '^hf0\031\031(%d+)\031(.*)$')
-elseif v and not foreign() then
-  local holder = read_holder(holder_text())
-  capacity, kind = holder.capacity, holder.kind
-elseif head then
-  capacity, kind = head.capacity, head.kind
-end
-if capacity and (tonumber(capacity) ~= ask.capacity or kind ~= ask.kind) then
-  return redis.error_reply('HFKIND ' .. capacity .. ' ' .. kind)
-end
+local refusal = conflict(ask, head)
+if refusal then return redis.error_reply(refusal) end
 
+if ask.kind == 'election' and not v then vacate() end
 if room(ask) and (not head or ask.barge) then return fmt('%.0f', take(owner, ask, ask.ttl)) end
 if channel == '' then return -1 - remaining() end
 call('SET', mine, '\031' .. channel .. '\031' .. request, 'PX', ask.patience)

@@ -32,5 +32,5 @@ for _, owner in ipairs(call('LRANGE', KEYS[2], 0, -1)) do
   end
 end
 local token, floor = call('GET', KEYS[3]), call('GET', base .. ':f')
-if floor and tonumber(floor) > tonumber(token or 0) then token = floor end
+if (tonumber(floor or 0) or 0) > (tonumber(token or 0) or 0) then token = floor end
 return { v, call('PTTL', KEYS[1]), token, holders, waiters, now }

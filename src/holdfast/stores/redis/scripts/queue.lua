@@ -12,33 +12,41 @@
 --                there are also "", the weight in use; US slot, for each slot of a semaphore that is in use;
 --                and US, the slot that was freed last
 --   ...:f        the last token of a semaphore, while that is ahead of the clock. Tokens of other locks are not
+--   ...:c        the latest changes of an election, for a day after the last one or the last look at them
+--   ...:o        the observers of an election: channel, a space, owner; and the time until which each is told
 --
 -- The value of K decides. It is one of
 --   hf1 US owner US token US since US request     a plain lock (weight 1 of 1, "lock") without waiters
 --   hf2 US owner US token US since US request     a plain lock that may have waiters
---   hf0 US owner US token US since US request     another lock, all of which one holder has
+--   hf0 US owner US token US since US request     another lock of capacity 1
+--   hf3 US owner US token US since US request     a lock of a higher capacity, with one holder and without waiters;
+--                                                 it is made one that is shared before another comes
 --   hf0 US US capacity US kind                    a lock that several holders share, see ...:h and ...:e
 --   anything else                                 a lock that a client which is not Holdfast holds
 -- where US is the byte 31, which no name, owner or label can have, and a request is
 --   weight US capacity US kind US barge US ttl US claim US patience US label    (times in ms; claim <= ttl)
 -- The text of a waiter is: since US channel US request. That of a sharing holder is: token US since US request.
 -- An empty `since` stands, for a holder, for its token; for a waiter, for as much before now as its TTL has gone down.
+-- A change is: number US token US owner US since US label, without an owner and with an empty label if nobody leads.
 
 local call, fmt, match, sub = redis.call, string.format, string.match, string.sub
 local base = sub(Q, 1, -3)
 local H, E, F = base .. ':h', base .. ':e', base .. ':f'
-local FOREVER = 3600000
+local CHANGES, OBSERVERS = base .. ':c', base .. ':o'
+local FOREVER, DAY, CHANGES_KEPT = 3600000, 86400000, 64
+local NOBODY = '\0310\031'
+local LEADER = '^(%d+)\031%d*\0311\0311\031election\031' -- the text of a holder that leads an election
 local WAITER = '^(%d*)\031([^\031]*)\031((%d+)\031(%d+)\031([^\031]*)\031(%d)\031(%d+)\031(%d+)\031(%d+)\031.*)$'
 
 local v = call('GET', K) -- the value of K now; kept up to date below
 local usage              -- the weight in use, where several share the lock; nil until it was looked up
 
 local function waiter_key(owner) return Q .. ':' .. owner end
-local function ours() return v and match(v, '^hf[012]\031') end
+local function ours() return v and match(v, '^hf[0123]\031') end
 local function has(owner) return ours() and sub(v, 5, 5 + #owner) == owner .. '\031' end
 local function shared() return v and sub(v, 1, 5) == 'hf0\031\031' end
 local function foreign() return v and not ours() end
-local function holder_text() return match(v, '^hf[012]\031[^\031]*\031(.*)$') end
+local function holder_text() return match(v, '^hf[0123]\031[^\031]*\031(.*)$') end
 
 local micros_now
 local function micros()
@@ -72,7 +80,11 @@ local function read(text)
   }
 end
 
-local function read_holder(text) return read('\031\031' .. match(text, '^%d+\031%d*\031(.*)$')) end
+-- Returns what the text of a holder says; nil if it only begins like ours.
+local function read_holder(text)
+  local request = text and match(text, '^%d+\031%d*\031(.*)$')
+  return request and read('\031\031' .. request)
+end
 
 -- Returns the time since which the waiter waits.
 local function began(waiter, key)
@@ -105,19 +117,48 @@ end
 
 local function slot(token, permits) return fmt('%.0f', math.fmod(token, permits)) end
 
+-- Adds a holder, until `ends`, to those who share the lock. `text` is what is kept of it.
+local function add(owner, text, holder, ends)
+  usage = usage + holder.weight
+  if holder.kind == 'semaphore' then
+    local taken = '\031' .. slot(match(text, '^%d+'), holder.capacity)
+    call('HSET', H, owner, text, '', usage, taken, '')
+  else
+    call('HSET', H, owner, text, '', usage)
+  end
+  call('ZADD', E, ends, owner)
+  if not shared() then
+    v = 'hf0\031\031' .. holder.capacity .. '\031' .. holder.kind
+    call('SET', K, v)
+  end
+  cover()
+end
+
+-- Makes the only holder of a lock the first of those who share it.
+local function share()
+  if not v or sub(v, 1, 4) ~= 'hf3\031' then return end
+  local owner, text = match(v, '^....([^\031]*)\031(.*)$')
+  local holder = read_holder(text)
+  if not holder then return end
+  local left = call('PTTL', K)
+  call('DEL', H, E)
+  usage = 0
+  add(owner, text, holder, millis() + (left < 0 and FOREVER or left) + 1)
+end
+
 local function drop(owner)
   local text = call('HGET', H, owner)
   local holder = text and read_holder(text)
-  local weight = holder and holder.weight or 0
-  call('HDEL', H, owner)
-  if holder and holder.kind == 'semaphore' then
-    local free = slot(match(text, '^%d+'), holder.capacity)
-    call('HDEL', H, '\031' .. free)
-    call('HSET', H, '\031', free)
+  local free = holder and holder.kind == 'semaphore' and slot(match(text, '^%d+'), holder.capacity)
+  usage = usage - (holder and holder.weight or 0)
+  if free then
+    call('HDEL', H, owner, '\031' .. free)
+    call('HSET', H, '', usage, '\031', free)
+  else
+    call('HDEL', H, owner)
+    call('HSET', H, '', usage)
   end
   call('ZREM', E, owner)
-  call('HINCRBY', H, '', -weight)
-  usage = usage - weight
 end
 
 -- Removes the holders whose time is over, and adds up the weight in use.
@@ -133,8 +174,17 @@ local function weigh()
   if #over > 0 then cover() end
 end
 
+-- Returns the text of an owner that holds the lock.
+local function text_of(owner)
+  if has(owner) then return holder_text() end
+  if not shared() then return nil end
+  if not usage then weigh() end
+  return shared() and call('HGET', H, owner) or nil -- `weigh` may have found that all is over
+end
+
 local function room(request)
   if request.capacity == 1 then return not v end
+  share()
   if not usage then weigh() end
   return (not v or shared()) and usage + request.weight <= request.capacity
 end
@@ -166,11 +216,17 @@ end
 -- Returns a token for this lock. A semaphore whose slots are nearly all taken goes far ahead of the clock: by its
 -- permits, in µs, with each grant. That number is kept beside the lock, until the clock has passed it, and not in the
 -- counter: other locks' tokens would not rise any more if the data were lost.
-local function mint_for(request)
-  local token, floor = mint(), tonumber(call('GET', F) or 0)
+-- It is in the slot `wanted`, if that is given.
+local function mint_for(request, wanted)
+  local token, floor = mint(), tonumber(call('GET', F) or 0) or 0
   if request.kind == 'semaphore' then
+    local permits = request.capacity
     local found = math.max(token, floor + 1)
-    if v then found = into_slot(found, request.capacity) end
+    if wanted then
+      found = found + math.fmod(wanted - math.fmod(found, permits) + permits, permits)
+    elseif v then
+      found = into_slot(found, permits)
+    end
     if found > token then call('SET', F, fmt('%.0f', found), 'PX', math.ceil((found - micros()) / 1000) + 1) end
     return found
   end
@@ -181,25 +237,45 @@ local function mint_for(request)
   return token
 end
 
--- Makes an owner a holder, for `ms`; nothing else does.
-local function take(owner, request, ms)
-  local token = mint_for(request)
+-- Notes a change of an election, after which `owner` leads, or nobody, and wakes those who observe it. Its number is
+-- above that of the last change. `request` ends with the leader's label.
+local function note(number, token, owner, request)
+  local last = call('LINDEX', CHANGES, -1)
+  if last then number = math.max(number, match(last, '^%d+') + 1) end
+  local label = request and match(request, '^' .. string.rep('[^\031]*\031', 7) .. '(.*)$') or NOBODY
+  local change = { fmt('%.0f', number), token, owner, fmt('%.0f', micros()), label }
+  call('RPUSH', CHANGES, table.concat(change, '\031'))
+  call('LTRIM', CHANGES, -CHANGES_KEPT, -1)
+  call('PEXPIRE', CHANGES, DAY)
+  local observers = call('ZRANGEBYSCORE', OBSERVERS, '-inf', '+inf', 'WITHSCORES')
+  for i = 1, #observers, 2 do
+    local channel, observer = match(observers[i], '^(%S+) (%S+)$')
+    if tonumber(observers[i + 1]) <= millis() or call('PUBLISH', channel, observer .. ' 0') == 0 then
+      call('ZREM', OBSERVERS, observers[i])
+    end
+  end
+end
+
+-- Notes that nobody leads, unless somebody does, or that is known; `token` is that of the leader that ended, if known.
+local function vacate(token)
+  if v and not foreign() then return end
+  local led, owner = match(call('LINDEX', CHANGES, -1) or '', '^%d+\031(%d+)\031([^\031]*)')
+  if owner == '' then return end
+  token = token or led
+  if token then note(micros(), token, '') end
+end
+
+-- Makes an owner a holder, for `ms`; nothing else does. Of a semaphore it gets the slot `wanted`, if that is given.
+local function take(owner, request, ms, wanted)
+  local token = mint_for(request, wanted)
   local since = token ~= micros() and fmt('%.0f', micros()) or ''
   local text = fmt('%.0f', token) .. '\031' .. since .. '\031' .. request.request
   if request.capacity == 1 then
     v = (request.weight == 1 and request.kind == 'lock' and 'hf2\031' or 'hf0\031') .. owner .. '\031' .. text
     call('SET', K, v, 'PX', ms)
+    if request.kind == 'election' then note(token, fmt('%.0f', token), owner, request.request) end
   else
-    call('HSET', H, owner, text)
-    if request.kind == 'semaphore' then call('HSET', H, '\031' .. slot(token, request.capacity), '') end
-    call('HINCRBY', H, '', request.weight)
-    call('ZADD', E, millis() + ms + 1, owner)
-    usage = usage + request.weight
-    if not v then
-      v = 'hf0\031\031' .. request.capacity .. '\031' .. request.kind
-      call('SET', K, v)
-    end
-    cover()
+    add(owner, text, request, millis() + ms + 1)
   end
   return token
 end

@@ -7,15 +7,15 @@
 local K, Q, C = KEYS[1], KEYS[2], KEYS[3]
 local between = ARGV[1]
 
--- The common cases first: a plain lock without waiters, or with one to which it is simply handed. They do what
--- the rest below would do.
+-- The common cases first: a lock with this holder and no waiters, or a plain lock with one to which it is simply
+-- handed. They do what the rest below would do.
 if not ARGV[2] then
   local call, sub = redis.call, string.sub
   local v = call('GET', K)
   if v and sub(v, 4, 3 + #between) == between then
     local h, f, flag = string.byte(v, 1, 3)
     if h ~= 104 or f ~= 102 then flag = 0 end
-    if flag == 49 then
+    if flag == 49 or flag == 51 then
       call('DEL', K)
       return 1
     end
@@ -69,10 +69,12 @@ local owner = sub(between, 2, -2)
 local freed = 0
 local mine = waiter_key(owner)
 if has(owner) then
+  local led = match(holder_text(), LEADER)
   call('DEL', K)
   v = false
   freed = 1
   settle('')
+  if led then vacate(led) end
 else
   if shared() then
     weigh()

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
 
 from ...._runtime.aio import Signal
 from ....clock import Clock
 from ....errors import BackendUnavailable
 from ....model import Granted
 from ..address import Address
-from .pipelined_connection import Connection
+from .pipelined_connection import TOGETHER, Connection
 from .protocol import Late, Lost, bulk, check_greeting, greeting, pack
 from .reply import Reply
 from .sockets import open_protocol, unanswered
@@ -93,12 +94,26 @@ class Wire:
         self.waiting: dict[str, WaiterSignal] = {}
         """The signals of waiters, by owner. After an acquire the caller has to `forget` an owner that
         does not wait."""
+        self.observers: WeakValueDictionary[str, Ticket] = WeakValueDictionary()
+        """The tickets of those who observe an election, by owner."""
+        self._recalls = b""
+        self._recalled: Callable[[str], object] = lambda owner: None
         self._closed = False
 
     @property
     def address(self) -> Address:
         """The address of the server, or of the last one that was the primary."""
         return self._address
+
+    attentive = True
+    """Whether forced releases are heard of."""
+
+    def attend(self, owner: str) -> None:
+        """Does nothing: in asyncio the connection listens from the first."""
+
+    def heed(self, channel: bytes, recalled: Callable[[str], object]) -> None:
+        """Has `recalled` called with each owner that `channel` names. Called before `open`."""
+        self._recalls, self._recalled = channel, recalled
 
     async def open(self, deadline: float) -> None:
         await self._connect(deadline)
@@ -126,6 +141,8 @@ class Wire:
     async def batch(self, commands: Sequence[bytes], deadline: float) -> list[Any]:
         """Returns the replies to all `commands`, in one round trip."""
         connection = self._connection or await self._connect(deadline)
+        if len(commands) <= TOGETHER:
+            return await _all_replies(connection.send_all(commands, deadline))
         return await _all_replies([connection.send(command, deadline) for command in commands])
 
     def acquire(
@@ -190,6 +207,21 @@ class Wire:
             self.forget(ticket.owner)
         return grant
 
+    async def observe(self, ticket: Ticket, command: bytes, deadline: float) -> Any:
+        """Sends `command`, and with it where `ticket` is told: by our channel and its owner."""
+        connection = self._connection or await self._connect(deadline)
+        await self._subscribe(connection, deadline)
+        self.observers[ticket.owner] = ticket
+        told = connection.channel + bulk(ticket.owner.encode())
+        return await connection.send(command + told, deadline)
+
+    async def unobserve(self, ticket: Ticket, command: bytes, deadline: float) -> Any:
+        """Sends `command`, which ends what `observe` began."""
+        self.observers.pop(ticket.owner, None)
+        return await self.call(
+            command + self._packed_channel + bulk(ticket.owner.encode()), deadline
+        )
+
     def _check_waiters(self) -> None:
         """Starts timers for the waiters whose deadline is near; the others do without."""
         self._check_timer = None
@@ -223,6 +255,7 @@ class Wire:
         self._closed = True
         for owner in list(self.waiting):
             self.forget(owner)
+        self._tell_observers()
         if self._check_timer is not None:
             self._check_timer.cancel()
             self._check_timer = None
@@ -276,10 +309,13 @@ class Wire:
         credentials = None if login is None else await login.get_soon()
         connection = await self._open_connection(deadline)
         try:
-            greeted = connection.send_all(greeting(self._address, credentials), deadline)
+            hello = greeting(self._address, credentials)
+            # A server may refuse this one, to a user who may not listen there.
+            recalls = [pack(b"SUBSCRIBE", self._recalls)] if self._recalls else []
+            greeted = connection.send_all([*hello, *recalls], deadline)
             if self._has_channel:
                 await self._subscribe(connection, deadline)
-            check_greeting(await _all_replies(greeted), self._address)
+            check_greeting((await _all_replies(greeted))[: len(hello)], self._address)
         except BaseException:
             connection.abort()
             raise
@@ -316,8 +352,15 @@ class Wire:
 
     def woken(self, message: bytes) -> None:
         owner, token = read_wakeup(message)
+        if token < 0:
+            self._recalled(owner)
+            return
         signal = self.waiting.get(owner)
-        if signal is not None:
+        if signal is None:
+            observer = self.observers.get(owner)
+            if observer is not None:
+                observer.tell()
+        else:
             grant = Granted(token, signal.ticket.ttl, True) if token else None
             if signal.reply is not None:
                 signal.reply.settle(grant)
@@ -334,6 +377,11 @@ class Wire:
                 # Wake-ups may be lost meanwhile: every waiter asks, which also connects again.
                 for signal in list(self.waiting.values()):
                     signal.set()
+                self._tell_observers()
+
+    def _tell_observers(self) -> None:
+        for ticket in list(self.observers.values()):
+            ticket.tell()
 
     def broken(self) -> Lost:
         return Lost(f"the connection to the server at {self._address} broke")

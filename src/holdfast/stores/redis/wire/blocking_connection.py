@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,8 @@ LONGEST_SLEEP = 1.0
 """Seconds for which a read waits for a wake-up before we look at the clock again. The kernel's timer
 stands still while the machine is suspended; the boot clock does not."""
 CHUNK = 16384
+HEARD_FOR = 3600.0
+"""Seconds for which a read waits for a message that may never come."""
 SHORT_READ = 448
 """Bytes to read where no longer reply is expected: Python keeps memory for objects of this size."""
 
@@ -333,4 +335,23 @@ class Connection:
             if not data:
                 self.dead = True
                 return None
+            self._feed(data)
+
+    def hear(self, woken: Callable[[bytes], None]) -> None:
+        """Calls `woken` with each message, until `interrupt` or the end of the connection."""
+        if self.lowat != 1:
+            self._set_lowat(1)
+        self._set_tick(HEARD_FOR)
+        while not self.dead:
+            while (reply := self._parsed()) is not NOTHING:
+                if type(reply) is self._push and reply[0] == b"message":
+                    woken(reply[2])
+            try:
+                data = self._receive(CHUNK)
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            if not data:
+                return
             self._feed(data)

@@ -262,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         if token:
             self._pending.popleft()
-            reply.settle(quick_new(Granted, (token, ticket.ttl, True, 0.0)))
+            reply.settle(quick_new(Granted, (token, ticket.ttl, True, 0.0, None)))
             return True
         if not reply.settled:  # its task still waits for it
             self._user.hear(ticket)

@@ -8,15 +8,35 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...resolving import resolve, resolve_in_loop
 from ..address import Address
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
 
-Protocol = TypeVar("Protocol", bound="asyncio.BaseProtocol")
+Made = TypeVar("Made", bound="asyncio.BaseProtocol")
+
+
+class Destination(Protocol):
+    """The place that a connection leads to."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def path(self) -> str:
+        """The path of a unix socket; empty for TCP."""
+        ...
+
+    @property
+    def tls(self) -> ssl.SSLContext | None: ...
+
 
 _PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """The TCP keepalive: idle seconds, seconds between probes, probes; where the system has them."""
@@ -91,11 +111,11 @@ def _connected(family: int, where: Any, timeout: float) -> socket.socket:
 
 async def open_protocol(
     loop: asyncio.AbstractEventLoop,
-    make: Callable[[], Protocol],
-    address: Address,
+    make: Callable[[], Made],
+    address: Destination,
     deadline: float,
     now: Callable[[], float],
-) -> Protocol:
+) -> Made:
     """Returns the protocol that `make` made, connected to `address`, TLS included.
 
     Raises `OSError`, which a `TimeoutError` is.

@@ -8,9 +8,10 @@ and meanings.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from ...._runtime.threads import Signal
 from ....clock import Clock
@@ -18,9 +19,17 @@ from ....errors import BackendUnavailable, LockError
 from ....model import Granted, quick_new
 from ..address import Address
 from .blocking_connection import SHORT_READ, Connection, WaiterSignal
+from .listener import Listener
 from .pool import ConnectionPool, PrimaryFinder
-from .protocol import Lost, pack
-from .wakeups import HANDOVER_BYTES, NO_CHANNEL, PING_AHEAD, PING_AND_FREED, handed_token
+from .protocol import Lost, bulk, pack
+from .wakeups import (
+    HANDOVER_BYTES,
+    NO_CHANNEL,
+    PING_AHEAD,
+    PING_AND_FREED,
+    handed_token,
+    read_wakeup,
+)
 
 if TYPE_CHECKING:
     from ..._sync.contract import Ticket
@@ -47,7 +56,28 @@ class Wire:
         self._pool = ConnectionPool(address, clock, finder)
         self.waiting: dict[str, WaiterSignal] = {}
         """The signals of waiters, by owner."""
+        self.observers: WeakValueDictionary[str, Ticket] = WeakValueDictionary()
+        """The tickets of those who observe an election, by owner."""
+        self._listener: Listener | None = None
+        self._recalled: Callable[[str], object] = lambda owner: None
         self._mutex = RLock()  # the handler of a signal may call `close`
+
+    @property
+    def attentive(self) -> bool:
+        """Whether forced releases are heard of."""
+        return self._listener is None or self._listener.attentive
+
+    def attend(self, owner: str) -> None:
+        """Begins to listen for forced releases; one of `owner`, who was just granted a lock, too."""
+        if self._listener is not None:
+            self._listener.start(owner)
+
+    def heed(self, channel: bytes, recalled: Callable[[str], object]) -> None:
+        """Has `recalled` called with each owner that `channel` names. Called before `open`."""
+        self._recalled = recalled
+        self._listener = Listener(
+            self._pool, self._clock, self._channels, channel, self._woken, self._tell_observers
+        )
 
     @property
     def address(self) -> Address:
@@ -123,7 +153,7 @@ class Wire:
                 data = connection.exchange(command + channel + owner, deadline, now, HANDOVER_BYTES)
                 token = handed_token(data, prefix)
                 if token:
-                    reply = quick_new(Granted, (token, ticket.ttl, True, 0.0))
+                    reply = quick_new(Granted, (token, ticket.ttl, True, 0.0, None))
                 else:
                     reply = connection.first_reply_or_grant(ticket, data, deadline)
                 if type(reply) is Granted and connection.address is not self._pool.address:
@@ -190,6 +220,35 @@ class Wire:
                 self._pool.give_back(signal.connection, signal.connection.used)
         return grant
 
+    def observe(self, ticket: Ticket, command: bytes, deadline: float) -> Any:
+        """Sends `command`, and with it where `ticket` is told: by our channel and its owner."""
+        assert self._listener is not None
+        self.observers[ticket.owner] = (
+            ticket  # first: it is told if the listening connection breaks
+        )
+        channel = self._listener.await_channel(deadline)
+        return self.call(command + channel + bulk(ticket.owner.encode()), deadline)
+
+    def unobserve(self, ticket: Ticket, command: bytes, deadline: float) -> Any:
+        """Sends `command`, which ends what `observe` began."""
+        assert self._listener is not None
+        self.observers.pop(ticket.owner, None)
+        told = self._listener.channel + bulk(ticket.owner.encode())
+        return self.call(command + told, deadline)
+
+    def _woken(self, message: bytes) -> None:
+        owner, token = read_wakeup(message)
+        if token < 0:
+            self._recalled(owner)
+        else:
+            ticket = self.observers.get(owner)
+            if ticket is not None:
+                ticket.tell()
+
+    def _tell_observers(self) -> None:
+        for ticket in list(self.observers.values()):
+            ticket.tell()
+
     def forget(self, owner: str) -> None:
         """Ends the wait of `owner`, if it waits."""
         if owner not in self.waiting:
@@ -214,9 +273,14 @@ class Wire:
             signals = list(self.waiting.values())
         for signal in signals:
             signal.connection.interrupt()  # its waiter subscribes again on another
+        if self._listener is not None:
+            self._listener.interrupt()
 
     def close(self) -> None:
         self._pool.close()
+        if self._listener is not None:
+            self._listener.close()
+        self._tell_observers()
         with self._mutex:
             owners = list(self.waiting)
         for owner in owners:

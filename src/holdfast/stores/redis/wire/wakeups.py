@@ -59,7 +59,10 @@ def handed_token(data: bytes, prefix: bytes) -> int:
 
 
 def read_wakeup(message: bytes) -> tuple[str, int]:
-    """Returns the owner of a wake-up and its token; 0 if it was not granted, and should ask."""
+    """Returns the owner of a wake-up and its token; 0 if it was not granted, and should ask.
+
+    A token of -1 says that the owner's lease was ended by force.
+    """
     try:
         owner, token = message.decode().split(" ")
         return owner, int(token)

@@ -10,7 +10,7 @@ from ....errors import BackendUnavailable
 from ....model import LockState
 from ...redis._async.scan import lock_names
 from ..commands import Commands
-from ..lock_state import lock_state
+from ..lock_state import Reading, read_lock
 from ..wire.aio import RedlockWire
 from .recovery import Recovery
 
@@ -32,6 +32,7 @@ class Inspection:
     async def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
         """Returns the states of all locks in use whose names start with `prefix`."""
         naming = self._commands.naming
+        patience = deadline - self._clock.now()
         await self._recovery.wait_for_majority(deadline)
         names: set[str] = set()
         read = 0
@@ -39,7 +40,7 @@ class Inspection:
             if not node.incarnation:
                 continue
             try:
-                call = partial(self._call, node.index, deadline)
+                call = partial(self._call, node.index, patience)
                 names |= await lock_names(naming, prefix, call)
                 read += 1
             except BackendUnavailable as error:
@@ -49,14 +50,19 @@ class Inspection:
         found = sorted(name for name in names if name.startswith(prefix))
         states: list[LockState] = []
         for start in range(0, len(found), SHOWN_AT_ONCE):
+            deadline = self._clock.now() + patience  # they answer
             states += await self.inspect(found[start : start + SHOWN_AT_ONCE], deadline)
         return [state for state in states if state.holders or state.waiters]
 
-    async def _call(self, index: int, deadline: float, command: bytes) -> Any:
-        return await self._wire.call(index, command, deadline)
+    async def _call(self, index: int, patience: float, command: bytes) -> Any:
+        return await self._wire.call(index, command, self._clock.now() + patience)
 
     async def inspect(self, names: Sequence[str], deadline: float) -> Sequence[LockState]:
         """Returns the states of the locks `names`."""
+        return [reading.state for reading in await self.read(names, deadline)]
+
+    async def read(self, names: Sequence[str], deadline: float) -> Sequence[Reading]:
+        """Returns the locks `names`."""
         await self._recovery.wait_for_majority(deadline)
         nodes = self._table.nodes
         replies: list[Any] = []
@@ -74,15 +80,16 @@ class Inspection:
             raise self._recovery.unavailable_error("too few nodes answered", names[0])
         out = self._table.describe_out()
         return [
-            lock_state(name, [reply[i] for reply in replies], self._quorum, len(nodes), out)
+            read_lock(name, [reply[i] for reply in replies], self._quorum, len(nodes), out)
             for i, name in enumerate(names)
         ]
 
-    async def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        """Ends whatever hold the nodes have, and raises all their counters above its token."""
+    async def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
+        """Ends whatever hold the nodes have, and raises all their counters above its token, and to
+        `above` before that: who waits may be granted the lock as soon as it is free."""
         await self._recovery.wait_for_majority(deadline)
-        highest = held = 0
-        for record in (f"{actor} released {name}", ""):
+        highest, held = above, 0
+        for record in (*[""] * bool(above), f"{actor} released {name}", ""):
             replies: list[Any] = []
 
             def on_reply(index: int, reply: Any, replies: list[Any] = replies) -> bool:

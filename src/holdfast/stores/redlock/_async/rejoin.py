@@ -264,6 +264,11 @@ class Rejoin:
             reply = await self._begin(other, run_ids[other.index], b"first")
             if reply[0] == 1:
                 return None  # another client is ahead of us: start over
+            if reply[5]:
+                # It was about to come back, with a number for its new life, when the others lost
+                # their data, too.
+                self._is_start_over = True
+                return None
             began.append(reply)
         if self._settings.wait_when_fresh:
             wait = self._settings.max_ttl * DRIFT - min(reply[2] for reply in began) / 1000

@@ -7,15 +7,19 @@ wake-up is a hint; the heartbeat finds a lock that is free without one.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+
 from ...._runtime.aio import Signal
 from ....errors import BackendUnavailable
 from ....model import Granted
 from ..._async.contract import Ticket
 from ...redis.wire.aio import Wire
-from ...redis.wire.protocol import bulk
+from ...redis.wire.protocol import Late, bulk
 from ..address import Settings
 from ..commands import CommandPrefixes, Commands
 from ..membership import NodeTable
+from ..shared_commands import CROWD, SLOT, WRITER, SharedCommands
 from .undelivered import Undelivered
 
 NO_CHANNEL = bulk(b"")
@@ -32,19 +36,26 @@ class Waiter:
     __slots__ = (
         "_heartbeats",
         "_rounds",
+        "_shared",
         "given_up",
         "granted",
         "packed_owner",
         "prefixes",
         "retry_wanted",
+        "round_prefixes",
         "ticket",
         "trying",
         "waking_node",
     )
 
-    def __init__(self, ticket: Ticket, prefixes: CommandPrefixes) -> None:
+    def __init__(
+        self, ticket: Ticket, prefixes: CommandPrefixes, shared: SharedCommands | None = None
+    ) -> None:
         self.ticket = ticket
         self.prefixes = prefixes
+        self.round_prefixes = prefixes
+        """Those of the next round: of a semaphore, for one slot."""
+        self._shared = shared
         self.packed_owner = bulk(ticket.owner.encode())
         self.waking_node: int | None = None
         """The index of the node that wakes the waiter."""
@@ -65,10 +76,33 @@ class Waiter:
         self._rounds += 1
         return f"{self.ticket.owner}~{number}" if number else self.ticket.owner
 
+    @property
+    def has_slots(self) -> bool:
+        """Whether it wants a slot of a semaphore, whichever it is."""
+        return self._shared is not None and self._shared.letter == SLOT
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether it wants what others share for itself."""
+        return self._shared is not None and self._shared.letter == WRITER
+
+    def choose_slot(self, slots: Sequence[int]) -> None:
+        """Lets the next round ask for one of `slots`; if there are none, for any of all."""
+        if self._shared is not None and self.has_slots:
+            crowd = min(self._shared.capacity, CROWD)
+            slot = slots[_draw(len(slots))] if slots else _draw(crowd)
+            self.round_prefixes = self._shared.prefixes(slot)
+
     def is_round_due(self) -> bool:
         """Counts a heartbeat, and returns whether to try a round whatever the node says."""
         self._heartbeats += 1
-        return self._heartbeats % TRY_ANYWAY == 0
+        # A writer says at each that it waits, and readers make way.
+        return self._heartbeats % TRY_ANYWAY == 0 or self.is_writer
+
+
+def _draw(count: int) -> int:
+    """Returns a number below `count`, which is at most `CROWD`, by chance."""
+    return int.from_bytes(os.urandom(4), "big") % count
 
 
 class Wakeups:
@@ -95,7 +129,10 @@ class Wakeups:
 
         Returns for how many seconds the lock is held on that node, 0 if it is free.
         """
+        if self._clock.now() >= deadline:
+            return UNWOKEN_PAUSE  # nothing can be asked, and nothing speaks against its node
         stale: dict[int, bytes] = {}
+        late: int | None = None
         index = waiter.waking_node
         if index is not None:
             if self._table.nodes[index].incarnation:
@@ -104,27 +141,32 @@ class Wakeups:
                     reply = await self._wires[index].call(command, self._limit(deadline))
                     if type(reply) is int and reply >= 0:
                         return reply / 1000
-                except BackendUnavailable:
-                    pass
+                except BackendUnavailable as error:
+                    late = index if isinstance(error, Late) else None
             if self._stop_listening(waiter) is not None:
                 stale[index] = waiter.prefixes.leave + waiter.packed_owner
         try:
-            return await self._enqueue(waiter, stale, deadline)
+            return await self._enqueue(waiter, stale, deadline, late)
         finally:
             # Not before: one of these nodes may have been the first to take the waiter again.
             for index, command in stale.items():
                 self._undelivered.add(index, command, self._commands.patience)
 
-    async def _enqueue(self, waiter: Waiter, stale: dict[int, bytes], deadline: float) -> float:
-        """Registers with the first node that will have the waiter.
+    async def _enqueue(
+        self, waiter: Waiter, stale: dict[int, bytes], deadline: float, late: int | None
+    ) -> float:
+        """Registers with the first node that will have the waiter, other than the one that was `late`.
 
         On return, `stale` has the nodes that may know the waiter and shall forget it, each with the
-        command for that.
+        command for that. A node that was sent nothing is not among them: it would refuse the waiter
+        for some heartbeats, and if all did, nobody would wake it.
         """
         prefixes, owner = waiter.prefixes, waiter.packed_owner
         for node in self._table.nodes:
-            if not node.incarnation or waiter.given_up:
+            if not node.incarnation or waiter.given_up or node.index == late:
                 continue
+            if self._clock.now() >= deadline:
+                break
             wire = self._wires[node.index]
             try:
                 reply = await wire.enqueue(
@@ -146,7 +188,8 @@ class Wakeups:
 
     def _limit(self, deadline: float) -> float:
         """Returns the deadline for one node: one that hangs does not use up the time of the others."""
-        return min(deadline, self._clock.now() + self._timeout)
+        now = self._clock.now()
+        return now + min(self._timeout, (deadline - now) / 2)
 
     async def listen(self, waiter: Waiter, until: float | None) -> Granted | None:
         """Waits for a wake-up of the waiter."""
@@ -159,10 +202,16 @@ class Wakeups:
         return await self._wires[index].listen(waiter.ticket, until)
 
     def forget(self, waiter: Waiter) -> None:
-        """Ends the waiting, and tells the node: others may wait there, whose turn it is."""
+        """Ends the waiting, and tells the node: others may wait there, whose turn it is.
+
+        A writer that has given up tells all nodes: readers need not make way any more.
+        """
         index = self._stop_listening(waiter)
-        if index is not None:
-            command = waiter.prefixes.leave + waiter.packed_owner
+        command = waiter.prefixes.leave + waiter.packed_owner
+        if waiter.is_writer and waiter.given_up:
+            for node in self._table.nodes:
+                self._undelivered.add(node.index, command, self._commands.patience)
+        elif index is not None:
             self._undelivered.add(index, command, self._commands.patience)
 
     def _stop_listening(self, waiter: Waiter) -> int | None:

@@ -18,19 +18,35 @@ from typing import Any
 from ...._runtime.threads import finish
 from ....clock import system_clock
 from ....entries import Claim
-from ....errors import BackendUnavailable, ConfigError, GuaranteeError
+from ....errors import BackendUnavailable
 from ....guarantees import Guarantees
-from ....model import GONE, UNKNOWN, Busy, Granted, LockState, Outcome, Queued, Renewed, Waiting
+from ....model import (
+    GONE,
+    UNKNOWN,
+    Busy,
+    Gone,
+    Granted,
+    LockState,
+    Observation,
+    Outcome,
+    Queued,
+    Renewed,
+    Waiting,
+)
 from ..._sync.contract import OPEN_LIMIT, Backend, Ticket
 from ...redis.wire.protocol import require_hiredis
 from ...urls import Target
 from .. import guarantees
 from ..address import Settings, parse_settings
-from ..commands import MARKED, WAKING, BatchItem, Commands
+from ..commands import EMPTY, MARKED, WAKING, BatchItem, Commands, Renewal
 from ..membership import NodeTable
+from ..refusals import check_shape, check_ttl
+from ..shared_commands import SharedCommands, mode_of
 from ..votes import Tally
 from ..wire.threads import RedlockWire
+from .changing import Changing
 from .inspection import Inspection
+from .observing import Observing
 from .recovery import Recovery
 from .rounds import HeldRound, Rounds
 from .undelivered import Undelivered
@@ -71,6 +87,10 @@ class RedlockBackend:
             self._wire, self._recovery, self._undelivered, self._commands.take_batch
         )
         self._inspection = Inspection(self._wire, self._recovery, self._commands)
+        self._changing = Changing(
+            self._wire, self._recovery, self._undelivered, self._rounds, self._commands
+        )
+        self._observing = Observing(self.clock, self._inspection, settings.heartbeat)
         self._held_rounds = self._rounds.held_rounds
         self._no_last = (b"",) * len(settings.addresses)
         """The last argument of a batch of releases, by node: there is none."""
@@ -90,7 +110,7 @@ class RedlockBackend:
         if held_round is not None and held_round.name == ticket.name:
             (outcome,) = self.renew([Claim(ticket.name, ticket.owner, ticket.ttl)], deadline)
             if isinstance(outcome, Renewed):
-                return Granted(outcome.token, ticket.ttl)
+                return Granted(outcome.token, ticket.ttl, slot=outcome.slot)
             raise BackendUnavailable(
                 f"the request for {ticket.name!r} was granted before, and has ended since",
                 name=ticket.name,
@@ -98,16 +118,16 @@ class RedlockBackend:
             )
         waiter = self._waiters.get(ticket.owner)
         if waiter is None:
-            waiter = Waiter(ticket, self._commands.prefixes_for(ticket.terms))
+            waiter = self._waiter_for(ticket)
             result = self._rounds.try_rounds(waiter, deadline)
             if isinstance(result, HeldRound):
-                return Granted(result.token, ticket.ttl)
+                return Granted(result.token, ticket.ttl, slot=result.slot)
             if not ticket.queue:
                 return Busy(result)
             self._waiters[ticket.owner] = waiter
         outcome = self._heartbeat(waiter, deadline)
         if isinstance(outcome, Renewed):
-            return Granted(outcome.token, outcome.ttl)
+            return Granted(outcome.token, outcome.ttl, slot=outcome.slot)
         if isinstance(outcome, Waiting):
             return Queued(outcome.remaining)
         raise BackendUnavailable(
@@ -119,7 +139,7 @@ class RedlockBackend:
         held: list[int] = []
         waiting: list[tuple[int, Waiter]] = []
         for i, claim in enumerate(claims):
-            self._check_ttl(claim.name, claim.ttl)
+            check_ttl(claim.name, claim.ttl, self._settings)
             held_round = self._held_rounds.get(claim.owner)
             if held_round is not None and held_round.name == claim.name:
                 held.append(i)
@@ -154,7 +174,7 @@ class RedlockBackend:
         for node in nodes:
             incarnation = node.incarnation
             which: list[int] = []
-            kept: list[tuple[str, str, int, float]] = []
+            kept: list[Renewal] = []
             for k, held_round in enumerate(held_rounds):
                 begin = None if held_round is None else held_round.begins.get(node.index)
                 if held_round is None or begin is None:
@@ -162,7 +182,8 @@ class RedlockBackend:
                         tally.add(k, False)
                 else:
                     which.append(k)
-                    kept.append((held_round.name, held_round.round_id, begin, claims[held[k]].ttl))
+                    ttl, mode = claims[held[k]].ttl, held_round.prefixes.mode
+                    kept.append(Renewal(held_round.name, held_round.packed_id, begin, ttl, mode))
             asked.append(which)
             commands.append(
                 self._commands.renew(incarnation, kept) if incarnation and kept else None
@@ -171,7 +192,8 @@ class RedlockBackend:
         def on_reply(index: int, reply: Any) -> bool:
             if type(reply) is list:
                 for k, renewed in zip(asked[index], reply, strict=True):
-                    tally.add(k, renewed == 1)
+                    if renewed != 2:  # it is held there, and the node could not renew it
+                        tally.add(k, renewed == 1)
             return tally.is_done()
 
         sent = self.clock.now()
@@ -183,12 +205,12 @@ class RedlockBackend:
             if tally.yes[k] >= self._quorum:
                 held_round.until = max(held_round.until, sent + claim.ttl)
                 held_round.ttl = max(held_round.ttl, claim.ttl)
-                outcomes[i] = Renewed(held_round.token, claim.ttl)
+                outcomes[i] = Renewed(held_round.token, claim.ttl, slot=held_round.slot)
             elif tally.is_decided(k):
                 # A minority may have been renewed: no other owner should have to wait for its end.
                 self._held_rounds.pop(claim.owner, None)
                 self._rounds.give_back(
-                    self._commands.any_prefixes(claim.name),
+                    held_round.prefixes,
                     held_round.round_id,
                     range(len(nodes)),
                     held_round.begins,
@@ -199,7 +221,6 @@ class RedlockBackend:
 
     def release(self, name: str, owner: str, deadline: float) -> bool:
         self._wire.check_open()
-        prefixes = self._commands.any_prefixes(name)
         waiter = self._waiters.pop(owner, None)
         if waiter is not None:
             waiter.given_up = True
@@ -210,8 +231,10 @@ class RedlockBackend:
             held_round = None
         if held_round is None:
             if waiter is None:
-                self._rounds.give_back(prefixes, owner, range(len(self._table.nodes)), (), ())
+                longest = self._settings.max_ttl
+                return self._changing.release_unknown(name, owner, deadline, longest)
             return False
+        prefixes = held_round.prefixes
         try:
             self._recovery.wait_for_reconnection(deadline)
         except BaseException:
@@ -240,6 +263,11 @@ class RedlockBackend:
                 gone += 1
             return freed >= quorum or gone > most
 
+        item = None
+        if prefixes.mode is EMPTY:
+            item = BatchItem(
+                self._commands.release_batch, prefixes.lock, held_round.packed_id, self._no_last
+            )
         limit = min(deadline, self.clock.now() + self._settings.node_timeout)
         self._wire.fan_out(
             commands,
@@ -248,9 +276,7 @@ class RedlockBackend:
             held_round.connections,
             held_round.begins,
             marked,
-            BatchItem(
-                self._commands.release_batch, prefixes.lock, held_round.packed_id, self._no_last
-            ),
+            item,
         )
         if freed >= quorum:
             return True
@@ -275,19 +301,61 @@ class RedlockBackend:
     def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
         return self._inspection.list(prefix, deadline)
 
-    def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        return self._inspection.force_release(name, actor, deadline)
+    def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
+        return self._inspection.force_release(name, actor, deadline, above)
+
+    def amend(
+        self, name: str, owner: str, deadline: float, weight: int = 0, text: str | None = None
+    ) -> bool:
+        return self._changing.amend(name, owner, deadline, weight, text)
+
+    def detach(self, name: str, owner: str, ttl: float, deadline: float) -> bool:
+        check_ttl(name, ttl, self._settings)
+        return self._changing.detach(name, owner, ttl, deadline)
+
+    def adopt(self, ticket: Ticket, giver: str, deadline: float) -> Granted | Gone:
+        self._check(ticket)
+        held_round = self._held_rounds.get(ticket.owner)
+        if held_round is not None and held_round.name == ticket.name:
+            (outcome,) = self.renew([Claim(ticket.name, ticket.owner, ticket.ttl)], deadline)
+            if isinstance(outcome, Renewed):
+                return Granted(outcome.token, ticket.ttl, slot=outcome.slot)
+            return GONE
+        adopted = self._changing.adopt(ticket, giver, deadline)
+        if isinstance(adopted, Gone):
+            return adopted
+        return Granted(adopted.token, ticket.ttl, slot=adopted.slot)
+
+    def observe(self, ticket: Ticket, after: int, deadline: float) -> Observation:
+        return self._observing.observe(ticket, after, deadline)
+
+    def unobserve(self, ticket: Ticket, deadline: float) -> None:
+        self._observing.unobserve(ticket)
 
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
     def close(self) -> None:
         self._wire.shut()  # so that no caller waits for a node that hangs
+        self._observing.close()
         self._recovery.close()
         self._wakeups.close()
         self._wire.close()
 
     # Waiting.
+
+    def _waiter_for(self, ticket: Ticket) -> Waiter:
+        """Returns the attempt of a ticket that was checked."""
+        terms = ticket.terms
+        mode = mode_of(terms.kind, terms.weight, terms.capacity)
+        if not mode:
+            return Waiter(ticket, self._commands.prefixes_for(terms))
+        shared = terms.prepared
+        if shared is None:
+            shared = terms.prepared = SharedCommands(self._commands, terms, mode)
+        waiter = Waiter(ticket, shared.prefixes(None, ticket.queue), shared)
+        waiter.choose_slot(())
+        return waiter
 
     def _heartbeat(self, waiter: Waiter, deadline: float) -> Outcome:
         """Keeps the waiter known to a node that wakes it, and tries a round if the lock may be free."""
@@ -317,29 +385,12 @@ class RedlockBackend:
             if waiter.granted or waiter.given_up:
                 self._wakeups.forget(waiter)
         if isinstance(result, HeldRound):
-            return Renewed(result.token, result.ttl)
+            return Renewed(result.token, result.ttl, slot=result.slot)
         if waiter.given_up:
             return GONE
         return Waiting(max(result, SOONEST * (0.5 + os.urandom(1)[0] / 128)))
 
-    # Refusing.
-
     def _check(self, ticket: Ticket) -> None:
         self._wire.check_open()
-        if ticket.capacity != 1:
-            raise GuaranteeError(
-                f"{ticket.name!r} was requested as a {ticket.kind}, which several owners may share; on "
-                "redlock:// a lock has one holder",
-                name=ticket.name,
-                owner=ticket.owner,
-            )
-        self._check_ttl(ticket.name, ticket.ttl)
-
-    def _check_ttl(self, name: str, ttl: float) -> None:
-        if ttl > self._settings.max_ttl:
-            raise ConfigError(
-                f"a ttl of {ttl:g} s for {name!r} is longer than max_ttl, {self._settings.max_ttl:g}: "
-                "a node that restarted stays out for that long; give connect() a larger max_ttl, the "
-                "same in all clients",
-                name=name,
-            )
+        check_shape(ticket)
+        check_ttl(ticket.name, ticket.ttl, self._settings)

@@ -15,8 +15,10 @@ from typing import Any
 
 from ...._runtime.threads import Signal
 from ....errors import BackendUnavailable
+from ....refusals import in_use_as
 from ...redis.wire.protocol import bulk
 from ..commands import (
+    EMPTY,
     MARKED,
     QUIET,
     UNMARKED,
@@ -31,8 +33,8 @@ from .recovery import Recovery
 from .undelivered import Undelivered
 from .wakeups import Waiter
 
-ROUNDS = 4
-"""The number of rounds at once where votes were split."""
+ROUNDS, SLOT_ROUNDS = 4, 8
+"""The number of rounds at once where votes were split, or a slot was taken and others are free."""
 MANY = 1000
 """Held rounds after which the ones that ended unreleased are forgotten."""
 SHORTEST_PAUSE = 0.002
@@ -48,15 +50,18 @@ class HeldRound:
         "incarnations",
         "name",
         "packed_id",
+        "prefixes",
         "round_id",
         "token",
         "ttl",
         "until",
+        "version",
     )
 
     def __init__(
         self,
         name: str,
+        prefixes: CommandPrefixes,
         round_id: str,
         packed_id: bytes,
         ballot: Ballot,
@@ -66,6 +71,7 @@ class HeldRound:
         connections: Sequence[object],
     ) -> None:
         self.name = name
+        self.prefixes = prefixes
         self.round_id = round_id
         self.packed_id = packed_id
         """The round's id, as an argument of a command."""
@@ -77,9 +83,16 @@ class HeldRound:
         """By node: the value at which the hold began. Replies too late to be counted are added: those
         holds keep others off, too."""
         self.token = ballot.token
+        self.version = 0
+        """The number of times that the text of its label was changed."""
         self.ttl = ttl
         self.until = until
         """The moment at which the holds end, unless they are renewed."""
+
+    @property
+    def slot(self) -> int | None:
+        """The slot of a semaphore that it is."""
+        return self.prefixes.slot
 
 
 class Rounds:
@@ -111,14 +124,29 @@ class Rounds:
         """
         clock, pause = self._clock, SHORTEST_PAUSE
         ballot = Ballot(self._table)
-        for number in range(ROUNDS):
+        rounds = SLOT_ROUNDS if waiter.has_slots else ROUNDS
+        for number in range(rounds):
             if self._table.voting_count() < self._quorum:
                 self._recovery.wait_for_majority(deadline)
-            outcome = self._run_round(waiter, deadline)
+            outcome = self.run_round(waiter, deadline)
             if isinstance(outcome, HeldRound):
                 return outcome
             ballot = outcome
-            if waiter.given_up or ballot.held_by_one() or number == ROUNDS - 1:
+            other = ballot.other_kind()
+            if other is not None:
+                ticket = waiter.ticket
+                wanted = (ticket.kind, ticket.capacity)
+                raise in_use_as(ticket.name, ticket.owner, other, wanted)
+            if waiter.given_up or number == rounds - 1:
+                break
+            if waiter.has_slots:
+                slots = ballot.likely_slots()
+                waiter.choose_slot(slots)
+                if slots and not ballot.counted:
+                    continue  # nobody was in our way but the holder of that one slot
+                if not slots and ballot.held_by_one():
+                    break
+            elif ballot.held_by_one():
                 break
             moment = clock.now() + pause * (0.5 + os.urandom(1)[0] / 128)
             if moment >= deadline:
@@ -129,9 +157,12 @@ class Rounds:
             raise BackendUnavailable(f"too few nodes could decide: {ballot.describe_errors()}")
         return ballot.remaining()
 
-    def _run_round(self, waiter: Waiter, deadline: float) -> HeldRound | Ballot:
-        """Runs one round. Returns its ballot if it does not stand; then nothing of it is left."""
-        ticket, prefixes = waiter.ticket, waiter.prefixes
+    def run_round(self, waiter: Waiter, deadline: float, alone: bool = False) -> HeldRound | Ballot:
+        """Runs one round. Returns its ballot if it does not stand; then nothing of it is left.
+
+        `alone`: its requests are of another kind than those of usual rounds, and go in no batch.
+        """
+        ticket, prefixes = waiter.ticket, waiter.round_prefixes
         round_id = waiter.next_round_id()
         packed_id = bulk(round_id.encode())
         clock, timeout = self._clock, self._timeout
@@ -141,9 +172,11 @@ class Rounds:
         commands = [
             take + packed_id + incarnation if incarnation else None for incarnation in incarnations
         ]
-        item = BatchItem(
-            self._take_batch, prefixes.request_keys, prefixes.request + packed_id, incarnations
-        )
+        item = None
+        if prefixes.mode is EMPTY and not alone:
+            item = BatchItem(
+                self._take_batch, prefixes.request_keys, prefixes.request + packed_id, incarnations
+            )
         ballot.outstanding = len(commands) - commands.count(None)
         sent = clock.now()
         held_round: HeldRound | None = None
@@ -168,6 +201,7 @@ class Rounds:
                     ttl = ticket.ttl
                     held_round = HeldRound(
                         ticket.name,
+                        prefixes,
                         round_id,
                         packed_id,
                         ballot,

@@ -7,7 +7,7 @@
 -- Returns {1 if the lock was held, the counter}; or the error HFOUT.
 
 local K, Q = KEYS[1], KEYS[2]
---@include wake.lua
+--@include shared.lua
 
 local m = redis.call('GET', KEYS[4])
 if not m or string.sub(m, 1, #ARGV[1]) ~= ARGV[1] then return redis.error_reply('HFOUT it does not vote in this incarnation') end
@@ -25,10 +25,18 @@ end
 redis.call('SET', KEYS[3], string.format('%.0f', counter))
 local held = 0
 if ARGV[3] ~= '' then
+  local shared = is_held()
   held = redis.call('DEL', K)
+  redis.call('DEL', H, E, M, I)
   local time = redis.call('TIME')
   redis.call('LPUSH', KEYS[5], time[1] .. '.' .. string.sub('00000' .. time[2], -6) .. ' ' .. ARGV[3])
   redis.call('LTRIM', KEYS[5], 0, ARGV[4] - 1)
-  wake()
+  if shared then
+--@include wake_shared.lua
+    wake()
+  else
+--@include wake.lua
+    wake()
+  end
 end
 return { held, counter }

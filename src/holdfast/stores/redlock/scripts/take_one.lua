@@ -4,6 +4,10 @@
 -- lock says), left (whether this owner has left) and before (what the counter says). Makes the local answer.
 
 local answer, begin
+if v and sub(v, 1, 5) == 'rls1\031' then
+--@include shared.lua
+  if not is_held() then v = false end
+end
 if not v and not left then
   if not before then
     before = string.match(m, '^[^\031]*\031%d+\031(%d+)')
@@ -21,6 +25,10 @@ else
   local ms = call('PTTL', K)
   if holder ~= owner then
     answer = { -1, ms, holder or '' }
+--@include kind_of.lua
+    if kind and kind ~= (string.match(request, '^%d+\031[^\031]*\031%d+(%a?)') == 'e' and 'election\0311' or 'lock\0311') then
+      answer = { -2, ms, kind }
+    end
   else
     if ms < tonumber(ttl) then call('PEXPIRE', K, ttl) end
     begin = tonumber(value) + 1

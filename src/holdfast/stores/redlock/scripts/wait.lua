@@ -6,23 +6,13 @@
 -- Returns ms: the waiter will be woken, the lock is held here for that long (0: it is free); or -1 - ms: the
 -- waiter is not known here, or has left.
 
-local K, Q = KEYS[1], KEYS[2]
+local K, Q, channel, owner = KEYS[1], KEYS[2], ARGV[3], ARGV[4]
 local left = math.max(0, redis.call('PTTL', K))
-local mine = K .. ':w:' .. ARGV[4]
-if ARGV[3] == '' then
+local mine = K .. ':w:' .. owner
+if channel == '' then
   if redis.call('PEXPIRE', mine, ARGV[1]) == 1 then return left end
   return -1 - left
 end
-local text = redis.call('GET', mine) or ''
-if text == 'left' then return -1 - left end
-local since = string.match(text, '^%d+')
-if not since then
-  local time = redis.call('TIME')
-  since = time[1] .. string.sub('00000' .. time[2], -6)
-  redis.call('LREM', Q, 0, ARGV[4])
-  redis.call('RPUSH', Q, ARGV[4])
-end
-redis.call('SET', mine, since .. '\031' .. ARGV[3] .. '\031' .. ARGV[2], 'PX', ARGV[1])
-redis.call('PEXPIRE', Q, 3600000)
+--@include enqueue.lua
 redis.call('SET', K .. ':b', '', 'PX', 3600000) -- see wake.lua
 return left

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...._runtime.aio import Poller, Worker, finish
@@ -10,8 +10,8 @@ from ....clock import system_clock
 from ....entries import MISSED_HEARTBEATS, AcquireRequest, Claim
 from ....errors import BackendUnavailable
 from ....guarantees import Guarantees
-from ....model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
-from ..._async.contract import OPEN_LIMIT, Backend, Ticket
+from ....model import Busy, Gone, Granted, LockState, Observation, Outcome, Queued, Renewed
+from ..._async.contract import OBSERVED_FOR, OPEN_LIMIT, Backend, Ticket
 from ...timing import Timing, timing_of
 from ...urls import Target, merge_options
 from ..options import SQL_OPTIONS, connections_of
@@ -62,6 +62,15 @@ class SqlBackend:
         self._wakeups = Wakeups(self._store, listener, self._worker, self._poller, self.clock)
         self._closed = False
 
+    @property
+    def look(self) -> Callable[[Iterable[str]], None]:
+        """The function that is called with owners whose leases were ended by force."""
+        return self._wakeups.recall
+
+    @look.setter
+    def look(self, look: Callable[[Iterable[str]], None]) -> None:
+        self._wakeups.recall = look
+
     async def open(self, deadline: float) -> None:
         async def undone() -> None:
             await self.close()
@@ -93,7 +102,20 @@ class SqlBackend:
         if queue:
             wakeups.add(ticket)
         self._store.doubt(ticket.owner)
-        request = AcquireRequest(
+        answer = None
+        try:
+            answer = await self._worker.call(
+                self._store.acquire, self._request(ticket, queue), wakeups.home, deadline
+            )
+        finally:
+            if not isinstance(answer, Queued):
+                wakeups.drop(ticket.owner)
+        if isinstance(answer, Granted):
+            wakeups.granted(ticket.owner)
+        return answer
+
+    def _request(self, ticket: Ticket, queue: bool = False) -> AcquireRequest:
+        return AcquireRequest(
             ticket.name,
             ticket.owner,
             ticket.ttl,
@@ -102,19 +124,83 @@ class SqlBackend:
             ticket.kind,
             queue,
             ticket.barge,
-            self.claim_window,
+            self.claim_window + ticket.terms.delay,
             self.heartbeat * MISSED_HEARTBEATS,
             ticket.label,
         )
-        answer = None
+
+    async def acquire_all(
+        self, tickets: Sequence[Ticket], deadline: float
+    ) -> Sequence[Granted] | Busy:
+        self._refuse_if_closed()
+        for ticket in tickets:
+            self._store.doubt(ticket.owner)
+        requests = [self._request(ticket) for ticket in tickets]
+        answer = await self._worker.call(
+            self._store.acquire_all, requests, self._wakeups.home, deadline
+        )
+        for ticket in tickets:
+            if not isinstance(answer, Busy):
+                self._wakeups.granted(ticket.owner)
+            elif self._store.doubts(ticket.owner):
+                await self._worker.call(self._store.release, ticket.name, ticket.owner, deadline)
+        return answer
+
+    def doubt(self, owner: str) -> None:
+        """Notes that an acquire of `owner`, which another process sent, may still arrive."""
+        self._store.doubt(owner)
+
+    async def adopt(self, ticket: Ticket, giver: str, deadline: float) -> Granted | Gone:
+        self._refuse_if_closed()
+        self._store.doubt(ticket.owner)
+        answer = await self._worker.call(
+            self._store.adopt, self._request(ticket), giver, self._wakeups.home, deadline
+        )
+        if isinstance(answer, Granted):
+            self._wakeups.granted(ticket.owner)
+        elif self._store.doubts(ticket.owner):
+            await self._worker.call(self._store.release, ticket.name, ticket.owner, deadline)
+        return answer
+
+    async def amend(
+        self, name: str, owner: str, deadline: float, weight: int = 0, text: str | None = None
+    ) -> bool:
+        self._refuse_if_closed()
+        return await self._worker.call(self._store.amend, name, owner, weight, text, deadline)
+
+    async def detach(self, name: str, owner: str, ttl: float, deadline: float) -> bool:
+        self._refuse_if_closed()
+        return await self._worker.call(self._store.detach, name, owner, ttl, deadline)
+
+    async def observe(self, ticket: Ticket, after: int, deadline: float) -> Observation:
+        self._refuse_if_closed()
+        wakeups = self._wakeups
+        if not wakeups.ready:
+            await wakeups.prepare(deadline)
+        channel = wakeups.channel
+        known = ticket.owner in wakeups.tickets
+        wakeups.observe(ticket)
+        observation = None
         try:
-            answer = await self._worker.call(
-                self._store.acquire, request, wakeups.channel, deadline
+            observation = await self._worker.call(
+                self._store.observe,
+                ticket.name,
+                ticket.owner,
+                after,
+                OBSERVED_FOR,
+                channel,
+                deadline,
             )
         finally:
-            if not isinstance(answer, Queued):
+            if observation is None and not known:
                 wakeups.drop(ticket.owner)
-        return answer
+        await wakeups.check(channel, [ticket.owner], deadline)
+        return observation
+
+    async def unobserve(self, ticket: Ticket, deadline: float) -> None:
+        self._refuse_if_closed()
+        self._wakeups.drop(ticket.owner)
+        await self._worker.call(self._store.unobserve, ticket.owner, deadline)
 
     async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
         self._refuse_if_closed()
@@ -146,9 +232,9 @@ class SqlBackend:
         self._refuse_if_closed()
         return await self._worker.call(self._store.list_all, prefix, deadline)
 
-    async def force_release(self, name: str, actor: str, deadline: float) -> bool:
+    async def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
         self._refuse_if_closed()
-        return await self._worker.call(self._store.force_release, name, actor, deadline)
+        return await self._worker.call(self._store.force_release, name, actor, above, deadline)
 
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None

@@ -1,15 +1,17 @@
-"""The waking of waiters: by messages of the database where it sends them, and else by looking.
+"""The waking of waiters and observers: by messages of the database if it sends them, else by looking.
 
-One connection listens for all waiters of a manager. Whether messages come through is tried when it is
-opened and from time to time, because a pooler, or a peer that vanished, may swallow them: then the
-waiters are looked after by one query for all of them, often at first and less often after a while.
-Either way it is the heartbeats that correctness rests on.
+One connection listens for all of a manager; also for its holders, who are told of a forced release: it
+is opened a moment after the first grant, so that short programs do without it. Whether messages come
+through is tried when it is opened and from time to time, because a pooler, or a peer that vanished, may
+swallow them: then the waiters and observers are looked after by one query for all of them, often at
+first and less often after a while. Either way it is the heartbeats that correctness rests on.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from secrets import token_hex
 from threading import RLock
 from typing import Any, Protocol
@@ -24,6 +26,8 @@ from ..store import SqlStore
 
 FIRST_LOOK, SLOWER, LAST_LOOK = 0.01, 1.3, 0.25
 """Seconds between two looks, after something has changed and after a while; and how they grow apart."""
+RECALLED = "-1"
+"""The token in a message about a lease that was ended by force."""
 PROBE_LIMIT = 1.0
 """Seconds in which a message to ourselves has to come through."""
 PROBE_EVERY = 10.0
@@ -31,6 +35,8 @@ PROBE_EVERY = 10.0
 LISTEN_AGAIN = 30.0
 """Seconds after which listening is tried again where it did not work."""
 LOOK_LIMIT = 5.0
+STAND_BY = 0.25
+"""Seconds after the first grant, and after a waiter came, until messages are read for holders."""
 
 
 class Listening(Protocol):
@@ -81,12 +87,29 @@ class Wakeups:
         self._looking: Routine | None = None
         self._changed = Signal(clock)
         self._pause = FIRST_LOOK
+        self.recall: Callable[[Iterable[str]], None] = lambda owners: None
+        """The function to call with owners whose leases were ended by force."""
+        self._observing: set[str] = set()
+        """The owners of `tickets` that observe, and do not wait for a grant."""
+        self._unlistened: set[str] = set()
+        """The holders that were granted their locks before anybody listened for them."""
+        self._standing_by: Routine | None = None
+        self._turn = Signal(clock)
+        """Set when a waiter takes over from the routine that stands by, or all ends."""
+        self._reading = False
+        """Whether that routine reads messages."""
         self._closed = False
 
     @property
     def channel(self) -> str:
         """The channel on which a waiter is woken; empty if it is looked after."""
         return self._channel if self._listening is not None else ""
+
+    @property
+    def home(self) -> str:
+        """The channel on which a new holder or waiter is told; nobody may listen there yet."""
+        untried = self._listener is not None and self._listen_at == 0.0
+        return self._channel if untried else self.channel
 
     @property
     def ready(self) -> bool:
@@ -121,16 +144,36 @@ class Wakeups:
             self._listening = listening
             self._poller.watch(self._watched, self._hear)
 
+    def granted(self, owner: str) -> None:
+        """Sees to it that a new holder is told of a forced release, if the database sends messages."""
+        if self._listening is not None or self._listener is None:
+            return
+        if not self.ready:
+            self._unlistened.add(owner)
+            with self._mutex:
+                if self._standing_by is None and not self._closed:
+                    self._standing_by = Routine(self._stand_by, "holdfast-listening")
+
+    def observe(self, ticket: Ticket) -> None:
+        """Takes up an observer."""
+        self._observing.add(ticket.owner)
+        self.add(ticket)
+
     def add(self, ticket: Ticket) -> None:
         """Takes up a waiter."""
         self.tickets[ticket.owner] = ticket
+        if self._reading:
+            self._reading = False
+            self._turn.set()
         if self._listening is None:
             self._look_after([ticket.owner])
 
     def drop(self, owner: str) -> None:
-        """Forgets a waiter."""
+        """Forgets a waiter, an observer or a holder."""
         self.tickets.pop(owner, None)
         self._unheard.discard(owner)
+        self._observing.discard(owner)
+        self._unlistened.discard(owner)
 
     async def check(self, channel: str, owners: Iterable[str], deadline: float) -> None:
         """Sees to it that messages still come through. Called when a heartbeat has told the database
@@ -157,6 +200,7 @@ class Wakeups:
             self._stop_listening()
         self.tickets.clear()
         self._changed.set()
+        self._turn.set()
 
     # Listening.
 
@@ -178,6 +222,39 @@ class Wakeups:
                 listening.close()
         return None
 
+    async def _stand_by(self) -> None:
+        """Reads messages while nobody waits: those who wait do it themselves."""
+        listened = False
+        until = self._clock.now() + STAND_BY
+        while True:
+            await self._turn.wait(until)
+            if not self._closed:
+                with suppress(LockError):
+                    await self._listen_for_holders(self._clock.now() + LOOK_LIMIT)
+            with self._mutex:
+                if self._closed or (self._listening is None and not listened):
+                    self._standing_by = None
+                    self._unlistened.clear()
+                    return
+            until = self._clock.now() + STAND_BY
+            listened = self._listening is not None
+            if listened:
+                self._reading = True
+                if not self.tickets:
+                    await self._poller.attend(self._turn, None)
+                self._reading = False
+            else:
+                until = self._listen_at
+
+    async def _listen_for_holders(self, deadline: float) -> None:
+        """Listens, and finds the leases that were ended by force before."""
+        if not self.ready:
+            await self.prepare(deadline)
+        if self._listening is not None and self._unlistened:
+            owners, self._unlistened = self._unlistened, set()
+            held = await self._worker.call(self._store.look, list(owners), deadline)
+            self.recall([owner for owner in owners if owner not in held])
+
     def _hear(self) -> None:
         """Reads messages, and passes them on. Called by the poller."""
         listening = self._listening
@@ -190,7 +267,9 @@ class Wakeups:
             return
         for channel, text in notes:
             owner, _, number = text.partition(" ")
-            if channel == self._channel and number:
+            if channel == self._channel and number == RECALLED:
+                self.recall([owner])
+            elif channel == self._channel and number:
                 self._tell(owner, int(number))
             elif channel == self._channel:
                 self._heard = max(self._heard, int(owner))
@@ -208,6 +287,7 @@ class Wakeups:
             self._stop_listening()
         if not self._closed:
             self._listen_at = self._clock.now() + LISTEN_AGAIN
+            self._turn.set()
             self._look_after(list(self.tickets))
             for ticket in list(self.tickets.values()):
                 ticket.tell()
@@ -254,4 +334,6 @@ class Wakeups:
             return
         if token:
             self.drop(owner)
+        elif owner in self._observing:
+            self._unheard.discard(owner)  # until it asks what has changed
         ticket.tell(Granted(token, ticket.ttl, True) if token else None)

@@ -16,8 +16,8 @@ from ...._runtime.aio import Poller, Worker, finish
 from ....clock import BootClock
 from ....entries import MISSED_HEARTBEATS, SEPARATOR, AcquireRequest, Claim, Entry
 from ....guarantees import Guarantees
-from ....model import Busy, Gone, Granted, LockState, Outcome, Queued, Renewed
-from ..._async.contract import OPEN_LIMIT, Backend, Ticket
+from ....model import Busy, Gone, Granted, LockState, Observation, Outcome, Queued, Renewed
+from ..._async.contract import OBSERVED_FOR, OPEN_LIMIT, Backend, Ticket
 from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees, location
@@ -77,19 +77,7 @@ class SqliteBackend:
             raise
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
-        request = AcquireRequest(
-            self._prefix + ticket.name,
-            ticket.owner,
-            ticket.ttl,
-            ticket.weight,
-            ticket.capacity,
-            ticket.kind,
-            ticket.queue and bool(self._store.address),
-            ticket.barge,
-            self.claim_window,
-            self.heartbeat * MISSED_HEARTBEATS,
-            ticket.label,
-        )
+        request = self._request(ticket)
         if request.queue:
             self._tickets[ticket.owner] = ticket
         answer, blockers = await self._worker.call(self._store.acquire, request, deadline)
@@ -104,6 +92,28 @@ class SqliteBackend:
         if self._tickets and not isinstance(answer, Queued):
             self._tickets.pop(ticket.owner, None)
         return answer
+
+    async def acquire_all(
+        self, tickets: Sequence[Ticket], deadline: float
+    ) -> Sequence[Granted] | Busy:
+        requests = [self._request(ticket) for ticket in tickets]
+        return await self._worker.call(self._store.acquire_all, requests, deadline)
+
+    def _request(self, ticket: Ticket) -> AcquireRequest:
+        return AcquireRequest(
+            self._prefix + ticket.name,
+            ticket.owner,
+            ticket.ttl,
+            ticket.weight,
+            ticket.capacity,
+            ticket.kind,
+            ticket.queue and bool(self._store.address),
+            ticket.barge,
+            self.claim_window + ticket.terms.delay,
+            self.heartbeat * MISSED_HEARTBEATS,
+            ticket.label,
+            ticket.terms.bound and not ticket.terms.delay,
+        )
 
     async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
         prefix = self._prefix
@@ -143,9 +153,41 @@ class SqliteBackend:
         states = await self._worker.call(self._store.list, self._prefix + prefix, deadline)
         return [self._without_namespace(state) for state in states]
 
-    async def force_release(self, name: str, actor: str, deadline: float) -> bool:
+    async def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
         return await self._worker.call(
-            self._store.force_release, self._prefix + name, actor, deadline
+            self._store.force_release, self._prefix + name, actor, deadline, above
+        )
+
+    async def amend(
+        self, name: str, owner: str, deadline: float, weight: int = 0, text: str | None = None
+    ) -> bool:
+        full = self._prefix + name
+        return await self._worker.call(self._store.amend, full, owner, weight, text, deadline)
+
+    async def detach(self, name: str, owner: str, ttl: float, deadline: float) -> bool:
+        full = self._prefix + name
+        return await self._worker.call(self._store.detach, full, owner, ttl, deadline)
+
+    async def adopt(self, ticket: Ticket, giver: str, deadline: float) -> Granted | Gone:
+        request = self._request(ticket)
+        return await self._worker.call(self._store.adopt, request, giver, deadline)
+
+    async def observe(self, ticket: Ticket, after: int, deadline: float) -> Observation:
+        self._open_mailbox()
+        self._tickets[ticket.owner] = ticket
+        return await self._worker.call(
+            self._store.observe,
+            self._prefix + ticket.name,
+            ticket.owner,
+            after,
+            OBSERVED_FOR,
+            deadline,
+        )
+
+    async def unobserve(self, ticket: Ticket, deadline: float) -> None:
+        self._tickets.pop(ticket.owner, None)
+        await self._worker.call(
+            self._store.unobserve, self._prefix + ticket.name, ticket.owner, deadline
         )
 
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:

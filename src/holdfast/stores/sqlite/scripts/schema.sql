@@ -1,4 +1,4 @@
--- The embedded store, format 3. Run once, in one transaction, on an empty file.
+-- The embedded store, format 4. Run once, in one transaction, on an empty file.
 -- The format number is in PRAGMA user_version; PRAGMA application_id says that the file is ours.
 
 -- One row: what all locks share.
@@ -33,6 +33,7 @@ CREATE TABLE entry (
     process   TEXT    NOT NULL,  -- whose death ends it; empty: its TTL alone does
     address   TEXT    NOT NULL,  -- where it is woken
     tether    TEXT    NOT NULL,  -- what else has to be dead; empty: nothing
+    kept_until REAL   NOT NULL,  -- a detached lease: its end on the wall clock, for the next boot; else 0
     host      TEXT    NOT NULL,
     pid       INTEGER NOT NULL,
     label     TEXT    NOT NULL,
@@ -44,6 +45,29 @@ CREATE TABLE entry (
 -- The rows of a lock that may have many: by name alone, each heartbeat of each of n waiters would look
 -- through all n. The one holder of a mutex is not in it, so it costs an uncontended grant nothing.
 CREATE INDEX entry_by_owner ON entry (owner) WHERE waiting = 1 OR capacity > 1;
+
+-- The last changes of each election, for those who observe it.
+CREATE TABLE change (
+    name   TEXT    NOT NULL,
+    number INTEGER NOT NULL,  -- above those of all changes before; drawn from the tokens
+    token  INTEGER NOT NULL,
+    owner  TEXT    NOT NULL,  -- empty: nobody leads
+    host   TEXT    NOT NULL,
+    pid    INTEGER NOT NULL,
+    label  TEXT    NOT NULL,
+    since  REAL    NOT NULL,  -- on the wall clock
+    PRIMARY KEY (name, number)
+) STRICT, WITHOUT ROWID;
+
+-- Those who are woken by the next change.
+CREATE TABLE observer (
+    name    TEXT NOT NULL,
+    owner   TEXT NOT NULL,
+    process TEXT NOT NULL,
+    address TEXT NOT NULL,
+    expires REAL NOT NULL,  -- on the boot clock
+    PRIMARY KEY (name, owner)
+) STRICT, WITHOUT ROWID;
 
 -- Who broke which lock. The newest thousand are kept.
 CREATE TABLE audit (

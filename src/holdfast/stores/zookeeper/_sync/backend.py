@@ -19,7 +19,7 @@ from ....clock import system_clock
 from ....entries import Claim
 from ....errors import BackendUnavailable
 from ....guarantees import Guarantees
-from ....model import Busy, Granted, LockState, Outcome, Queued
+from ....model import Busy, Gone, Granted, LockState, Observation, Outcome, Queued
 from ..._sync.contract import Backend, Ticket
 from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...tls import TLS_OPTIONS
@@ -27,10 +27,13 @@ from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import Address, address_of, require_kazoo
 from ..names import Naming
+from .elections import Elections
 from .inspection import Inspection
+from .transfers import Transfers
 
 TICK = 2.0
 """Seconds: ZooKeeper's tickTime, unless it was configured otherwise."""
+OPTIONS = {**TIMING_OPTIONS, **TLS_OPTIONS, "tick": TICK, "sasl": None}
 CLOSE_LIMIT = 1.0
 """Seconds that `close` waits until the ensemble has closed our sessions."""
 
@@ -39,8 +42,7 @@ def prepare(
     target: Target, namespace: str, options: dict[str, Any]
 ) -> tuple[Guarantees, Callable[[], Backend]]:
     """Checks everything that can be checked without opening; returns a function that opens."""
-    known = {**TIMING_OPTIONS, **TLS_OPTIONS, "tick": TICK, "sasl": None}
-    settings = merge_options(target, options, known)
+    settings = merge_options(target, options, OPTIONS)
     timing = timing_of(settings)
     tick = checks.ttl(settings["tick"], "tick")
     require_kazoo()
@@ -69,6 +71,12 @@ class ZooKeeperBackend:
         self.heartbeat, self.claim_window = timing
         self._attempts = Attempts(address, naming, self.clock, timing.claim_window, tick)
         self._inspection = Inspection(self._attempts, naming, self.clock, self._call)
+        self._elections = Elections(
+            self._attempts, self._inspection, naming, self.clock, self._call
+        )
+        self._transfers = Transfers(
+            self._attempts, self._inspection, self._elections, naming, self.clock, self._call
+        )
         self._deputy = Deputy()
         self._pid = os.getpid()
 
@@ -82,7 +90,7 @@ class ZooKeeperBackend:
 
     def open(self, deadline: float) -> None:
         try:
-            self._call(self._attempts.open, deadline=deadline)
+            self._call(self._attempts.open, deadline=deadline, changes=False)
         except BaseException:
             # The caller has no time left to wait for that.
             self._deputy.call(partial(self._attempts.close, _ignore))
@@ -100,11 +108,14 @@ class ZooKeeperBackend:
         return outcomes
 
     def release(self, name: str, owner: str, deadline: float) -> bool:
+        kind = self._attempts.kind_of(name, owner)
         freed: bool | None = self._call(self._attempts.release, name, owner, deadline=deadline)
-        if freed is not None:
-            return freed
-        # An attempt of another manager; but a caller that knows the owner may end its lease.
-        return self._inspection.end(name, owner, deadline)
+        if freed is None:
+            # An attempt of another manager; but a caller that knows the owner may end its lease.
+            freed, kind = self._inspection.end(name, owner, deadline)
+        if freed and kind == "election":
+            self._elections.settle(name, deadline)
+        return freed
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
         return ticket.wait(self.clock, until)
@@ -115,8 +126,28 @@ class ZooKeeperBackend:
     def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
         return self._inspection.list(prefix, deadline)
 
-    def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        return self._inspection.force_release(name, actor, deadline)
+    def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
+        freed, kind = self._inspection.force_release(name, actor, deadline, above)
+        if kind == "election":
+            self._elections.settle(name, deadline)
+        return freed
+
+    def amend(
+        self, name: str, owner: str, deadline: float, weight: int = 0, text: str | None = None
+    ) -> bool:
+        return self._transfers.amend(name, owner, deadline, weight, text)
+
+    def detach(self, name: str, owner: str, ttl: float, deadline: float) -> bool:
+        return self._transfers.detach(name, owner, ttl, deadline)
+
+    def adopt(self, ticket: Ticket, giver: str, deadline: float) -> Granted | Gone:
+        return self._transfers.adopt(ticket, giver, deadline)
+
+    def observe(self, ticket: Ticket, after: int, deadline: float) -> Observation:
+        return self._elections.observe(ticket, after, deadline)
+
+    def unobserve(self, ticket: Ticket, deadline: float) -> None:
+        self._elections.unobserve(ticket)
 
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
@@ -127,8 +158,13 @@ class ZooKeeperBackend:
             self._result(self._attempts.close, deadline=self.clock.now() + CLOSE_LIMIT)
             self._deputy.close()
 
-    def _call(self, verb: Callable[..., None], *args: Any, deadline: float) -> Any:
-        """Calls a verb of `attempts` and returns its result; raises if there is none by `deadline`."""
+    def _call(
+        self, verb: Callable[..., None], *args: Any, deadline: float, changes: bool = True
+    ) -> Any:
+        """Calls a verb of `attempts` and returns its result; raises if there is none by `deadline`.
+
+        `changes` says whether the verb may change something at the store.
+        """
         if os.getpid() != self._pid:
             raise BackendUnavailable(
                 "this connection to ZooKeeper belongs to the process that has forked this one; call "
@@ -139,8 +175,8 @@ class ZooKeeperBackend:
             failure = self._attempts.failure()
             self._attempts.try_other_servers()
             raise BackendUnavailable(
-                f"ZooKeeper at {self._address} did not answer in time{failure and f' ({failure})'}; "
-                "what was asked of it may still happen"
+                f"ZooKeeper at {self._address} did not answer in time{failure and f' ({failure})'}"
+                + ("; what was asked of it may still happen" if changes else "")
             )
         if isinstance(results[0], Exception):
             raise results[0]

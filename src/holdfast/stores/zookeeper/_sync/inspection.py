@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import admission
@@ -13,12 +14,13 @@ from ...._runtime.threads import Signal
 from ....clock import Clock
 from ....errors import LockError
 from ....model import LockState, Participant
-from ..names import Entry, Naming, decode_name, ordered_entries
+from ....refusals import token_not_raised
+from ..names import NO_SLOT, Entry, Naming, decode_name, ordered_entries
 
 if TYPE_CHECKING:
     from ..attempts import Attempts
 
-SHOWN_AT_ONCE = 200
+SHOWN_AT_ONCE = 500
 """Locks whose queues `list` reads at once."""
 HAND_OVER, LOOK_AGAIN = 0.3, 0.02
 """Seconds that a waiter who is admitted has to become a holder before it is shown as a waiter, and
@@ -50,11 +52,13 @@ class Inspection:
         self._naming = naming
         self._clock = clock
         self._call = call
+        self._now = 0
+        """The time on the servers' clock when a detached entry was last met: ms since the epoch."""
 
     def inspect(self, name: str, deadline: float) -> LockState:
         until = min(self._clock.now() + HAND_OVER, deadline)
         while True:
-            entries, zxid = self._entries(name, deadline)
+            entries, zxid = self.entries(name, deadline)
             (seen,) = self._read({name: entries}, deadline)
             if not seen.handed_over or self._clock.now() >= until:
                 return seen.state if seen.state.holders else seen.state._replace(token=zxid)
@@ -62,7 +66,8 @@ class Inspection:
 
     def list(self, prefix: str, deadline: float) -> Sequence[LockState]:
         requests = _requests()
-        _, locks = self._send_all(
+        patience = deadline - self._clock.now()
+        _, locks = self.send_all(
             [requests.sync(self._naming.root), requests.get_children(self._naming.locks)], deadline
         )
         if isinstance(locks, Exception) and not isinstance(locks, requests.NoNodeError):
@@ -71,14 +76,15 @@ class Inspection:
         names = sorted(name for name in map(decode_name, children) if name.startswith(prefix))
         found: list[Seen] = []
         for start in range(0, len(names), SHOWN_AT_ONCE):
+            deadline = self._clock.now() + patience  # it answers
             batch = names[start : start + SHOWN_AT_ONCE]
-            reads = [requests.get_children(self._naming.lock(name)) for name in batch]
+            reads = [_reads().names_of_children(self._naming.lock(name)) for name in batch]
             queues: dict[str, Sequence[Entry]] = {}
-            for name, reply in zip(batch, self._send_all(reads, deadline), strict=True):
-                children = _present(name, reply)
-                entries = ordered_entries(children[0]) if children is not None else []
+            for name, reply in zip(batch, self._read_all(reads, deadline), strict=True):
+                entries = ordered_entries(_present(name, reply) or ())
                 if entries:
                     queues[name] = entries
+            queues = self._living(queues, deadline)
             found += self._read(queues, deadline)
         until = self._clock.now() + HAND_OVER
         states = []
@@ -89,58 +95,140 @@ class Inspection:
             states.append(state)
         return [state for state in states if state.holders or state.waiters]
 
-    def end(self, name: str, owner: str, deadline: float) -> bool:
-        """Ends the attempt of `owner`, whose manager is another; returns whether it was a holder."""
-        entries, _ = self._entries(name, deadline)
+    def end(self, name: str, owner: str, deadline: float) -> tuple[bool, str]:
+        """Ends the attempt of `owner`, whose manager is another.
+
+        Returns whether it was a holder, and the kind of the lock.
+        """
+        entries, _ = self.entries(name, deadline)
         holders = admission.admitted([entry.place for entry in entries])
         for number, entry in enumerate(entries):
             if entry.owner == owner:
-                request = _requests().delete(self._path(name, entry))
-                (reply,) = self._send_all([request], deadline)
-                return _present(name, reply) is not None and number < holders
-        return False
+                (reply,) = self.send_all([self.removal(name, entry)], deadline)
+                if entry.ends:
+                    self.drop_marker(entry, deadline)
+                return _done(name, reply) and number < holders, entry.kind
+        return False, ""
 
-    def force_release(self, name: str, actor: str, deadline: float) -> bool:
-        entries, _ = self._entries(name, deadline)
+    def force_release(self, name: str, actor: str, deadline: float, above: int) -> tuple[bool, str]:
+        """Ends all leases of a lock; returns whether there was one, and the kind of the lock."""
+        if above:
+            present = self._write(name, deadline).mzxid
+            if present < above:
+                raise token_not_raised(name, above, present, "the ensemble's zxid")
+        entries, _ = self.entries(name, deadline)
         holders = entries[: admission.admitted([entry.place for entry in entries])]
         if not holders:
-            return False
+            return False, ""
         self._record_release(name, actor, [entry.owner for entry in holders], deadline)
-        deletions = [_requests().delete(self._path(name, entry)) for entry in holders]
-        replies = self._send_all(deletions, deadline)
-        deleted = [reply for reply in replies if _present(name, reply) is not None]
-        return bool(deleted)
+        deletions = [self.removal(name, entry) for entry in holders]
+        # Behind the deletions: their managers learn of it, and find the entries gone.
+        recall = _requests().set_data(self._naming.recall, name.encode())
+        replies = self.send_all([*deletions, recall], deadline)
+        deleted = [reply for reply in replies[:-1] if _done(name, reply)]
+        return bool(deleted), holders[0].kind
 
-    def _send_all(self, requests: Sequence[Any], deadline: float) -> Sequence[Any]:
+    def send_all(self, requests: Sequence[Any], deadline: float) -> Sequence[Any]:
         """Returns the replies to requests that may be repeated; the error of one is its reply."""
         if not requests:
             return []
         replies: Sequence[Any] = self._call(self._attempts.send_all, requests, deadline=deadline)
         return replies
 
+    def _read_all(self, reads: Sequence[Any], deadline: float) -> Sequence[Any]:
+        """Returns the replies to reads, which few requests ask for; the error of one is its reply."""
+        replies: list[Any] = []
+        for some in self.send_all(list(_reads().in_few(reads)), deadline):
+            if isinstance(some, Exception):
+                raise _failures().reading_refused(self._naming.root, some)
+            replies += some
+        return replies
+
+    def removal(self, name: str, entry: Entry) -> Any:
+        """Returns the request to delete an entry, and what belongs to it."""
+        from ..attempt_table import removal
+
+        return removal(self._naming.lock(name), entry)
+
     def _path(self, name: str, entry: Entry) -> str:
         return f"{self._naming.lock(name)}/{entry.name}"
 
-    def _entries(self, name: str, deadline: float) -> tuple[Sequence[Entry], int]:
+    def entries(self, name: str, deadline: float) -> tuple[Sequence[Entry], int]:
         """Returns the queue, and a zxid that no past grant exceeds and every later one will."""
         requests = _requests()
         lock = self._naming.lock(name)
         reads = [requests.get_children(lock), requests.get_children(self._naming.locks)]
-        _, children, locks = self._send_all([requests.sync(lock), *reads], deadline)
+        _, children, locks = self.send_all([requests.sync(lock), *reads], deadline)
         found = _present(name, children)
         if found is not None:
-            return ordered_entries(found[0]), found[1].pzxid
+            entries = self.living(name, ordered_entries(found[0]), deadline)
+            return entries, found[1].pzxid
         # Nobody is in the queue, and perhaps nobody ever was: when did any lock's znode last come or
         # go?
         found = _present(name, locks)
         return [], 0 if found is None else found[1].pzxid
+
+    def server_time(self, name: str, deadline: float) -> int:
+        """Returns the time on the servers' clock, in ms since the epoch."""
+        moment: int = self._write(name, deadline).mtime
+        return moment
+
+    def _write(self, name: str, deadline: float) -> Any:
+        """Returns the facts about a write that changes nothing: the servers' time, and their zxid."""
+        request = _requests().set_data(self._naming.sessions, b"")
+        (reply,) = self.send_all([request], deadline)
+        if isinstance(reply, Exception):
+            raise _failures().request_failed(name, reply)
+        return reply
+
+    def living(self, name: str, entries: Sequence[Entry], deadline: float) -> Sequence[Entry]:
+        """Returns the queue without detached entries that have ended, and deletes those."""
+        return self._living({name: entries}, deadline)[name]
+
+    def remaining(self, entry: Entry) -> float:
+        """Returns the seconds that a holder has left unless it is renewed, as far as is known."""
+        ours = self._attempts.remaining_and_token(entry.owner)
+        return entry.remaining(self._now) if ours is None else ours[0]
+
+    def _living(
+        self, queues: dict[str, Sequence[Entry]], deadline: float
+    ) -> dict[str, Sequence[Entry]]:
+        """Returns the queues without detached entries that have ended, and deletes those."""
+        detached = [entry for entries in queues.values() for entry in entries if entry.ends]
+        if not detached:
+            return queues
+        now = self.server_time("", deadline)
+        requests = _requests()
+        deletions = []
+        for name, entries in queues.items():
+            for entry in entries:
+                if entry.has_ended(now):
+                    deletions.append(self.removal(name, entry))
+                    deletions.append(requests.delete(self._naming.marker(entry)))
+        self.send_all(deletions, deadline)
+        self._now = now
+        return {
+            name: [entry for entry in entries if not entry.has_ended(now)]
+            for name, entries in queues.items()
+        }
+
+    def drop_marker(self, entry: Entry, deadline: float) -> None:
+        """Deletes what tells of a detached entry that is no more; if it fails, others will."""
+        with suppress(LockError):
+            self.send_all([_requests().delete(self._naming.marker(entry))], deadline)
+
+    def read_entry(self, name: str, entry: Entry, deadline: float) -> tuple[bytes, Any] | None:
+        """Returns the data of an entry, and the facts about it; None if it has gone."""
+        (reply,) = self.send_all([_requests().get_data(self._path(name, entry))], deadline)
+        found: tuple[bytes, Any] | None = _present(name, reply)
+        return found
 
     def _read(self, queues: dict[str, Sequence[Entry]], deadline: float) -> Sequence[Seen]:
         """Returns locks as people see them; an entry that has gone meanwhile is left out."""
         requests = _requests()
         pairs = [(name, entry) for name, entries in queues.items() for entry in entries]
         reads = [requests.get_data(self._path(name, entry)) for name, entry in pairs]
-        replies = self._send_all(reads, deadline)
+        replies = self._read_all(reads, deadline)
         data = {
             (name, entry.name): reply
             for (name, entry), reply in zip(pairs, replies, strict=True)
@@ -162,7 +250,7 @@ class Inspection:
             value, stat = found
             token, label = read_data(value, stat)
             ours = self._attempts.remaining_and_token(entry.owner) if number < admitted else None
-            remaining, known_token = ours or (entry.ttl, 0)
+            remaining, known_token = ours or (entry.remaining(self._now), 0)
             token = known_token or token
             holds = number < admitted and token > 0
             handed_over = handed_over or (number < admitted and not holds)
@@ -173,6 +261,8 @@ class Inspection:
                 stat.mtime / 1000,
                 remaining,
                 entry.weight,
+                entry.slot if holds and entry.slot != NO_SLOT else None,
+                entry.ttl or None,
             )
             (holders if holds else waiters).append(participant)
         kind, capacity = (entries[0].kind, entries[0].capacity) if entries else ("lock", 1)
@@ -188,10 +278,10 @@ class Inspection:
         record = {"at": self._clock.wall(), "name": name, "actor": actor, "holders": len(owners)}
         line = json.dumps({**record, "owners": owners[:OWNERS_RECORDED]})
         while True:
-            (found,) = self._send_all([requests.get_data(self._naming.audit)], deadline)
+            (found,) = self.send_all([requests.get_data(self._naming.audit)], deadline)
             if isinstance(found, requests.NoNodeError):
                 create = requests.create(self._attempts, self._naming.audit, b"")
-                (reply,) = self._send_all([create], deadline)
+                (reply,) = self.send_all([create], deadline)
                 if isinstance(reply, Exception) and not isinstance(reply, requests.NodeExistsError):
                     raise _not_recorded(name, reply)
                 continue
@@ -205,7 +295,7 @@ class Inspection:
                 del kept[0]
             text = "\n".join(kept).encode()
             write = requests.set_data(self._naming.audit, text, found[1].version)
-            (reply,) = self._send_all([write], deadline)
+            (reply,) = self.send_all([write], deadline)
             if not isinstance(reply, Exception):
                 return
             if not isinstance(reply, requests.BadVersionError):
@@ -224,6 +314,15 @@ def _present(name: str, reply: Any) -> Any:
     return reply
 
 
+def _done(name: str, reply: Any) -> bool:
+    """Returns whether an entry was deleted; False if there is no such entry any more."""
+    requests = _requests()
+    error = requests.done(reply, None)[1] if not isinstance(reply, Exception) else reply
+    if error is None or isinstance(error, requests.NoNodeError):
+        return error is None
+    raise _failures().request_failed(name, error)
+
+
 def _not_recorded(name: str, error: Exception) -> LockError:
     cause: LockError = _failures().request_failed(name, error)
     return type(cause)(
@@ -236,6 +335,13 @@ def _requests() -> Any:
     from .. import requests
 
     return requests
+
+
+def _reads() -> Any:
+    """Returns the module `reads`, which imports kazoo, too."""
+    from .. import reads
+
+    return reads
 
 
 def _failures() -> Any:

@@ -9,96 +9,27 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from collections.abc import Callable, Sequence
-from errno import EINPROGRESS
-from math import ceil
-from os import strerror
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from ....redis.wire.sockets import prepare
-from ....resolving import Place, resolve
+from .... import polled_sockets
+from ....polled_sockets import Late, Now, Socket, milliseconds, send_all, wait_for
 from ...address import host_and_port
 from .connection import Connection
 from .frames import Broken
 from .sending import Stream
 
-if TYPE_CHECKING:
-    Socket = socket.socket | ssl.SSLSocket
+__all__ = ["BlockingConnection", "Late", "open_socket"]
 
 CHUNK = 65536
-LONGEST_POLL = 1.0
-"""Seconds after which the clock is looked at again: a poll stands still with a suspended machine."""
-
-Now = Callable[[], float]
-
-
-class Late(Exception):
-    """Raised when the deadline has come first."""
 
 
 def open_socket(endpoint: str, tls: ssl.SSLContext | None, deadline: float, now: Now) -> Socket:
     """Returns a socket that is connected to a member, TLS included; raises `OSError` or `Late`."""
-    found = resolve(*host_and_port(endpoint), deadline, now)
-    reason: Exception = OSError("its name stands for no address")
-    for left, place in zip(range(len(found), 0, -1), found, strict=True):
-        moment = now()
-        until = moment + (deadline - moment) / left
-        try:
-            return _connected(place, endpoint, tls, until, now)
-        except (OSError, Late) as error:
-            reason = error
-    raise reason
-
-
-def _connected(
-    place: Place, endpoint: str, tls: ssl.SSLContext | None, deadline: float, now: Now
-) -> Socket:
-    family, where = place
-    sock: Socket = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        error = sock.connect_ex(where)
-        if error == EINPROGRESS:
-            wait_for(sock, select.POLLOUT, deadline, now)
-            error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error:
-            raise OSError(error, strerror(error))
-        prepare(sock)
-        if tls is not None:
-            sock = tls.wrap_socket(
-                sock, server_hostname=host_and_port(endpoint)[0], do_handshake_on_connect=False
-            )
-            _shake_hands(sock, deadline, now)
-        return sock
-    except BaseException:
+    sock = polled_sockets.open_socket(*host_and_port(endpoint), tls, deadline, now)
+    if isinstance(sock, ssl.SSLSocket) and sock.selected_alpn_protocol() != "h2":
         sock.close()
-        raise
-
-
-def _shake_hands(sock: ssl.SSLSocket, deadline: float, now: Now) -> None:
-    while True:
-        try:
-            sock.do_handshake()
-            break
-        except ssl.SSLWantReadError:
-            wait_for(sock, select.POLLIN, deadline, now)
-        except ssl.SSLWantWriteError:
-            wait_for(sock, select.POLLOUT, deadline, now)
-    if sock.selected_alpn_protocol() != "h2":
         raise OSError("the server speaks TLS, but not HTTP/2 in it, as etcd does")
-
-
-def wait_for(sock: Socket, event: int, deadline: float, now: Now) -> None:
-    """Waits until `sock` is ready; raises `Late` once the deadline has come."""
-    poller = select.poll()
-    poller.register(sock.fileno(), event)
-    while not poller.poll(_milliseconds(deadline - now())):
-        if now() >= deadline:
-            raise Late
-
-
-def _milliseconds(left: float) -> int:
-    return ceil(min(max(left, 0.0), LONGEST_POLL) * 1000)
+    return sock
 
 
 class BlockingConnection:
@@ -150,17 +81,7 @@ class BlockingConnection:
 
     def flush(self, deadline: float) -> None:
         """Sends all that is to be sent."""
-        data = self.core.take_output()
-        while data:
-            try:
-                sent = self._socket.send(data)
-                if sent == len(data):
-                    return
-                data = data[sent:]
-            except (BlockingIOError, ssl.SSLWantWriteError):
-                wait_for(self._socket, select.POLLOUT, deadline, self._now)
-            except ssl.SSLWantReadError:
-                wait_for(self._socket, select.POLLIN, deadline, self._now)
+        send_all(self._socket, self.core.take_output(), deadline, self._now)
 
     def take_in(self) -> list[Stream]:
         """Takes in what has come, without waiting; returns the streams of which there is news."""
@@ -186,7 +107,7 @@ class BlockingConnection:
         """Returns what has come; waits until there is something."""
         while True:
             # TLS may have taken in more than it has given out, which no poll can see.
-            if self._tls or self._poll(_milliseconds(deadline - self._now())):
+            if self._tls or self._poll(milliseconds(deadline - self._now())):
                 try:
                     data = self._socket.recv(CHUNK)
                 except (BlockingIOError, ssl.SSLWantReadError):

@@ -1,0 +1,133 @@
+"""The end of a session: every wait and every lease is ended, then the store is let go of.
+
+A body that runs under a lease is told first, and has some time to end; then the lease is freed. A store
+that does not answer holds this up for some seconds in all, however many leases there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._runtime.aio import Signal
+
+if TYPE_CHECKING:
+    from .hold import Hold
+    from .session import Session
+
+BODY_LIMIT = 5.0
+"""Seconds that `close` waits for the bodies of `with` whose leases it ends. The lease of a body that
+goes on after that is not freed: it ends with its TTL."""
+CLOSE_LIMIT, CLOSE_REST = 4.0, 1.0
+"""Seconds that the store is given to answer a call of `close`; and those that all the rest shares once
+it has left one unanswered: so a silent store keeps `close` for both together, not for each lease."""
+CLOSING_LOOK = 0.05
+"""Seconds after which a second caller of `close` looks whether the first has finished."""
+
+
+class Closing:
+    """The end of one session, by however many callers."""
+
+    __slots__ = ("_callers", "_deadline", "_recalled", "_session", "_under_way", "drained")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._under_way = False
+        self._deadline: float | None = None
+        """When the last call has to be made to a store that does not answer."""
+        self._callers: set[object] = set()
+        """The tasks or threads that are inside `close`."""
+        self._recalled: list[Hold] = []
+        """Leases that were ended, and have still to be freed."""
+        self.drained = Signal(session.clock)
+        """Set when an attempt or a body has ended that may be waited for."""
+
+    async def run(self, caller: object) -> None:
+        """Closes the session, as `Session.close` says."""
+        session = self._session
+        again = caller in self._callers
+        # unasync: aio-only
+        again = (
+            False  # an earlier call of this task, which was cancelled, goes on in the background
+        )
+        # unasync: end
+        if again:
+            return  # from a callback, or a signal's handler: the call that it interrupts goes on
+        first = False
+        try:
+            with session.mutex:
+                session.closed = True
+                first = not self._under_way
+                self._under_way = True
+                self._callers.add(caller)
+            if first:
+                await self._close()
+            self.drained.set()  # its own body is not to be waited for
+            while self._under_way and not first and caller not in session.callers:
+                await Signal(session.clock).wait(session.clock.now() + CLOSING_LOOK)
+        finally:
+            if first:
+                self._under_way = False  # before the next call, which may be interrupted
+            self._callers.discard(caller)
+
+    async def _close(self) -> None:
+        session = self._session
+        with session.mutex:
+            tickets, leases = list(session.tickets.values()), list(session.leases.values())
+        self._deadline, session.patience = None, CLOSE_LIMIT
+        for lease in leases:
+            if lease._wants_to_know():
+                self._recalled.append(lease)
+                lease._recall("its manager was closed")
+        for ticket in tickets:
+            await session.clean_up(ticket)
+            ticket.tell()  # it finds the session closed
+        for observer in list(session.observers.values()):
+            observer.tell()
+        await self._wait_for_bodies()
+        while session.leases:
+            lease = next(iter(session.leases.values()))
+            self.share_rest()
+            if not await lease._give_all_back():
+                self.note_silence()
+            session.leases.pop(lease.owner, None)  # also one whose end was interrupted half-way
+        self.share_rest()
+        until = session.deadline()
+        while session.tickets and await self.drained.wait(until):
+            pass
+        self.share_rest()
+        await session.pending_releases.close()
+        await session.keeper.close()
+        session.alarm.close()
+        await session.backend.close()
+        session.finished = True
+
+    def _runs(self, lease: Hold) -> bool:
+        """Tells whether a body runs under the lease, in a task or thread that is not closing."""
+        return any(body.runner not in self._callers for body in list(lease._usage.bodies))
+
+    async def _wait_for_bodies(self) -> None:
+        """Waits until the bodies of recalled leases have ended, and frees those leases."""
+        session = self._session
+        until = session.clock.now() + BODY_LIMIT
+        while self._recalled:
+            lease = self._recalled[-1]
+            while self._runs(lease) and await self.drained.wait(until):
+                pass
+            if not lease._freeing:
+                pass  # it was freed at the end of its body
+            elif not self._runs(lease):
+                await lease._free()
+            else:
+                detail = "its body goes on after its manager was closed"
+                session.tell("release_failed", lease.name, lease.owner, lease.token, 0.0, detail)
+            self._recalled.pop()
+
+    def note_silence(self) -> None:
+        """Leaves little time to the rest of `close`, if there is one: the store did not answer."""
+        if self._session.closed and self._deadline is None:
+            self._deadline = self._session.clock.now() + CLOSE_REST
+
+    def share_rest(self) -> None:
+        """Gives the next call of `close` what is left for all."""
+        if self._deadline is not None:
+            self._session.patience = max(self._deadline - self._session.clock.now(), 0.0)

@@ -1,0 +1,53 @@
+"""Detaching a lease: it lasts for some time at the store, though nobody renews it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from .._runtime.aio import finish
+from ..errors import BackendUnavailable, LockError
+from .hold import HOLDING, Hold
+from .session import LEAST_LIMIT
+
+
+async def detach(hold: Hold, rest: Callable[[], float], keep: bool = False) -> bool:
+    """Lets a lease last for a while at the store, and ends it for us: False if it had ended.
+
+    `rest` returns for how many seconds, when that is sent: renewals that are under way come first.
+    If that fails, or is interrupted: with `keep` it is ours as before. Without, it is not renewed any
+    more; it may be tried again while it lasts.
+    """
+    session = hold._session
+    hold._refuse_fork()
+    now = session.now()
+    if hold._expire_if_due(now):
+        return False
+    ticket = hold._ticket
+
+    async def send(deadline: float) -> bool:
+        name, owner = ticket.terms.name, ticket.owner
+        return await session.backend.detach(name, owner, rest(), deadline)
+
+    async def send_again() -> None:
+        with suppress(LockError):
+            await send(session.deadline())
+
+    try:
+        hold._detaching = True
+        session.keeper.forget(hold)  # it is not to be renewed behind that
+        deadline = now + session.patience
+        await session.renewals.end(ticket.owner, deadline - LEAST_LIMIT)
+        detached = await send(deadline)
+    except BaseException as error:
+        if keep and hold._state in HOLDING and not session.closed:
+            session.keeper.keep(hold, session.now())
+        if isinstance(error, BackendUnavailable):
+            raise hold._unavailable("could not be detached", error) from error
+        if not keep:  # cancelled, perhaps before it was sent: it is harmless to send it twice
+            hold._freed(True)
+            await finish(send_again, grace=session.patience)
+        raise
+    finally:
+        hold._detaching = False
+    return hold._freed(detached)

@@ -1,0 +1,70 @@
+"""A lease as `with` enters it, of one lock or of several."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from .._runtime.aio import Interrupt, current
+from ..errors import LeaseLost, LockNotOwned
+from .entering import Enterable, Leased
+from .usage import Body
+
+
+class LeaseObject(Enterable[Leased]):
+    """A lease, under which any number of bodies may run: the last one to end releases it."""
+
+    __slots__ = ()
+
+    _hold: Any
+    """The engine's side of it, an `EnteredHold`."""
+
+    @abstractmethod
+    def ensure(self, at_least: float = 0.0) -> None:
+        """Raises `LeaseLost` unless it is held."""
+
+    @abstractmethod
+    def _title(self) -> str:
+        """Returns the lock's name, or the names, for messages."""
+
+    @abstractmethod
+    def _set_alarm(self) -> None:
+        """Has its bodies told of a loss, whatever the store does."""
+
+    @abstractmethod
+    def _loss(self) -> LeaseLost:
+        """Returns the error for its use after its end."""
+
+    def _check_by_hand(self) -> None:
+        """Refuses nothing: all bodies of a lease are alike."""
+
+    def _note_by_hand(self, lease: Leased, body: Body) -> None:
+        """Does nothing: the body is noted already."""
+
+    def _body_by_hand(self) -> Body:
+        """Returns the body that is being left: one of this task or thread, if it has any."""
+        bodies: list[Body] = list(self._hold._usage.bodies)
+        if not bodies:
+            raise LockNotOwned(
+                f"the lease on {self._title()} was not entered, so it cannot be left",
+                name=getattr(self, "name", None),
+            )
+        runner = current()
+        return ([body for body in bodies if body.runner is runner] or bodies)[-1]
+
+    def _begin(self) -> Body:
+        """Begins a body of `with`, which is stopped, where that can be done, if the lease is lost."""
+        self.ensure()
+        usage = self._hold._usage
+        runner = current()
+        inner = any(body.runner is runner for body in list(usage.bodies))
+        body = Body(runner, None if inner else Interrupt())
+        try:
+            if not usage.begin(body):
+                raise self._loss()
+            if Interrupt.works:
+                self._set_alarm()
+        except BaseException:
+            usage.end(body)
+            raise
+        return body

@@ -1,0 +1,65 @@
+"""Telling that a lease has ended: the listeners, those who wait for it, its bodies, its callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..events import refuse_coroutine, report
+
+if TYPE_CHECKING:
+    from .hold import Hold
+    from .lease import Lease
+
+
+def tell_lost(hold: Hold) -> None:
+    """Tells everybody who wants to know, and has the keeper free what is left at the store.
+
+    An exception from a signal's handler may come in between: the alarm, which is the last to be
+    stopped, then tells the rest.
+    """
+    session = hold._session
+    if hold._kept:
+        session.keeper.forget(hold)
+    if session.listeners and hold._lost is not None and not hold._lost_told:
+        hold._lost_told = True
+        held = session.clock.now() - hold._granted_at
+        session.tell("lost", hold.name, hold.owner, hold.token, held, hold._lost[1])
+    for signal in list(hold._watchers or ()):
+        signal.set()
+    for body in list(hold._usage.bodies):
+        if body.interrupt is not None:
+            body.interrupt.fire()
+    while hold._callbacks:
+        callback, lease, opening = hold._callbacks.pop(0)
+        call_back(hold, callback, lease() or hold._request.lease_type(hold, opening))
+    hold._tell_others()
+    if hold._freeing and not session.closed:  # else `close` frees it
+        session.keeper.keep(hold, max(session.clock.now(), hold._free_at()))
+    if hold._alarmed:
+        session.alarm.cancel(hold._ring)
+    hold._untold = False
+
+
+def tell_freed(hold: Hold) -> None:
+    """Tells those who want to know of a lease that it was released."""
+    session = hold._session
+    if hold._alarmed:
+        session.alarm.cancel(hold._ring)
+    with session.mutex:
+        watchers = list(hold._watchers or ())
+    for signal in watchers:
+        signal.set()
+    if session.listeners:
+        held = session.clock.now() - hold._granted_at
+        session.tell("released", hold.name, hold.owner, hold.token, held)
+
+
+def call_back(hold: Hold, callback: Callable[[Any], object], lease: Lease) -> None:
+    """Calls what a user gave to `on_lost`; what that raises is reported, and stops nobody."""
+    try:
+        hold._session.call(lambda lease: refuse_coroutine(callback(lease)), lease)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also one that exits: it must not take the keeper along
+        report(f"an on_lost callback of the lease on {hold.name!r} failed", error)

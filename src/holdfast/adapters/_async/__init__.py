@@ -1,0 +1,1 @@
+"""The adapters of asyncio, from which those of blocking code are generated."""

@@ -1,0 +1,1 @@
+"""Chaos: real stores, real faults, and a history that is checked."""

@@ -1,0 +1,1 @@
+"""The worker of a run, as coroutines; its blocking twin is generated."""

@@ -1,0 +1,61 @@
+"""Locks as JSON, for programs. What is written is ASCII, without a control character."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .. import Deadlock, LockState, Participant
+
+
+def dumps(value: object) -> str:
+    """Returns the value as JSON in one line."""
+    return json.dumps(value).replace("\x7f", "\\u007f")
+
+
+def participant(one: Participant, slots: bool) -> dict[str, Any]:
+    """Returns a holder or waiter as an object."""
+    found: dict[str, Any] = {
+        "owner": one.owner,
+        "host": one.label.host,
+        "pid": one.label.pid,
+        "label": one.label.text,
+        "token": one.token,
+        "since": round(one.since, 3),
+        "remaining": round(one.remaining, 3),
+        "ttl": None if one.ttl is None else round(one.ttl, 3),
+        "weight": one.weight,
+    }
+    if slots:
+        found["slot"] = one.slot
+    return found
+
+
+def lock(state: LockState) -> dict[str, Any]:
+    """Returns a lock as an object."""
+    slots = state.kind == "semaphore"
+    found = {
+        "name": state.name,
+        "kind": state.kind,
+        "capacity": state.capacity,
+        "token": state.token,
+        "held": state.held,
+        "holders": [participant(one, slots) for one in state.holders],
+        "waiters": [participant(one, False) for one in state.waiters],
+    }
+    if state.out:
+        found["out"] = list(state.out)
+    return found
+
+
+def deadlock(found: Deadlock) -> dict[str, Any]:
+    """Returns a circle of those who wait for each other as an object."""
+    circle = [
+        {
+            "name": wait.name,
+            "waiter": participant(wait.waiter, False),
+            "blocker": participant(wait.blocker, False),
+        }
+        for wait in found.cycle
+    ]
+    return {"since": round(found.since, 3), "cycle": circle}

@@ -1,0 +1,69 @@
+"""`holdfast lead`: a command while we lead; we stand by otherwise.
+
+The command is started at the beginning of each term, and ended when the term ends before it. Then we
+stand by again, for the next term. It is over when the command has ended by itself, or when we are
+told to end.
+"""
+
+from __future__ import annotations
+
+from .. import BackendUnavailable, Lease, Term
+from . import statuses
+from .arguments import STORE_OPTIONS
+from .attempt import Attempt, Interrupted
+from .background import BackgroundCall
+from .report import say
+from .store import open_store
+from .wakeups import ENDING, Wakeups, now
+from .work import WORK_OPTIONS, WorkOptions, answer, work
+
+OPTIONS = {**STORE_OPTIONS, **WORK_OPTIONS, "--value": "TEXT"}
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
+"""Seconds until a store that could not be reached is asked again; twice as long each time."""
+
+
+def main(words: list[str]) -> int:
+    """Stands by, runs the command in each term, and returns the exit status."""
+    request = WorkOptions(words, OPTIONS)
+    return answer(request, lambda wakeups: _lead(request, wakeups))
+
+
+def _lead(request: WorkOptions, wakeups: Wakeups) -> int:
+    pause = FIRST_PAUSE
+    while True:
+        locks = open_store(request.options, request.label)
+        value = request.options.get("--value", request.label)
+        election = locks.election(request.name, value or None, ttl=request.ttl)
+        attempt = Attempt(locks, request.name, election.campaign, wakeups)
+        try:
+            attempt.run()
+        except BackendUnavailable as error:
+            request.report.event("unreachable", name=request.name, error=str(error))
+            say(f"the store is unreachable; asking again in {pause:g} s: {error}")
+            _wait(wakeups, pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+            continue
+        pause = FIRST_PAUSE
+        outcome = work(request, attempt, wakeups, _resign)
+        if outcome.freed:
+            locks.close()
+        if not outcome.lost or outcome.status != statuses.LOST or outcome.asked_to_end:
+            return outcome.status
+        wakeups.leave_stops()
+        BackgroundCall(locks.close, wakeups.nudge)  # whatever it is that does not answer
+        say(f"standing by for the next term of {request.name!r}")
+
+
+def _resign(lease: Lease, status: int) -> bool:
+    assert isinstance(lease, Term)
+    return lease.resign()
+
+
+def _wait(wakeups: Wakeups, seconds: float) -> None:
+    """Waits, unless a signal comes that ends us."""
+    until = now() + seconds
+    while (left := until - now()) > 0:
+        for number in wakeups.wait(left):
+            if number in ENDING:
+                raise Interrupted(number)

@@ -1,0 +1,41 @@
+"""The refusals of both worlds where a lock is put around a function."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+
+from .errors import ConfigError
+
+
+def shape_without(shape: inspect.Signature, lease_as: str) -> inspect.Signature:
+    """Returns the parameters that are left for a caller, where the lock gives `lease_as` itself."""
+    kept = [one for one in shape.parameters.values() if one.name != lease_as]
+    given = shape.parameters.get(lease_as)
+    if given is None or given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD):
+        known = ", ".join(shape.parameters) or "none"
+        raise ConfigError(
+            f"lease_as={lease_as!r} names no parameter of the function; its parameters: {known}"
+        )
+    return shape.replace(parameters=kept)
+
+
+def unwrapped(function: object) -> object:
+    """Returns the function that will be called; refuses what a lock cannot be put around."""
+    if isinstance(function, staticmethod | classmethod | property):
+        raise ConfigError(
+            f"put the lock below @{type(function).__name__}, next to the function itself"
+        )
+    if not callable(function) or isinstance(function, type):
+        raise ConfigError(f"a lock can be put around a function, not around {function!r:.80}")
+    plain: object = function
+    while isinstance(plain, partial):
+        plain = plain.func
+    if not (inspect.isroutine(plain) or inspect.ismethod(plain)):
+        plain = type(plain).__call__
+    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise ConfigError(
+            f"{function!r:.80} is a generator: the lock would be released before its body runs; use "
+            "`with` inside it"
+        )
+    return plain

@@ -1,0 +1,45 @@
+"""`/v1/fences/{resource}/check`: a fence as a service, kept in the store of the operator.
+
+It is the fence of `holdfast fence check`: for resources that cannot compare tokens by themselves. The
+check is a step of its own, so a writer that is frozen between the check and the write still writes
+late.
+"""
+
+from __future__ import annotations
+
+from ..errors import StaleToken
+from ..fences.http import RequestToken
+from ..fences.places import NoFence, guard
+from ..fences.rules import OTHER_LOCK, Token, credential
+from .answers import Answer
+from .authority import READ
+from .call import Call
+from .problems import Problem
+
+
+async def check(call: Call) -> Answer:
+    """Shows a token to the fence."""
+    service, resource, number = call.service, call.name, call.body["token"]
+    token: Token = number
+    if call.body["lock"] is not None:
+        call.require(READ, call.body["lock"])
+        # As a lease of this store shows it: with the realm that its tokens are counted in.
+        token = RequestToken(number, f"{call.store.realm}/{call.body['lock']}")
+    credential(token)  # what could never pass is refused before anything is sent
+    try:
+        await service.fence_worker().call(guard, service.fence_url(), resource, token)
+    except NoFence as error:
+        raise Problem("guarantee", str(error)) from None
+    except StaleToken as error:
+        # Which other lock a resource belongs to is not for everybody who may use the resource.
+        other = error.reason == OTHER_LOCK
+        detail = f"the fence of {resource!r} refused the token: it is of another lock"
+        raise Problem(
+            "stale-token",
+            detail if other else str(error),
+            resource=resource,
+            token=number,
+            highest=error.highest,
+            reason=error.reason,
+        ) from None
+    return Answer(200, {"highest": number})

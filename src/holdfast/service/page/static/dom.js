@@ -1,0 +1,28 @@
+/** Making elements. Text only ever becomes a text node, so no name or label can become markup. */
+
+const SVG = "http://www.w3.org/2000/svg";
+const DRAWN = new Set(["svg", "g", "rect", "path", "text", "line", "title", "defs", "marker", "polyline"]);
+
+/** Makes an element: `h("p.soft", {id: "x"}, "text", another)`. Keys that begin with `on` are listeners. */
+export function h(what, attributes = {}, ...children) {
+  const [tag, ...classes] = what.split(".");
+  const element = DRAWN.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  if (classes.length) element.setAttribute("class", classes.join(" "));
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value === true ? "" : String(value));
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Sets the text of a node, if it is another: an unchanged node costs no layout. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Sets an attribute, if it is another. */
+export function setAttribute(node, key, value) {
+  if (node.getAttribute(key) !== value) node.setAttribute(key, value);
+}

@@ -1,0 +1,103 @@
+/** Who waits for whom around one lock: parties and locks as boxes, arrows from the one that waits. */
+
+import { h } from "./dom.js";
+import { called, place } from "./words.js";
+
+const DEEP = 4;
+const WIDE = 8;         // boxes of one column that are drawn
+const BOX = [190, 40];
+const GAP = [70, 14];
+
+/** A session, with its label: what the same manager holds and waits for belongs together. */
+function party(participant) {
+  return `${participant.owner.slice(0, 10)} ${participant.label.text}`;
+}
+
+/** Finds the parties and locks that can be reached from `name`, both ways, and the arrows between them. */
+export function surroundings(locks, name) {
+  const holds = new Map();
+  const waits = new Map();
+  const people = new Map();
+  const add = (map, key, value) => (map.get(key) ?? map.set(key, []).get(key)).push(value);
+  for (const lock of locks.values()) {
+    for (const holder of lock.holders) { add(holds, party(holder), lock.name); people.set(party(holder), holder); }
+    for (const waiter of lock.waiters) { add(waits, party(waiter), lock.name); people.set(party(waiter), waiter); }
+  }
+  const column = new Map([[`lock ${name}`, 0]]);
+  const edges = [];
+  const hidden = { number: 0 };
+  const counts = new Map();
+  const reach = (key, at) => {
+    if (column.has(key)) return true;
+    if ((counts.get(at) ?? 0) >= WIDE) { hidden.number += 1; return false; }
+    counts.set(at, (counts.get(at) ?? 0) + 1);
+    column.set(key, at);
+    return true;
+  };
+  const seen = new Set();
+  let front = [[name, 0]];
+  for (let step = 0; step < DEEP && front.length; step += 1) {
+    const next = [];
+    for (const [lockName, at] of front) {
+      if (seen.has(lockName)) continue;
+      seen.add(lockName);
+      const lock = locks.get(lockName);
+      if (!lock) continue;
+      for (const holder of lock.holders) {
+        const key = party(holder);
+        if (!reach(key, at + 1)) continue;
+        edges.push([`lock ${lockName}`, key, "held by"]);
+        for (const other of waits.get(key) ?? []) if (reach(`lock ${other}`, at + 2)) next.push([other, at + 2]);
+      }
+      for (const waiter of lock.waiters) {
+        const key = party(waiter);
+        if (!reach(key, at - 1)) continue;
+        edges.push([key, `lock ${lockName}`, "waits for"]);
+        if (step === 0) for (const other of holds.get(key) ?? []) if (reach(`lock ${other}`, at - 2)) next.push([other, at - 2]);
+      }
+    }
+    front = next;
+  }
+  return { column, edges, people, hidden: hidden.number };
+}
+
+export function graph(locks, name, stuckNames) {
+  const { column, edges, people, hidden } = surroundings(locks, name);
+  if (!edges.length) return h("p.soft", {}, "Nobody waits around this lock.");
+  const columns = new Map();
+  for (const [key, at] of column) (columns.get(at) ?? columns.set(at, []).get(at)).push(key);
+  const order = [...columns.keys()].sort((a, b) => a - b);
+  const tall = Math.max(...[...columns.values()].map((keys) => keys.length));
+  const width = order.length * (BOX[0] + GAP[0]) - GAP[0] + 8;
+  const height = tall * (BOX[1] + GAP[1]) + 24;
+  const where = new Map();
+  order.forEach((at, place_) => columns.get(at).forEach((key, index) => {
+    const inset = ((tall - columns.get(at).length) * (BOX[1] + GAP[1])) / 2;
+    where.set(key, [4 + place_ * (BOX[0] + GAP[0]), 4 + inset + index * (BOX[1] + GAP[1])]);
+  }));
+  const inCircle = (key) => key.startsWith("lock ") && stuckNames.has(key.slice(5));
+  const stuckParty = (key) => edges.some(([from, to, kind]) => from === key && kind === "waits for" && inCircle(to)) && edges.some(([from, to, kind]) => to === key && kind === "held by" && inCircle(from));
+  const arrows = edges.map(([from, to]) => {
+    const [x1, y1] = where.get(from);
+    const [x2, y2] = where.get(to);
+    const forward = x2 > x1;
+    const stuck = (inCircle(from) && stuckParty(to)) || (stuckParty(from) && inCircle(to));
+    const begin = [forward ? x1 + BOX[0] : x1 + BOX[0] / 2, forward ? y1 + BOX[1] / 2 : y1 + BOX[1]];
+    const end = [forward ? x2 - 2 : x2 + BOX[0] / 2, forward ? y2 + BOX[1] / 2 : y2 + BOX[1] + 2];
+    const bend = forward ? `C${begin[0] + 30} ${begin[1]} ${end[0] - 30} ${end[1]} ${end[0]} ${end[1]}` : `C${begin[0]} ${height} ${end[0]} ${height} ${end[0]} ${end[1]}`;
+    return h(stuck ? "path.stuck" : "path", { d: `M${begin[0]} ${begin[1]}${bend}`, "marker-end": stuck ? "url(#arrow-stuck)" : "url(#arrow)" });
+  });
+  const clip = (text) => (text.length > 26 ? `${text.slice(0, 25)}…` : text);
+  const boxes = [...where].map(([key, [x, y]]) => {
+    const isLock = key.startsWith("lock ");
+    const text = isLock ? key.slice(5) : called(people.get(key));
+    const below = isLock ? "lock" : place(people.get(key));
+    const classes = [isLock ? "lock" : "party", key === `lock ${name}` && "here", (isLock ? inCircle(key) : stuckParty(key)) && "stuck"].filter(Boolean);
+    return h(`g.${classes.join(".")}`, {}, h("title", {}, `${text} (${below})`), h("rect", { x, y, width: BOX[0], height: BOX[1], rx: isLock ? 4 : 20 }),
+      h("text.word", { x: x + 12, y: y + 17 }, clip(text)), h("text", { x: x + 12, y: y + 32 }, clip(below)));
+  });
+  const marker = (id, kind) => h(`marker${kind}`, { id, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto" }, h("path", { d: "M0 0L8 4L0 8z" }));
+  const words = edges.slice(0, 12).map(([from, to, kind]) => `${from.startsWith("lock ") ? from.slice(5) : called(people.get(from))} ${kind} ${to.startsWith("lock ") ? to.slice(5) : called(people.get(to))}`).join("; ");
+  return h("div", {}, h("svg.graph", { viewBox: `0 0 ${width} ${height}`, width, role: "img", "aria-label": words }, h("defs", {}, marker("arrow", ""), marker("arrow-stuck", ".stuck")), arrows, boxes),
+    hidden ? h("p.soft", {}, `and ${hidden} more`) : null);
+}

@@ -1,0 +1,262 @@
+/** The first screen: counts, and one row per lock, of which only those in sight are elements. */
+
+import { h, setAttribute, setText } from "./dom.js";
+import { briefly, called, place, plural, sharing, waits } from "./words.js";
+
+const ORDERS = {
+  waited: ["most waited for", (a, b) => b.waiters.length - a.waiters.length || since(a) - since(b) || compare(a, b)],
+  longest: ["held longest", (a, b) => since(a) - since(b) || compare(a, b)],
+  name: ["name", compare],
+};
+const BEYOND = 6;       // rows that are drawn above and below those in sight
+const SORT_PAUSE = 1000;
+
+function since(lock) {
+  return lock.holders.length ? lock.holders[0].since : Infinity;
+}
+
+function compare(a, b) {
+  return a.name < b.name ? -1 : a.name > b.name ? 1 : 0;
+}
+
+export class ListView {
+  constructor(live, place) {
+    this.live = live;
+    this._place = place;
+    this._rows = [];
+    this._shown = [];
+    this._sortedAt = -SORT_PAUSE;
+    this._version = -1;
+    this._current = 0;
+    this.element = this._build();
+    this._onResize = () => this._arrange();
+    addEventListener("resize", this._onResize);
+  }
+
+  get title() {
+    return "Holdfast";
+  }
+
+  close() {
+    removeEventListener("resize", this._onResize);
+    clearTimeout(this._later);
+  }
+
+  _build() {
+    const count = (title, key) => h("div", {}, h("dt", {}, title), (this[key] = h("dd", {}, "–")));
+    this._search = h("input", {
+      type: "search", placeholder: "Prefix of a name", "aria-label": "Show locks whose names begin with", "aria-keyshortcuts": "/",
+      value: this._place.get("prefix"), autocomplete: "off", spellcheck: "false",
+      oninput: () => { this._place.set("prefix", this._search.value); this._arrange(true); },
+      onkeydown: (event) => { if (event.key === "ArrowDown") { event.preventDefault(); this._focus(0); } },
+    });
+    this._order = h("select", { onchange: () => { this._place.set("sort", this._order.value); this._arrange(true); } },
+      Object.entries(ORDERS).map(([key, [text]]) => h("option", { value: key }, text)));
+    this._order.value = ORDERS[this._place.get("sort")] ? this._place.get("sort") : "waited";
+    this._space = h("div.space", { role: "none" });
+    this._scroller = h("div.scroller", { role: "rowgroup", onscroll: () => this._draw(), tabindex: "-1" }, this._space);
+    this._space.addEventListener("keydown", (event) => this._key(event));
+    this._empty = h("div.empty", { hidden: true });
+    this._number = h("span.shown", { role: "status" });
+    this._alarm = h("section.panel.deadlock", { hidden: true, role: "alert" });
+    const heading = ["Lock", "Holder", "Token", "Held for", "Remaining", "Waiting"];
+    const classes = ["", "", "token", "since", "left", "right"];
+    this._table = h("div.grid", { role: "table", "aria-label": "Locks" },
+      h("div", { role: "rowgroup" }, h("div.head", { role: "row" },
+        heading.map((text, index) => h(["span", classes[index]].filter(Boolean).join("."), { role: "columnheader" }, text)))),
+      this._scroller);
+    return h("div", {},
+      h("h1.unseen", {}, "Locks"),
+      h("dl.counts", {}, count("Held", "_held"), count("Waiting", "_waiting"), count("Lost in the last hour", "_lost"), count("Grants per second", "_rate")),
+      this._alarm,
+      h("div.tools", {}, this._search, h("label", {}, "Sorted by", this._order), this._number),
+      this._table, this._empty);
+  }
+
+  /** Draws what has changed. */
+  update() {
+    const { live } = this;
+    if (this._version !== live.version) {
+      const wait = this._sortedAt + SORT_PAUSE - performance.now();
+      if (wait <= 0) return this._arrange();
+      this._later ??= setTimeout(() => { this._later = undefined; this._arrange(); }, wait);
+    }
+    this._draw();
+  }
+
+  tick() {
+    this._summary();
+    this._draw();
+  }
+
+  focusSearch() {
+    this._search.focus();
+    this._search.select();
+  }
+
+  _summary() {
+    const { live } = this;
+    if (!live.loaded) return;
+    let held = 0;
+    let waiting = 0;
+    for (const lock of live.locks.values()) {
+      held += lock.holders.length ? 1 : 0;
+      waiting += lock.waiters.length;
+    }
+    setText(this._held, held.toLocaleString("en"));
+    setText(this._waiting, waiting.toLocaleString("en"));
+    const lost = live.lostInAnHour();
+    setText(this._lost, lost.toLocaleString("en"));
+    this._lost.classList.toggle("bad", lost > 0);
+    const hour = live.since && live.now() - live.since < 3540;
+    setAttribute(this._lost.parentElement, "title", hour ? `Seen since ${briefly(live.now() - live.since)} ago` : "Leases that ended without a release");
+    this._spark();
+    this._deadlocks();
+  }
+
+  _spark() {
+    const line = this.live.grantLine();
+    const last = line.slice(-6, -1);
+    const rate = last.reduce((a, b) => a + b, 0) / last.length;
+    const most = Math.max(1, ...line);
+    const points = line.map((number, index) => `${index * 2},${26 - (number / most) * 24}`).join(" ");
+    if (!this._line) {
+      this._line = h("polyline.spark", {});
+      this._figure = h("span", {});
+      this._rate.replaceChildren(this._figure, h("svg", { viewBox: "0 0 118 28", preserveAspectRatio: "none", "aria-hidden": "true" }, this._line));
+    }
+    setText(this._figure, rate >= 10 || rate === 0 ? rate.toFixed(0) : rate.toFixed(1));
+    setAttribute(this._line, "points", points);
+  }
+
+  _deadlocks() {
+    const { deadlocks } = this.live;
+    const key = JSON.stringify(deadlocks);
+    if (key === this._deadlockKey) return;
+    this._deadlockKey = key;
+    this._alarm.hidden = !deadlocks.length;
+    this._stuck = new Set(deadlocks.flatMap((one) => one.names));
+    this._alarm.replaceChildren(...deadlocks.slice(0, 3).map((one) => h("div", {},
+      h("h2", {}, `Deadlock: ${plural(one.names.length, "lock waits", "locks wait")} in a circle, for ${briefly(this.live.now() - one.since)}`),
+      h("ol", {}, one.cycle.map((step) => h("li", {}, h("a", { href: this._place.link({ lock: step.name }) }, step.name), ` – ${waits(step)}`))))));
+  }
+
+  _arrange(moved = false) {
+    this._sortedAt = performance.now();
+    this._version = this.live.version;
+    this._summary();
+    const prefix = this._search.value;
+    const shown = [];
+    for (const lock of this.live.locks.values()) if (lock.name.startsWith(prefix)) shown.push(lock);
+    shown.sort(ORDERS[this._order.value][1]);
+    this._shown = shown;
+    if (moved) this._scroller.scrollTop = 0;
+    const total = this.live.locks.size;
+    setText(this._number, prefix ? `${shown.length.toLocaleString("en")} of ${plural(total, "lock", "locks")}` : plural(total, "lock", "locks"));
+    this._table.hidden = !shown.length;
+    this._empty.hidden = !!shown.length;
+    if (!shown.length) this._explain(prefix);
+    setAttribute(this._table, "aria-rowcount", String(shown.length + 1));
+    this._height = matchMedia("(max-width: 600px)").matches ? 68 : 44;
+    this._space.style.height = `${shown.length * this._height}px`;
+    this._draw();
+  }
+
+  _explain(prefix) {
+    if (!this.live.loaded) this._empty.replaceChildren("Loading…");
+    else if (prefix) this._empty.replaceChildren(`No lock that is held or waited for begins with “${prefix}”.`);
+    else this._empty.replaceChildren("Nothing is held, and nobody waits.", h("br"), h("code", {}, "holdfast run hello -- sleep 60"));
+  }
+
+  _draw() {
+    if (!this._shown.length) {
+      for (const row of this._rows) row.element.remove();
+      this._rows = [];
+      return;
+    }
+    const top = this._scroller.scrollTop;
+    const first = Math.max(0, Math.floor(top / this._height) - BEYOND);
+    const last = Math.min(this._shown.length, Math.ceil((top + this._scroller.clientHeight) / this._height) + BEYOND);
+    while (this._rows.length > last - first) this._rows.pop().element.remove();
+    while (this._rows.length < last - first) {
+      const row = this._row();
+      this._rows.push(row);
+      this._space.append(row.element);
+    }
+    const focused = this._rows.find((row) => row.link === document.activeElement)?.index;
+    for (let index = first; index < last; index += 1) this._fill(this._rows[index - first], this._shown[index], index);
+    if (focused !== undefined && focused >= first && focused < last) this._rows[focused - first].link.focus({ preventScroll: true });
+  }
+
+  _row() {
+    const cell = (name) => h(name ? `span.${name}` : "span", { role: "cell" });
+    const row = { name: cell("name"), holder: cell("holder"), token: cell("token"), since: cell("since"), left: cell("left"), waiting: cell("right") };
+    row.waiting.classList.add("waiting");
+    row.who = h("span");
+    row.where = h("small");
+    row.holder.append(row.who, row.where);
+    row.bar = h("b");
+    row.seconds = h("span");
+    row.drain = h("div.drain", {}, h("i", { "aria-hidden": "true" }, row.bar), row.seconds);
+    row.left.append(row.drain);
+    row.link = h("a");
+    row.name.append(row.link);
+    row.element = h("div.row", { role: "row" }, row.name, row.holder, row.token, row.since, row.left, row.waiting);
+    return row;
+  }
+
+  _fill(row, lock, index) {
+    const { live } = this;
+    row.index = index;
+    row.element.style.transform = `translateY(${index * this._height}px)`;
+    setAttribute(row.link, "href", this._place.link({ lock: lock.name }));
+    setAttribute(row.element, "aria-rowindex", String(index + 2));
+    setAttribute(row.link, "tabindex", index === Math.min(this._current, this._shown.length - 1) ? "0" : "-1");
+    row.element.classList.toggle("stuck", this._stuck?.has(lock.name) ?? false);
+    setText(row.link, lock.name);
+    setAttribute(row.name, "title", lock.name);
+    const [holder] = lock.holders;
+    const shared = sharing(lock);
+    const next = lock.holders.reduce((soonest, one) => (!soonest || one.endsAt < soonest.endsAt ? one : soonest), null);
+    if (holder) {
+      setText(row.who, shared ? shared : called(holder));
+      setText(row.where, shared ? lock.holders.slice(0, 3).map(called).join(", ") : holder.label.text ? place(holder) : lock.kind === "election" ? "leads" : "");
+    } else {
+      setText(row.who, "free, being handed over");
+      setText(row.where, "");
+    }
+    setText(row.token, lock.token ? String(lock.token) : "");
+    setText(row.since, holder ? briefly(live.now() - holder.since) : "");
+    row.drain.hidden = !next;
+    if (next) {
+      const share = live.share(next);
+      row.bar.style.transform = `scaleX(${share.toFixed(3)})`;
+      row.drain.classList.toggle("low", share < 0.34);
+      setText(row.seconds, briefly(live.remaining(next)));
+    }
+    setText(row.waiting, lock.waiters.length ? lock.waiters.length.toLocaleString("en") : "–");
+    row.waiting.classList.toggle("waits", lock.waiters.length > 0);
+  }
+
+  _key(event) {
+    const at = this._rows.find((row) => row.link === event.target)?.index;
+    if (at === undefined) return;
+    const page = Math.max(1, Math.floor(this._scroller.clientHeight / this._height) - 1);
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -at, End: this._shown.length - 1 - at }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    if (at + step < 0) this._search.focus();
+    else this._focus(at + step);
+  }
+
+  _focus(index) {
+    if (!this._shown.length) return;
+    this._current = Math.max(0, Math.min(index, this._shown.length - 1));
+    const top = this._current * this._height;
+    const { scrollTop, clientHeight } = this._scroller;
+    if (top < scrollTop) this._scroller.scrollTop = top;
+    else if (top + this._height > scrollTop + clientHeight) this._scroller.scrollTop = top + this._height - clientHeight;
+    this._draw();
+    this._rows.find((row) => row.index === this._current)?.link.focus({ preventScroll: true });
+  }
+}

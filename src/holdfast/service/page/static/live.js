@@ -1,0 +1,264 @@
+/**
+ * What the page knows of the store: all locks, kept up to date by the stream of events.
+ *
+ * A stream that breaks is opened again where it ended, so nothing is missed; if the service does not know
+ * that place any more it says `reset`, and everything is loaded again.
+ */
+
+import { address, ask } from "./api.js";
+
+const LATE = 5;        // seconds without a word after which the page says so
+const LONGEST_PAUSE = 15;
+const KEPT = 4000;     // events that are kept of all locks; the service remembers more of each
+const BUSY = 100;      // changes after which the page is drawn less often
+const ENDS = ["released", "expired", "forced", "left"];
+const SECONDS = 60;    // of the line of grants per second
+
+export class Live {
+  constructor(onChange) {
+    this.locks = new Map();       // name -> lock
+    this.histories = new Map();   // name -> events, the oldest first
+    this.grants = [];             // [second, grants], the latest last
+    this.lost = [];               // times at which leases were lost, in the last hour
+    this.since = null;            // the time from which on events are known
+    this.deadlocks = [];
+    this.version = 0;             // counts changes of who holds and waits
+    this.state = "connecting";    // connecting, live, cut, refused
+    this.storeAway = "";
+    this.offset = 0;
+    this.heardAt = 0;
+    this.loaded = false;
+    this._onChange = onChange;
+    this._cursor = "";
+    this._pause = 1;
+    this._drawing = false;
+    this._changes = 0;            // since it was drawn last
+    this._kept = 0;               // events that were kept so far
+    this._names = [];             // of which lock each of the latest was; the oldest is overwritten
+    this._stopped = false;
+  }
+
+  /** The time of the store, in seconds since the epoch. */
+  now() {
+    return Date.now() / 1000 + this.offset;
+  }
+
+  /** Seconds without a word of the service; 0 while that is usual. */
+  silence() {
+    const seconds = (performance.now() - this.heardAt) / 1000;
+    return this.heardAt && seconds > LATE ? seconds : 0;
+  }
+
+  remaining(participant) {
+    return Math.max(0, participant.endsAt - this.now());
+  }
+
+  /** The part of a lease that is left, from 0 to 1. */
+  share(participant) {
+    return Math.min(1, this.remaining(participant) / (participant.whole || 1));
+  }
+
+  /** Opens the stream; what it says first decides whether the list has to be loaded. */
+  start() {
+    const query = { cursor: this._cursor, looks: "true", list: "true", together: "true" };
+    const source = new EventSource(address("v1/events", query));
+    this._source = source;
+    const on = (kind, take) => source.addEventListener(kind, (event) => {
+      if (event.lastEventId) this._cursor = event.lastEventId;
+      take(event.data ? JSON.parse(event.data) : {});
+    });
+    source.addEventListener("open", () => {
+      this._pause = 1;
+      this.state = "live";
+      this._heard();
+      this._changed();
+    });
+    for (const kind of ["ready", "reset"]) on(kind, (data) => this._begin(data));
+    on("events", (pairs) => {
+      for (const [kind, data] of pairs) this._take(kind, data, source);
+      this._changed(pairs.length);
+    });
+    on("look", (data) => this._heard(data.at));
+    on("dropped", () => this._broken(source));
+    source.addEventListener("error", () => this._broken(source));
+  }
+
+  /** Takes one event. */
+  _take(kind, data, source) {
+    if (kind === "renewed") return this._renewed(data);
+    if (kind === "unreachable") return this._away(data.detail);
+    if (kind === "reached") {
+      this._away("");
+      if (this.loaded) return;
+      this._cursor = "";
+      return this._broken(source);
+    }
+    this.version += 1;
+    this._keep(kind, data);
+    if (kind !== "late") this._move(kind, data);
+  }
+
+  stop() {
+    this._stopped = true;
+    this._source?.close();
+    clearTimeout(this._again);
+  }
+
+  /** Takes all locks as they were seen last, and what the service remembers. */
+  _begin(data) {
+    this._heard(data.at);
+    this.storeAway = data.unreachable ?? "";
+    this.since = data.since;
+    this.lost = data.lost;
+    this.grants = data.grants;
+    this.loaded = data.locks !== undefined;  // else the store has not answered yet
+    this.locks = new Map();
+    for (const lock of data.locks ?? []) {
+      for (const holder of lock.holders) this._scale(holder, data.seen_at);
+      this.locks.set(lock.name, lock);
+    }
+    this.version += 1;
+    this._changed();
+    this.look();
+  }
+
+  _broken(source) {
+    source.close();
+    // An EventSource does not tell why it was refused.
+    ask("v1/me").then(() => this._cut(), (reason) => this._cut(reason));
+  }
+
+  _cut(problem) {
+    if (this._stopped) return;
+    this.state = problem?.status === 401 ? "refused" : "cut";
+    this._changed();
+    if (this.state === "refused") return;
+    const pause = this._pause * (0.75 + Math.random() / 2);
+    this._pause = Math.min(LONGEST_PAUSE, this._pause * 2);
+    this._again = setTimeout(() => this.start(), pause * 1000);
+  }
+
+  _away(detail) {
+    this.storeAway = detail ?? "";
+    this._changed();
+  }
+
+  /** Notes that a holder or waiter came or went. To note it twice changes nothing. */
+  _move(kind, event) {
+    const { name, owner } = event;
+    let lock = this.locks.get(name);
+    if (!lock) {
+      if (ENDS.includes(kind)) lock = null;
+      else this.locks.set(name, (lock = { name, holders: [], waiters: [], token: 0, out: [] }));
+    }
+    if (kind === "granted") this._count(event.at);
+    if (kind === "expired") this.lost.push(event.at);
+    if (lock) {
+      lock.kind = event.kind ?? lock.kind;
+      lock.capacity = event.capacity ?? lock.capacity;
+      lock.token = Math.max(lock.token, event.token ?? 0);
+      const without = (list) => list.filter((one) => one.owner !== owner);
+      if (kind === "queued") {
+        if (!lock.waiters.some((one) => one.owner === owner)) lock.waiters.push(event);
+      } else {
+        lock.waiters = without(lock.waiters);
+        lock.holders = without(lock.holders);
+        if (kind === "granted" || kind === "changed") {
+          this._scale(event, event.at);
+          lock.holders.push(event);
+        }
+      }
+      if (!lock.holders.length && !lock.waiters.length) this.locks.delete(name);
+    }
+  }
+
+  _renewed(event) {
+    const holder = this.locks.get(event.name)?.holders.find((one) => one.owner === event.owner);
+    if (holder) {
+      holder.remaining = event.remaining;
+      this._scale(holder, event.at);
+    }
+  }
+
+  /** Notes when a lease ends, and the most that was seen to remain of it. */
+  _scale(holder, at) {
+    holder.endsAt = at + holder.remaining;
+    holder.whole = Math.max(holder.whole ?? 0, holder.ttl ?? 0, holder.remaining);
+  }
+
+  /** Keeps an event for its lock's history, and forgets the oldest of all that are kept. */
+  _keep(kind, event) {
+    const place = this._kept++ % KEPT;
+    const oldest = this.histories.get(this._names[place]);
+    if (oldest) {
+      oldest.shift();
+      if (!oldest.length) this.histories.delete(this._names[place]);
+    }
+    this._names[place] = event.name;
+    let history = this.histories.get(event.name);
+    if (!history) this.histories.set(event.name, (history = []));
+    history.push({ kind, at: event.at, participant: event });
+  }
+
+  /** Asks who waits for each other in a circle: not at every change, since the store is read for it. */
+  async look() {
+    if (!this.loaded || this.state !== "live" || this._lookedAt === this.version) return;
+    this._lookedAt = this.version;
+    const waited = [...this.locks.values()].some((lock) => lock.waiters.length);
+    const found = waited ? (await ask("v1/deadlocks").catch(() => ({ deadlocks: this.deadlocks }))).deadlocks : [];
+    const known = JSON.stringify(this.deadlocks);
+    this.deadlocks = found.map((one) => ({ ...one, names: one.cycle.map((step) => step.name) }));
+    if (JSON.stringify(this.deadlocks) === known) return;
+    this._lookedAt = this.version += 1;
+    this._changed();
+  }
+
+  /** Puts events that the service remembers before those that the page has seen. */
+  remember(name, events) {
+    const known = this.histories.get(name) ?? [];
+    const first = known[0]?.at ?? Infinity;
+    this.histories.set(name, [...events.filter((event) => event.at < first), ...known]);
+  }
+
+  _count(at) {
+    const second = Math.floor(at);
+    const last = this.grants.at(-1);
+    if (last && last[0] >= second) last[1] += 1;
+    else this.grants.push([second, 1]);
+    while (this.grants.length && this.grants[0][0] < second - SECONDS) this.grants.shift();
+  }
+
+  /** The grants of each of the last seconds, the latest last. */
+  grantLine() {
+    const now = Math.floor(this.now());
+    const line = new Array(SECONDS).fill(0);
+    for (const [second, number] of this.grants) {
+      const place = second - now + SECONDS - 1;
+      if (place >= 0 && place < SECONDS) line[place] = number;
+    }
+    return line;
+  }
+
+  lostInAnHour() {
+    const then = this.now() - 3600;
+    while (this.lost.length && this.lost[0] < then) this.lost.shift();
+    return this.lost.length;
+  }
+
+  _heard(at) {
+    this.heardAt = performance.now();
+    if (at) this.offset = at - Date.now() / 1000;
+  }
+
+  /** Has the page drawn, once for all that came meanwhile: nobody could read more than that. */
+  _changed(number = 1) {
+    this._changes += number;
+    if (this._drawing) return;
+    this._drawing = true;
+    setTimeout(() => requestAnimationFrame(() => {
+      this._drawing = false;
+      this._changes = 0;
+      this._onChange();
+    }), this._changes > BUSY ? 500 : 150);
+  }
+}

@@ -1,0 +1,152 @@
+/** A lock's own page: who holds it, who waits, what happened, and a way to force it free. */
+
+import { ask, base, lockPath } from "./api.js";
+import { h, setText } from "./dom.js";
+import { graph } from "./graph.js";
+import { timeline } from "./timeline.js";
+import { both, briefly, called, clockTime, place, plural, quoted, sharing, waits } from "./words.js";
+
+const MOST = 200;  // waiters that are shown
+const PADDING = 16;  // of a panel, at each side
+
+export class LockView {
+  constructor(live, place_, me) {
+    this.live = live;
+    this._place = place_;
+    this._me = me;
+    this.name = place_.get("lock");
+    this._version = -1;
+    this._times = [];
+    this.element = this._build();
+    this._recall();
+  }
+
+  get title() {
+    return `${this.name} · Holdfast`;
+  }
+
+  close() {
+    this._dialog?.remove();
+  }
+
+  _build() {
+    this._kind = h("span.chip");
+    this._line = h("p.soft");
+    this._force = h("button.danger", { type: "button", hidden: true, onclick: () => this._ask() }, "Force release…");
+    this._holders = h("section.panel");
+    this._waiters = h("section.panel");
+    this._graph = h("section.panel.wide");
+    this._history = h("section.panel.wide");
+    this._circle = h("section.panel.wide.deadlock", { hidden: true });
+    const { namespace } = this._me;
+    const where = `--url ${quoted(base.href.replace(/\/$/, ""))}${namespace === "holdfast" ? "" : ` --namespace ${quoted(namespace)}`}`;
+    const command = `holdfast show ${where} -- ${quoted(this.name)}`;
+    const copy = h("button", { type: "button", onclick: () => navigator.clipboard?.writeText(command).then(() => setText(copy, "Copied")) }, "Copy");
+    return h("div", {},
+      h("p", {}, h("a", { href: this._place.link({ lock: "" }) }, "← All locks")),
+      h("div.titled", {}, h("h1", {}, this.name), this._kind, this._force),
+      this._line,
+      h("div.panels", {}, this._circle, this._holders, this._waiters, this._history, this._graph,
+        h("section.panel.wide", {}, h("h2", {}, "The same in a terminal"), h("div.copy", {}, h("code", { tabindex: "0" }, command), copy))));
+  }
+
+  /** Asks the service for what it remembers of the lock. */
+  async _recall() {
+    try {
+      const { events, since } = await ask(`${lockPath(this.name)}/history`);
+      this.live.remember(this.name, events.map((event) => ({ kind: event.event, at: event.at, participant: event })));
+      this._since = since;
+      this._version = -1;
+      this.update();
+    } catch {
+      // Then the history begins with this page.
+    }
+  }
+
+  update() {
+    if (this._version === this.live.version) return this.tick();
+    this._version = this.live.version;
+    const { live } = this;
+    const lock = live.locks.get(this.name);
+    const holders = lock?.holders ?? [];
+    const waiters = lock?.waiters ?? [];
+    this._times = [];
+    setText(this._kind, { rwlock: "read/write lock", undefined: "lock" }[lock?.kind] ?? lock?.kind ?? "lock");
+    this._force.hidden = !(this._me.role === "admin" && holders.length);
+    const shared = lock ? sharing(lock) : "";
+    setText(this._line, holders.length
+      ? `Held${shared ? ` (${shared})` : ""} as token ${lock.token}; ${waiters.length ? plural(waiters.length, "waits", "wait") : "nobody waits"}.`
+      : live.loaded ? "Free: nobody holds it." : "Loading…");
+    this._holders.replaceChildren(h("h2", {}, holders.length > 1 ? `Holders (${holders.length})` : "Holder"), holders.length
+      ? h("ul.plain", {}, holders.slice(0, MOST).map((one) => this._holder(one))) : h("p.soft", {}, "Nobody."));
+    this._waiters.replaceChildren(h("h2", {}, waiters.length ? `Waiting (${waiters.length}), in this order` : "Waiting"), waiters.length
+      ? h("ul.plain", {}, waiters.slice(0, MOST).map((one, index) => this._waiter(one, index))) : h("p.soft", {}, "Nobody."),
+      waiters.length > MOST ? h("p.soft", {}, `and ${waiters.length - MOST} more`) : "");
+    const stuck = live.deadlocks.filter((one) => one.names.includes(this.name));
+    this._circle.hidden = !stuck.length;
+    this._circle.replaceChildren(...stuck.map((one) => h("div", {}, h("h2", {}, `Deadlock, for ${briefly(live.now() - one.since)}: nobody in this circle can go on`),
+      h("ol", {}, one.cycle.map((step) => h("li", {}, waits(step)))), h("p", {}, "One of them has to give up: stop it, or force one of the locks free."))));
+    this._graph.replaceChildren(h("h2", {}, "Who waits for whom"), graph(live.locks, this.name, new Set(stuck.flatMap((one) => one.names))));
+    const since = this._since ?? live.since;
+    this._history.replaceChildren(h("h2", {}, "History"), timeline(live.histories.get(this.name) ?? [], lock, live.now(), this._history.clientWidth - 2 * PADDING),
+      h("p.soft", {}, since ? `Watched since ${clockTime(since)}. What came and went between two looks, about a second apart, is not in it.` : ""));
+    this.tick();
+  }
+
+  _holder(one) {
+    const bar = h("b");
+    const seconds = h("span");
+    const drain = h("div.drain", {}, h("i", { "aria-hidden": "true" }, bar), seconds);
+    const since = h("span");
+    this._times.push(() => {
+      const share = this.live.share(one);
+      bar.style.transform = `scaleX(${share.toFixed(3)})`;
+      drain.classList.toggle("low", share < 0.34);
+      setText(seconds, briefly(this.live.remaining(one)));
+      setText(since, briefly(this.live.now() - one.since));
+    });
+    return h("li", {}, h("div", {}, h("strong", {}, called(one)), h("span.small", {}, `${place(one)} · token ${one.token}${one.slot === undefined || one.slot === null ? "" : ` · slot ${one.slot}`} · for `, since)), drain);
+  }
+
+  _waiter(one, index) {
+    const since = h("span.right.soft");
+    this._times.push(() => setText(since, `for ${briefly(this.live.now() - one.since)}`));
+    return h("li", {}, h("div", {}, h("span.order", {}, `${index + 1}. `), called(one), h("span.small", {}, place(one))), since);
+  }
+
+  tick() {
+    for (const set of this._times) set();
+  }
+
+  _ask() {
+    const lock = this.live.locks.get(this.name);
+    if (!lock?.holders.length) return;
+    const told = lock.holders.slice(0, 5).map(both).join(", ");
+    const next = lock.waiters[0];
+    const problem = h("p.chip.bad", { hidden: true, role: "alert" });
+    const go = h("button.danger", { type: "button", onclick: () => this._release(go, problem) }, "Force release");
+    this._dialog?.remove();
+    this._dialog = h("dialog", { "aria-labelledby": "force-title" },
+      h("h2", { id: "force-title" }, `Force “${this.name}” free?`),
+      h("p", {}, `${told} ${this._me.recall ? "is told at once" : "is told at its next renewal"}, and counts as having lost the lock. It may still be at work.`),
+      h("p", {}, `The token is raised above ${lock.token}: a fence refuses what is written with ${lock.token} from the next holder's first write on. Without a fence nothing stops it.`),
+      h("p", {}, next ? `Next in the queue: ${both(next)}.` : "Nobody waits for it."),
+      h("p.soft", {}, "This is written to the audit log."), problem,
+      h("div.answer", {}, h("button", { type: "button", autofocus: true, onclick: () => this._dialog.close() }, "Cancel"), go));
+    this._dialog.addEventListener("close", () => this._force.focus());
+    document.body.append(this._dialog);
+    this._dialog.showModal();
+  }
+
+  async _release(button, problem) {
+    button.disabled = true;
+    try {
+      await ask(lockPath(this.name), { method: "DELETE" });
+      this._dialog.close();
+    } catch (error) {
+      problem.hidden = false;
+      setText(problem, error.message);
+      button.disabled = false;
+    }
+  }
+}

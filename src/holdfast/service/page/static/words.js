@@ -1,0 +1,59 @@
+/** Figures and names in words. */
+
+const UNITS = [["d", 86400], ["h", 3600], ["min", 60]];
+
+/** Returns a duration in one or two units: `4 min 12 s`, `0.8 s`. */
+export function briefly(seconds) {
+  if (!(seconds > 0)) return "0 s";
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  for (const [index, [unit, size]] of UNITS.entries()) {
+    if (seconds < size) continue;
+    const rest = seconds % size;
+    const [smaller, part] = UNITS[index + 1] ?? ["s", 1];
+    const more = Math.floor(rest / part);
+    return more ? `${Math.floor(seconds / size)} ${unit} ${more} ${smaller}` : `${Math.floor(seconds / size)} ${unit}`;
+  }
+  return `${Math.floor(seconds)} s`;
+}
+
+/** Returns the name that people gave a holder or waiter, else where it runs. */
+export function called(participant) {
+  return participant.label.text || place(participant);
+}
+
+export function place(participant) {
+  const { host, pid } = participant.label;
+  return host ? `${host}:${pid}` : participant.owner;
+}
+
+export function both(participant) {
+  const { text } = participant.label;
+  return text ? `${text} (${place(participant)})` : place(participant);
+}
+
+export function plural(number, one, many) {
+  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+}
+
+/** Returns a word as a shell takes it. */
+export function quoted(word) {
+  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+export function clockTime(at) {
+  return new Date(at * 1000).toLocaleTimeString("en-GB");
+}
+
+/** Returns how a semaphore or a read/write lock is held; nothing for a plain lock. */
+export function sharing(lock) {
+  if (lock.kind === "semaphore") return `${lock.holders.length} of ${lock.capacity} permits`;
+  if (lock.kind === "rwlock" && lock.holders.length) {
+    return lock.holders[0].weight >= lock.capacity ? "writer" : plural(lock.holders.length, "reader", "readers");
+  }
+  return "";
+}
+
+/** Returns one step of a circle: who waits for which lock, and who keeps it. */
+export function waits({ name, waiter, blocker }) {
+  return `${both(waiter)} waits for “${name}”, which ${blocker.token ? "is held by" : "is waited for, before it, by"} ${both(blocker)}`;
+}

@@ -1,0 +1,42 @@
+"""The fence as a service: the same that `holdfast fence check` asks."""
+
+from __future__ import annotations
+
+from service.running import Api
+
+
+def check(api: Api, resource: str, **body: object) -> tuple[int, dict[str, object]]:
+    answer = api.post(f"/v1/fences/{resource}/check", body)
+    return answer.status_code, answer.json()
+
+
+def test_an_older_token_is_refused_with_the_highest(api: Api, name: str) -> None:
+    assert check(api, name, token=7) == (200, {"highest": 7})
+    assert check(api, name, token=7) == (200, {"highest": 7})
+    status, problem = check(api, name, token=6)
+    assert status == 409
+    assert problem["highest"] == 7
+    assert problem["type"] == "/problems/stale-token"
+    assert check(api, name, token=8)[0] == 200
+
+
+def test_the_token_of_a_lease(api: Api, name: str) -> None:
+    first = api.acquire(name)
+    assert check(api, name, token=first["token"], lock=name)[0] == 200
+    api.lock(name, "release", owner=first["owner"])
+    second = api.acquire(name)
+    assert check(api, name, token=second["token"], lock=name)[0] == 200
+    assert check(api, name, token=first["token"], lock=name)[0] == 409
+
+
+def test_tokens_of_another_lock_do_not_compare(api: Api, name: str) -> None:
+    grant = api.acquire(name)
+    assert check(api, name, token=grant["token"], lock=name)[0] == 200
+    status, problem = check(api, name, token=grant["token"] + 1, lock=f"{name}-other")
+    assert status == 409
+    assert problem["reason"] == "other-lock"
+
+
+def test_a_resource_may_be_any_text(api: Api) -> None:
+    assert check(api, "~" + b"s3://bucket/key".hex(), token=3)[0] == 200
+    assert check(api, "s3%3A%2F%2Fbucket%2Fkey", token=2)[0] == 409

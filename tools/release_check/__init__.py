@@ -1,0 +1,1 @@
+"""The trial of a package before it is released: `make package`."""
