@@ -272,6 +272,24 @@ async def apart(world: str, locks: Any, stage: Stage) -> None:
     assert mine is not None, "the child's release was not seen"
 
 
+async def often(world: str, locks: Any, stage: Stage) -> None:
+    """Many forks between two marks that strace can see; parent and child write in between."""
+    lease = await settle(locks.lock("x").acquire())
+
+    async def child() -> None:
+        other = await settle(locks.lock("y").acquire(timeout=5.0))
+        assert await settle(other.release()) is True
+
+    marks = os.open(f"{os.path.dirname(stage.path)}/marks", os.O_WRONLY | os.O_CREAT, 0o600)
+    os.write(marks, b"begin")
+    for _ in range(10):
+        ended_well(fork(world, child))
+        await settle(lease.renew())
+    os.write(marks, b"over")
+    os.close(marks)
+    assert await settle(lease.release()) is True
+
+
 def main(scenes: dict[str, Any]) -> None:
     """Plays the scene that the command names."""
     # Python 3.12 and later warn of forks in a process with threads, which is what this is about.

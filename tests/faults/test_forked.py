@@ -24,6 +24,21 @@ def test_many_forks_while_threads_are_at_work(tmp_path: Path) -> None:
     run("forking_threads", "busy", "blocking", str(tmp_path), limit=100.0)
 
 
+def test_forks_do_not_wait_for_the_disk(world: str, tmp_path: Path) -> None:
+    """Each fork closes the connection. As the last one of all it would write the log back, which may
+    take seconds, outside of the gate: other processes would find the database locked."""
+    calls = str(tmp_path / "calls")
+    trace = ("strace", "-f", "-y", "-o", calls, "-e", "trace=fdatasync,fsync,write")
+    run("forking", "often", world, str(tmp_path), limit=100.0, before=trace)
+    whole = Path(calls).read_text()
+    assert "sync(" in whole  # when the store was made
+    _, begin, rest = whole.partition('/marks>, "begin"')
+    between, over, _ = rest.partition('/marks>, "over"')
+    assert begin
+    assert over
+    assert "sync(" not in between
+
+
 @pytest.mark.parametrize("scene", ["untold", "untold_before_use"])
 def test_fork_that_python_was_not_told_of(scene: str, tmp_path: Path) -> None:
     run("forking", scene, "blocking", str(tmp_path), limit=100.0)

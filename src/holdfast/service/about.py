@@ -19,7 +19,7 @@ ENDS_WITH_SERVICE = (
     "at the end of the TTL, or with the service that granted it, on whose session it hangs: no other "
     "service renews it"
 )
-"""The same, on a store whose leases hang on a session."""
+"""The end of that lease on a store whose leases hang on a session."""
 EXAMINED_FOR = 30.0
 """Seconds for which the doctor's findings are told again, before the store is examined anew."""
 

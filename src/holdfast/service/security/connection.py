@@ -41,7 +41,7 @@ class GuardedProtocol(OneWriteProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._phase = HEAD
-        """What of a request is awaited next."""
+        """The part of a request that is awaited next."""
         self._head = 0
         """Bytes since the last request, or its head, was complete, or a piece of its body came."""
 

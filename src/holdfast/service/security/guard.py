@@ -11,7 +11,7 @@ POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""What our page may do: load what comes from here, and never make HTML or scripts out of texts."""
+"""The rights of our page: it loads what comes from here, and never makes HTML or scripts of texts."""
 HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),

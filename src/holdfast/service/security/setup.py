@@ -31,7 +31,7 @@ class Security:
     """Its authority."""
     middleware: Sequence[Middleware]
     operations: Sequence[Operation]
-    """What can be asked beside the rest: to log in and out."""
+    """The operations beside those on locks: to log in and out."""
     server_options: dict[str, Any]
     """Options of uvicorn."""
 

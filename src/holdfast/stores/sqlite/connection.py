@@ -63,7 +63,14 @@ class StoreConnection:
         """Closes the connection and keeps threads out; returns False if that is impossible."""
         if not self._gate.pause(deadline):
             return False
-        self._disconnect()
+        # The guard outlives the connection, so it does not close as the last one: that would write the
+        # log back and wait for the disk, while whoever is inside the gate waits for us.
+        guard, self._guard = self._guard, None
+        try:
+            self._disconnect()
+        finally:
+            if guard is not None:
+                guard.let_go()
         return True
 
     def after_fork(self) -> None:

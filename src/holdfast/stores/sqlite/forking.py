@@ -7,10 +7,12 @@ own, and later find the log deleted by a parent that closed as "the last one"; f
 and child would each see a store of their own, and grant the same lock twice.
 
 So before a fork every store closes its connection, with other threads kept out for that moment, and
-parent and child both open anew when they need it. If a store cannot be closed, because the fork is
-made from inside one of its own steps (by a signal handler) or a step does not end, then the child
-may not use that file at all, and gets an error that says so. So does a child of a fork that Python was
-not told of, if a store was open then.
+parent and child both open anew when they need it. The log stays where it is: to write it back would
+wait for the disk, while whoever is inside the gate waits for us.
+
+If a store cannot be closed, because the fork is made from inside one of its own steps (by a signal
+handler) or a step does not end, then the child may not use that file at all, and gets an error that
+says so. So does a child of a fork that Python was not told of, if a store was open then.
 
 Threads fork one after the other. A signal's handler may fork while its own thread is about to; so what
 each fork has paused is kept on a stack.
