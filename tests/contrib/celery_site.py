@@ -70,3 +70,56 @@ def stuck(self: Any) -> int:
 @app.task(name="noted")
 def noted(what: str) -> None:
     """Does nothing: what beats send is counted in the queue."""
+
+
+@app.task(
+    base=LockedTask,
+    bind=True,
+    lock="late",
+    lock_options={"ttl": 3.0},
+    retry_in=0.2,
+    name="late",
+    acks_late=True,
+    reject_on_worker_lost=True,
+)
+def late(self: Any) -> int:
+    """Returns its token; its first process notes its own id, for the test to kill it."""
+    token: int = self.lease.token
+    mark = FOLDER / "late"
+    if mark.exists():
+        return token
+    draft = FOLDER / "late.new"
+    draft.write_text(f"{os.getpid()} {token}")
+    draft.rename(mark)
+    while True:
+        time.sleep(0.1)
+
+
+@app.task(base=LockedTask, bind=True, lock="tried", name="tried", max_retries=2)
+def tried(self: Any) -> list[int]:
+    """Returns the tokens of its tries: it asks Celery for a further one, twice."""
+    with (FOLDER / "tried").open("a") as file:
+        file.write(f"{self.lease.token}\n")
+    if self.request.retries < 2:
+        raise self.retry(countdown=0.1)
+    return [int(line) for line in (FOLDER / "tried").read_text().split()]
+
+
+@app.task(base=LockedTask, bind=True, lock="long", lock_options={"ttl": 3.0}, name="long")
+def long(self: Any) -> int:
+    """Runs until the test lets it end, and is then still the holder."""
+    (FOLDER / "long").touch()
+    while not (FOLDER / "end").exists():
+        time.sleep(0.05)
+    self.lease.ensure()
+    token: int = self.lease.token
+    return token
+
+
+@app.task(base=LockedTask, bind=True, lock="limited", name="limited", soft_time_limit=1)
+def limited(self: Any, hang: bool) -> int:
+    """Returns its token, or is ended by Celery's limit."""
+    while hang:
+        time.sleep(0.05)
+    token: int = self.lease.token
+    return token

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count as numbers
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
 from celery import Celery
+from celery.exceptions import SoftTimeLimitExceeded
 
+import holdfast
 from holdfast.contrib.celery import BeatScheduler
 from stores import redis_server
 
@@ -118,6 +122,60 @@ def test_of_several_beats_one_sends_each_entry_and_one_may_die(site: Site) -> No
     before = site.queued("often")
     until(lambda: site.queued("often") >= before + 2)
     others[0].kill()
+    before = site.queued("often")
+    until(lambda: site.queued("often") >= before + 2)
+    assert site.queued("hourly") == 1
+
+
+def test_a_task_that_is_acknowledged_late_is_run_again_under_a_higher_token(site: Site) -> None:
+    """Its process is killed in the middle: the broker delivers the message anew."""
+    site.worker()
+    result = site.send("late")
+    mark = site.folder / "late"
+    until(mark.exists)
+    pid, token = map(int, mark.read_text().split())
+    os.kill(pid, signal.SIGKILL)
+    assert result.get(timeout=LIMIT) > token
+
+
+def test_a_task_that_celery_tries_again_has_a_lease_for_each_try(site: Site) -> None:
+    site.worker()
+    tokens = site.send("tried").get(timeout=LIMIT)
+    assert len(tokens) == 3
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_worker_that_is_told_to_stop_lets_its_task_end_under_its_lock(site: Site) -> None:
+    worker = site.worker()
+    result = site.send("long")
+    until((site.folder / "long").exists)
+    os.kill(worker.process.pid, signal.SIGTERM)
+    worker.says("Warm shutdown")
+    with holdfast.connect(site.redis.url, namespace=site.name) as locks:
+        (before,) = locks.inspect("long").holders
+        # For longer than its TTL of 3 s, so it is still renewed.
+        until(lambda: locks.inspect("long").holders[0].since + 3.0 < time())
+        (site.folder / "end").touch()
+        assert result.get(timeout=LIMIT) == before.token
+        assert worker.process.wait(LIMIT) == 0
+        assert locks.inspect("long").holders == ()
+
+
+def test_a_task_that_celery_ends_for_its_time_limit_frees_its_lock(site: Site) -> None:
+    site.worker()
+    with pytest.raises(SoftTimeLimitExceeded):
+        site.send("limited", hang=True).get(timeout=LIMIT)
+    assert site.send("limited", hang=False).get(timeout=LIMIT) > 0
+
+
+def test_a_beat_that_is_started_again_sends_nothing_twice(site: Site) -> None:
+    first = site.beat()
+    first.says("Sending due task hourly")
+    until(lambda: site.queued("hourly"))
+    os.kill(first.process.pid, signal.SIGTERM)
+    first.process.wait(LIMIT)
+    second = site.beat()  # with no memory of its own
+    second.says("another one has sent hourly")
     before = site.queued("often")
     until(lambda: site.queued("often") >= before + 2)
     assert site.queued("hourly") == 1

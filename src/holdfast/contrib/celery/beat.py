@@ -21,6 +21,7 @@ from celery.schedules import crontab, schedstate, solar
 
 from ... import LockError, OnceLease
 from .managers import locks_of
+from .stopping import stops_put_off
 
 log = logging.getLogger(__name__)
 
@@ -100,22 +101,25 @@ class OnceForAllBeats:
         return 0
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
-        """Sends the task of an entry whose slot is ours."""
-        self._sent = True
-        slot = self._slots.get(entry.name)
-        if slot is not None and not slot.held and not self.is_due(entry).is_due:
-            del self._slots[entry.name]
-            log.warning("beat: the slot of %s has ended, so it is not sent from here", entry.name)
-            return
-        slot = self._slots.pop(entry.name, None)
-        try:
-            super().apply_entry(entry, producer=producer)  # type: ignore[misc]
-        except BaseException:
-            self._sent = False
-            raise
-        finally:
-            if slot is not None:
-                _end(slot, self._sent)
+        """Sends the task of an entry whose slot is ours. A signal to stop waits for that."""
+        with stops_put_off():
+            self._sent = True
+            slot = self._slots.get(entry.name)
+            if slot is not None and not slot.held and not self.is_due(entry).is_due:
+                del self._slots[entry.name]
+                log.warning(
+                    "beat: the slot of %s has ended, so it is not sent from here", entry.name
+                )
+                return
+            slot = self._slots.pop(entry.name, None)
+            try:
+                super().apply_entry(entry, producer=producer)  # type: ignore[misc]
+            except BaseException:
+                self._sent = False
+                raise
+            finally:
+                if slot is not None:
+                    _end(slot, self._sent)
 
     def apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> Any:
         try:
