@@ -147,8 +147,8 @@ def test_a_beat_without_a_store_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_beat_that_cannot_ask_sends_nothing(app: Celery) -> None:
     app.conf.holdfast_url = "redis://127.0.0.1:1/0"
     beat = beat_of(app, 3600.0)
-    assert beat.tick() == 0
-    assert 0 < beat.tick() <= 1.0
+    for _ in range(2):
+        assert 0 < beat.tick() <= 1.0  # the store is asked again, but not without a pause
     assert not beat.sent
     beat.close()
 

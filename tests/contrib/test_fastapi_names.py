@@ -1,5 +1,6 @@
 """FastAPI: a lock's name takes the value that the endpoint gets, however the path spells it."""
 
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
@@ -248,17 +249,22 @@ async def test_hold_takes_the_value_that_the_endpoint_gets() -> None:
         assert (await client.get("/07")).json() == "invoice:7"
 
 
-async def test_a_function_makes_the_name_of_what_fastapi_has_checked() -> None:
-    def name(number: int, tenant: str = "all") -> str:
-        return f"{tenant}:{number}"
-
+def application(name: Callable[..., Any]) -> FastAPI:
+    """Returns an application that answers with the name of the lock which the function names."""
     app = FastAPI()
 
     @app.post("/{number}")
     async def work(lease: Annotated[Lease, Depends(lock(name))]) -> str:
         return lease.name
 
-    async with served(app) as (client, _):
+    return app
+
+
+async def test_a_function_makes_the_name_of_what_fastapi_has_checked() -> None:
+    def name(number: int, tenant: str = "all") -> str:
+        return f"{tenant}:{number}"
+
+    async with served(application(name)) as (client, _):
         assert (await client.post("/07?tenant=a")).json() == "a:7"
         assert (await client.post("/seven")).status_code == 422
 
@@ -267,13 +273,7 @@ async def test_the_function_may_be_async_and_ask_for_the_request() -> None:
     async def name(request: Request, number: int) -> str:
         return f"{request.method}:{number}"
 
-    app = FastAPI()
-
-    @app.post("/{number}")
-    async def work(lease: Annotated[Lease, Depends(lock(name))]) -> str:
-        return lease.name
-
-    async with served(app) as (client, _):
+    async with served(application(name)) as (client, _):
         assert (await client.post("/07")).json() == "POST:7"
 
 

@@ -40,6 +40,7 @@ class OnceForAllBeats:
 
     app: Any
     schedule: Any
+    max_interval: float
     _heap: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -98,7 +99,9 @@ class OnceForAllBeats:
             others.append(event_t(self._when(entry, wait), 5, entry))
         heapq.heapify(others)
         self._heap = others
-        return 0
+        # If no other entry comes before it, its time is waited for: else the store would be asked
+        # without a pause.
+        return min(wait, self.max_interval) if others[0][2].name == name else 0
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
         """Sends the task of an entry whose slot is ours. A signal to stop waits for that."""
