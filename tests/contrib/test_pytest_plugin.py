@@ -82,6 +82,39 @@ def test_asyncio(holdfast_aio, holdfast_clock, holdfast_lose, holdfast_locks):
     asyncio.run(main())
 """
 
+ASYNC_TESTS = """
+import asyncio
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture
+async def locks(holdfast_aio):
+    async with holdfast_aio() as manager:
+        yield manager
+
+
+async def test_a_fixture_of_the_users_own(locks, holdfast_locks):
+    async with locks.lock("x"):
+        assert holdfast_locks.lock("x").try_acquire() is None
+
+
+async def test_a_waiter_whose_clock_is_moved(locks, holdfast_clock):
+    lease = await locks.lock("x", renew=False).acquire()
+    waiter = asyncio.create_task(locks.lock("x").acquire())
+    while not (await locks.inspect("x")).waiters:
+        await asyncio.sleep(0)
+    holdfast_clock.advance(31.0)
+    async with await waiter as later:
+        assert later.token > lease.token
+"""
+
 
 def run(folder: Path, code: str, *words: str) -> str:
     """Returns what pytest says of a user's tests, which have to pass."""
@@ -111,6 +144,10 @@ def test_the_fixtures_do_what_they_say(tmp_path: Path) -> None:
         "holdfast_url",
     ):
         assert name in help_text
+
+
+def test_the_fixtures_serve_async_tests_of_a_plugin(tmp_path: Path) -> None:
+    assert "2 passed" in run(tmp_path, ASYNC_TESTS, "-p", "anyio.pytest_plugin")
 
 
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
