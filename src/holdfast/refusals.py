@@ -94,5 +94,5 @@ def unavailable(
 
 def _in_words(kind: str, capacity: int) -> str:
     if kind == "semaphore":
-        return f"a semaphore of {capacity} permits"
+        return f"a semaphore of {capacity} permit{'s' if capacity > 1 else ''}"
     return "an election" if kind == "election" else f"a {kind}"
