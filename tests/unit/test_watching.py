@@ -43,3 +43,17 @@ def test_what_ended_comes_before_what_began() -> None:
 def test_another_label_is_a_change() -> None:
     before, now = [state("x", [one("h", 5, "a")], [])], [state("x", [one("h", 5, "b")], [])]
     assert told(before, now) == [("changed", "x", "h")]
+
+
+def test_one_in_the_place_of_another_is_noticed() -> None:
+    before = [state("x", [one("h", 5)], [one("w")])]
+    assert told(before, [state("x", [one("g", 6)], [one("w")])]) == [
+        ("ended", "x", "h"),
+        ("granted", "x", "g"),
+    ]
+    assert told(before, [state("x", [one("h", 5)], [one("v")])]) == [
+        ("left", "x", "w"),
+        ("queued", "x", "v"),
+    ]
+    writer = one("h", 5)._replace(weight=8)
+    assert told(before, [state("x", [writer], [one("w")])]) == [("changed", "x", "h")]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,8 +28,9 @@ from .answers import Answer, Send, dumps
 from .batches import narrowed
 from .call import Call
 from .hidden_numbers import HiddenNumbers
-from .streams import Stream, event
-from .views import View, participant_view, state_view
+from .lock_texts import with_locks
+from .streams import Stream, event, event_pieces
+from .views import View, participant_view
 
 if TYPE_CHECKING:
     from .store import Store
@@ -48,8 +49,6 @@ AT_ONCE = 50
 """Listeners that are woken in one turn of the event loop."""
 MOST_IN_ONE = 500
 """Events that are sent to a listener in one piece."""
-STUCK_AFTER = 60.0
-"""Seconds for which a piece may take to be sent; a listener that takes longer is dropped."""
 
 
 class Told(NamedTuple):
@@ -126,11 +125,19 @@ class Watcher:
         """Returns the time in seconds since the epoch."""
         return self._store.wall()
 
-    def summary(self, prefixes: tuple[str, ...], listed: bool) -> View:
-        """Returns what a listener begins with: since when events are known, and what they add up to.
+    def beginning(self, prefixes: tuple[str, ...], listed: bool) -> Iterable[str]:
+        """Returns what a listener begins with, as JSON in pieces.
 
         If `listed`, with all locks as they were seen last, from which on events tell what changes.
         """
+        view = self._summary(prefixes)
+        if not listed or self._before is None:
+            return [dumps(view)]
+        view["seen_at"] = view["at"] - (self._store.now() - self._looked_at)
+        return with_locks(view, [one for one in self._before if one.name.startswith(prefixes)])
+
+    def _summary(self, prefixes: tuple[str, ...]) -> View:
+        """Returns since when events are known, and what they add up to."""
         now = self.wall()
         lost: list[float] = []
         grants: dict[int, int] = {}
@@ -144,10 +151,6 @@ class Watcher:
         view = {"at": now, "since": self._since(), "lost": lost, "grants": sorted(grants.items())}
         if self._away:
             view["unreachable"] = self._away
-        if listed and self._before is not None:
-            age = self._store.now() - self._looked_at
-            seen = [one for one in self._before if one.name.startswith(prefixes)]
-            view |= {"locks": [state_view(one) for one in seen], "seen_at": now - age}
         return view
 
     def history(self, name: str) -> View:
@@ -345,8 +348,8 @@ async def events(call: Call, send: Send) -> None:
             if position is None:
                 position = watcher.last
                 kind = "reset" if cursor else "ready"
-                begins = dumps(watcher.summary(prefixes, call.query["list"]))
-                await stream.write(event(kind, begins, watcher.cursor(position)))
+                begins = watcher.beginning(prefixes, call.query["list"])
+                await stream.write_in_time(event_pieces(kind, begins, watcher.cursor(position)))
             looks = watcher.looks
             while not stream.ended:
                 piece = watcher.piece(position, prefixes, call.query["together"])
@@ -356,8 +359,7 @@ async def events(call: Call, send: Send) -> None:
                     return
                 data, reached = piece
                 if data:
-                    async with asyncio.timeout(STUCK_AFTER):
-                        await stream.write(data)
+                    await stream.write_in_time([data])
                 elif reached == position:
                     if call.query["looks"] and watcher.looks != looks:
                         looks = watcher.looks

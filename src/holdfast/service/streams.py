@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from .answers import Send
@@ -10,6 +11,8 @@ from .answers import Send
 if TYPE_CHECKING:
     from .call import Call
 
+STUCK_AFTER = 60.0
+"""Seconds for which a piece may take to be sent; a listener that takes longer is dropped."""
 KEEP_ALIVE = 15.0
 """Seconds after which a stream in which nothing happens is sent a comment."""
 COMMENT = b":\n\n"
@@ -24,6 +27,14 @@ def event(name: str, data: str, id: str = "") -> bytes:
     """Returns one server-sent event; `data` is JSON in one line."""
     head = f"id: {id}\n" if id else ""
     return f"{head}event: {name}\ndata: {data}\n\n".encode()
+
+
+def event_pieces(name: str, data: Iterable[str], id: str) -> Iterator[bytes]:
+    """Yields one server-sent event as `event` returns it; `data` is its JSON in pieces."""
+    yield f"id: {id}\nevent: {name}\ndata: ".encode()
+    for piece in data:
+        yield piece.encode()
+    yield b"\n\n"
 
 
 class Stream:
@@ -66,6 +77,17 @@ class Stream:
 
     async def write(self, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def write_in_time(self, pieces: Iterable[bytes]) -> None:
+        """Writes one piece after the other, with a turn for others between them.
+
+        Raises TimeoutError if the listener does not read.
+        """
+        for number, piece in enumerate(pieces):
+            if number:
+                await asyncio.sleep(0)
+            async with asyncio.timeout(STUCK_AFTER):
+                await self.write(piece)
 
     async def wait(self) -> bool:
         """Waits until there is something to be sent; keeps the stream alive. False: it has ended."""
