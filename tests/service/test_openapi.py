@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from holdfast.service import Settings
 from holdfast.service.openapi import document
 from holdfast.service.tables import operations_of
+from service.fuzzing import FEW
 from service.running import NAMESPACES, Api, running
-
-EXAMPLES = 6
-"""Requests of each operation, of those that fit its description and of those that do not."""
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +38,7 @@ def test_every_answer_is_as_described(fuzzed: Api, operation: str, mode: Generat
     if mode.is_negative and not found.body and not list(found.iter_parameters()):
         return  # nothing that could be wrong
 
-    @settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )
+    @FEW
     @given(case=found.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         answer = case.call_and_validate(

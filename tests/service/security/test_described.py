@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from schemathesis import GenerationMode
 
 import holdfast.service.page as page
+from service.fuzzing import FEW
 from service.security.served import Served
 
 MENTIONED = re.compile(r"\bv1/[a-z-]+")
@@ -64,13 +65,7 @@ def test_a_log_in_is_answered_as_described(
     if mode.is_negative and not found.body:
         return  # nothing that could be wrong
 
-    @settings(
-        max_examples=6,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )
+    @FEW
     @given(case=found.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         answer = case.call(base_url=served.url)
