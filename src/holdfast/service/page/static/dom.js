@@ -17,12 +17,20 @@ export function h(what, attributes = {}, ...children) {
   return element;
 }
 
-/** Sets the text of a node, if it is another: an unchanged node costs no layout. */
+/** Sets the text of a node, if it is another: an unchanged node costs no layout, a new one more than new text. */
 export function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const only = node.firstChild;
+  if (only instanceof Text && !only.nextSibling) {
+    if (only.data !== text) only.data = text;
+  } else if (node.textContent !== text) node.textContent = text;
 }
 
 /** Sets an attribute, if it is another. */
 export function setAttribute(node, key, value) {
   if (node.getAttribute(key) !== value) node.setAttribute(key, value);
+}
+
+/** Moves or scales an element, if it is not so already; `transform` is written as the browser would write it. */
+export function setTransform(element, transform) {
+  if (element.style.transform !== transform) element.style.transform = transform;
 }

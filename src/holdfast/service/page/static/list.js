@@ -1,7 +1,7 @@
 /** The first screen: counts, and one row per lock, of which only those in sight are elements. */
 
-import { h, setAttribute, setText } from "./dom.js";
-import { briefly, called, place, plural, sharing, waits } from "./words.js";
+import { h, setAttribute, setText, setTransform } from "./dom.js";
+import { briefly, called, figure, place, plural, sharing, waits } from "./words.js";
 
 const ORDERS = {
   waited: ["most waited for", (a, b) => b.waiters.length - a.waiters.length || since(a) - since(b) || compare(a, b)],
@@ -28,7 +28,11 @@ export class ListView {
     this._sortedAt = -SORT_PAUSE;
     this._version = -1;
     this._current = 0;
+    this._top = 0;              // how far the list is scrolled, and how much of it is in sight: to ask
+    this._tall = innerHeight;   // the browser at each drawing would cost a layout each time
     this.element = this._build();
+    this._sight = new ResizeObserver(([one]) => { this._tall = one.contentRect.height; this._draw(); });
+    this._sight.observe(this._scroller);
     this._onResize = () => this._arrange();
     addEventListener("resize", this._onResize);
   }
@@ -39,6 +43,7 @@ export class ListView {
 
   close() {
     removeEventListener("resize", this._onResize);
+    this._sight.disconnect();
     clearTimeout(this._later);
   }
 
@@ -54,7 +59,7 @@ export class ListView {
       Object.entries(ORDERS).map(([key, [text]]) => h("option", { value: key }, text)));
     this._order.value = ORDERS[this._place.get("sort")] ? this._place.get("sort") : "waited";
     this._space = h("div.space", { role: "none" });
-    this._scroller = h("div.scroller", { role: "rowgroup", onscroll: () => this._draw(), tabindex: "-1" }, this._space);
+    this._scroller = h("div.scroller", { role: "rowgroup", onscroll: () => { this._top = this._scroller.scrollTop; this._draw(); }, tabindex: "-1" }, this._space);
     this._space.addEventListener("keydown", (event) => this._key(event));
     this._empty = h("div.empty", { hidden: true });
     this._number = h("span.shown", { role: "status" });
@@ -78,13 +83,15 @@ export class ListView {
     const { live } = this;
     if (this._version !== live.version) {
       const wait = this._sortedAt + SORT_PAUSE - performance.now();
-      if (wait <= 0) return this._arrange();
-      this._later ??= setTimeout(() => { this._later = undefined; this._arrange(); }, wait);
+      if (wait <= 0 || !this._shown.length) return this._arrange();
+      this._later ??= setTimeout(() => this._arrange(), wait);
     }
     this._draw();
   }
 
+  /** Draws what has changed, and how time has passed; once a second. */
   tick() {
+    if (this._version !== this.live.version) return this._arrange();
     this._summary();
     this._draw();
   }
@@ -97,16 +104,11 @@ export class ListView {
   _summary() {
     const { live } = this;
     if (!live.loaded) return;
-    let held = 0;
-    let waiting = 0;
-    for (const lock of live.locks.values()) {
-      held += lock.holders.length ? 1 : 0;
-      waiting += lock.waiters.length;
-    }
-    setText(this._held, held.toLocaleString("en"));
-    setText(this._waiting, waiting.toLocaleString("en"));
+    const { held, waiting } = live.counts();
+    setText(this._held, figure(held));
+    setText(this._waiting, figure(waiting));
     const lost = live.lostInAnHour();
-    setText(this._lost, lost.toLocaleString("en"));
+    setText(this._lost, figure(lost));
     this._lost.classList.toggle("bad", lost > 0);
     const hour = live.since && live.now() - live.since < 3540;
     setAttribute(this._lost.parentElement, "title", hour ? `Seen since ${briefly(live.now() - live.since)} ago` : "Leases that ended without a release");
@@ -142,6 +144,8 @@ export class ListView {
   }
 
   _arrange(moved = false) {
+    clearTimeout(this._later);
+    this._later = undefined;
     this._sortedAt = performance.now();
     this._version = this.live.version;
     this._summary();
@@ -150,9 +154,9 @@ export class ListView {
     for (const lock of this.live.locks.values()) if (lock.name.startsWith(prefix)) shown.push(lock);
     shown.sort(ORDERS[this._order.value][1]);
     this._shown = shown;
-    if (moved) this._scroller.scrollTop = 0;
+    if (moved) this._top = this._scroller.scrollTop = 0;
     const total = this.live.locks.size;
-    setText(this._number, prefix ? `${shown.length.toLocaleString("en")} of ${plural(total, "lock", "locks")}` : plural(total, "lock", "locks"));
+    setText(this._number, prefix ? `${figure(shown.length)} of ${plural(total, "lock", "locks")}` : plural(total, "lock", "locks"));
     this._table.hidden = !shown.length;
     this._empty.hidden = !!shown.length;
     if (!shown.length) this._explain(prefix);
@@ -174,9 +178,9 @@ export class ListView {
       this._rows = [];
       return;
     }
-    const top = this._scroller.scrollTop;
+    const top = Math.max(0, Math.min(this._top, this._shown.length * this._height - this._tall));
     const first = Math.max(0, Math.floor(top / this._height) - BEYOND);
-    const last = Math.min(this._shown.length, Math.ceil((top + this._scroller.clientHeight) / this._height) + BEYOND);
+    const last = Math.min(this._shown.length, Math.ceil((top + this._tall) / this._height) + BEYOND);
     while (this._rows.length > last - first) this._rows.pop().element.remove();
     while (this._rows.length < last - first) {
       const row = this._row();
@@ -208,8 +212,10 @@ export class ListView {
   _fill(row, lock, index) {
     const { live } = this;
     row.index = index;
-    row.element.style.transform = `translateY(${index * this._height}px)`;
-    setAttribute(row.link, "href", this._place.link({ lock: lock.name }));
+    setTransform(row.element, `translateY(${index * this._height}px)`);
+    const linked = `${location.search} ${lock.name}`;
+    if (row.linked !== linked) setAttribute(row.link, "href", this._place.link({ lock: lock.name }));
+    row.linked = linked;
     setAttribute(row.element, "aria-rowindex", String(index + 2));
     setAttribute(row.link, "tabindex", index === Math.min(this._current, this._shown.length - 1) ? "0" : "-1");
     row.element.classList.toggle("stuck", this._stuck?.has(lock.name) ?? false);
@@ -230,11 +236,11 @@ export class ListView {
     row.drain.hidden = !next;
     if (next) {
       const share = live.share(next);
-      row.bar.style.transform = `scaleX(${share.toFixed(3)})`;
+      setTransform(row.bar, `scaleX(${Number(share.toFixed(3))})`);
       row.drain.classList.toggle("low", share < 0.34);
       setText(row.seconds, briefly(live.remaining(next)));
     }
-    setText(row.waiting, lock.waiters.length ? lock.waiters.length.toLocaleString("en") : "–");
+    setText(row.waiting, lock.waiters.length ? figure(lock.waiters.length) : "–");
     row.waiting.classList.toggle("waits", lock.waiters.length > 0);
   }
 
@@ -256,6 +262,7 @@ export class ListView {
     const { scrollTop, clientHeight } = this._scroller;
     if (top < scrollTop) this._scroller.scrollTop = top;
     else if (top + this._height > scrollTop + clientHeight) this._scroller.scrollTop = top + this._height - clientHeight;
+    this._top = this._scroller.scrollTop;
     this._draw();
     this._rows.find((row) => row.index === this._current)?.link.focus({ preventScroll: true });
   }

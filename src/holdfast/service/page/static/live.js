@@ -10,7 +10,8 @@ import { address, ask } from "./api.js";
 const LATE = 5;        // seconds without a word after which the page says so
 const LONGEST_PAUSE = 15;
 const KEPT = 4000;     // events that are kept of all locks; the service remembers more of each
-const BUSY = 100;      // changes after which the page is drawn less often
+const BUSY = 100;      // changes in one message that are drawn with the next second, and not by themselves
+const SOON = 150;      // milliseconds in which other changes may come, to be drawn together
 const ENDS = ["released", "expired", "forced", "left"];
 const SECONDS = 60;    // of the line of grants per second
 
@@ -32,7 +33,6 @@ export class Live {
     this._cursor = "";
     this._pause = 1;
     this._drawing = false;
-    this._changes = 0;            // since it was drawn last
     this._kept = 0;               // events that were kept so far
     this._names = [];             // of which lock each of the latest was; the oldest is overwritten
     this._stopped = false;
@@ -102,6 +102,7 @@ export class Live {
     this._stopped = true;
     this._source?.close();
     clearTimeout(this._again);
+    clearTimeout(this._soon);
   }
 
   /** Takes all locks as they were seen last, and what the service remembers. */
@@ -118,12 +119,13 @@ export class Live {
       this.locks.set(lock.name, lock);
     }
     this.version += 1;
-    this._changed();
+    this._draw();
     this.look();
   }
 
   _broken(source) {
     source.close();
+    if (this._stopped) return;
     // An EventSource does not tell why it was refused.
     ask("v1/me").then(() => this._cut(), (reason) => this._cut(reason));
   }
@@ -204,8 +206,7 @@ export class Live {
   async look() {
     if (!this.loaded || this.state !== "live" || this._lookedAt === this.version) return;
     this._lookedAt = this.version;
-    const waited = [...this.locks.values()].some((lock) => lock.waiters.length);
-    const found = waited ? (await ask("v1/deadlocks").catch(() => ({ deadlocks: this.deadlocks }))).deadlocks : [];
+    const found = this.counts().waiting ? (await ask("v1/deadlocks").catch(() => ({ deadlocks: this.deadlocks }))).deadlocks : [];
     const known = JSON.stringify(this.deadlocks);
     this.deadlocks = found.map((one) => ({ ...one, names: one.cycle.map((step) => step.name) }));
     if (JSON.stringify(this.deadlocks) === known) return;
@@ -226,6 +227,19 @@ export class Live {
     if (last && last[0] >= second) last[1] += 1;
     else this.grants.push([second, 1]);
     while (this.grants.length && this.grants[0][0] < second - SECONDS) this.grants.shift();
+  }
+
+  /** How many locks are held, and how many waiters there are. */
+  counts() {
+    if (this._countedAt !== this.version) {
+      this._countedAt = this.version;
+      this._counts = { held: 0, waiting: 0 };
+      for (const lock of this.locks.values()) {
+        if (lock.holders.length) this._counts.held += 1;
+        this._counts.waiting += lock.waiters.length;
+      }
+    }
+    return this._counts;
   }
 
   /** The grants of each of the last seconds, the latest last. */
@@ -250,15 +264,22 @@ export class Live {
     if (at) this.offset = at - Date.now() / 1000;
   }
 
-  /** Has the page drawn, once for all that came meanwhile: nobody could read more than that. */
+  /** Has the page drawn soon, once for all that came meanwhile; if `number` is large, with its next second. */
   _changed(number = 1) {
-    this._changes += number;
+    if (number > BUSY || this._soon) return;
+    this._soon = setTimeout(() => {
+      this._soon = undefined;
+      this._draw();
+    }, SOON);
+  }
+
+  /** Has the page drawn with the next frame. */
+  _draw() {
     if (this._drawing) return;
     this._drawing = true;
-    setTimeout(() => requestAnimationFrame(() => {
+    requestAnimationFrame(() => {
       this._drawing = false;
-      this._changes = 0;
-      this._onChange();
-    }), this._changes > BUSY ? 500 : 150);
+      if (!this._stopped) this._onChange();
+    });
   }
 }

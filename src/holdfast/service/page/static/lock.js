@@ -64,7 +64,7 @@ export class LockView {
   }
 
   update() {
-    if (this._version === this.live.version) return this.tick();
+    if (this._version === this.live.version) return this._tell();
     this._version = this.live.version;
     const { live } = this;
     const lock = live.locks.get(this.name);
@@ -90,7 +90,7 @@ export class LockView {
     const since = this._since ?? live.since;
     this._history.replaceChildren(h("h2", {}, "History"), timeline(live.histories.get(this.name) ?? [], lock, live.now(), this._history.clientWidth - 2 * PADDING),
       h("p.soft", {}, since ? `Watched since ${clockTime(since)}. What came and went between two looks, about a second apart, is not in it.` : ""));
-    this.tick();
+    this._tell();
   }
 
   _holder(one) {
@@ -115,6 +115,11 @@ export class LockView {
   }
 
   tick() {
+    this.update();
+  }
+
+  /** Tells how time has passed. */
+  _tell() {
     for (const set of this._times) set();
   }
 

@@ -29,7 +29,7 @@ const place = {
 };
 
 let me = {};
-let view = null;
+let view = null;   // null as long as nothing is known of oneself
 let live = null;
 
 function show() {
@@ -82,31 +82,38 @@ async function health() {
 function enter() {
   live?.stop();
   live = null;
+  view?.close();
   view = null;
   main.replaceChildren(login(begin));
 }
 
+/** Asks who we are, and opens the stream without waiting for that: the locks are on their way meanwhile. */
 async function begin() {
+  const asked = ask("v1/me");
+  const ours = (live = new Live(update));
+  live.start();
   try {
-    me = await ask("v1/me");
+    me = await asked;
   } catch (problem) {
+    if (live !== ours) return;  // the stream was refused before
     if (problem.status === 401) return enter();
+    live.stop();
+    live = null;
     setText(part("live"), "disconnected");
     setTimeout(begin, 2000);
     return main.replaceChildren(h("div.empty", {}, problem.message, " Trying again."));
   }
+  if (live !== ours) return;
   setText(part("store"), [me.store, me.namespace].filter(Boolean).join(" · "));
   part("logout").hidden = !me.session;
-  live = new Live(update);
   show();
-  live.start();
   health();
 }
 
-addEventListener("popstate", () => live && show());
+addEventListener("popstate", () => view && show());
 addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href^='?']");
-  if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || !live) return;
+  if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || !view) return;
   event.preventDefault();
   const target = link.hasAttribute("data-home") ? place.link({ lock: "", view: "", prefix: "" })
     : link.dataset.view ? place.link({ view: link.dataset.view, lock: "" }) : link.getAttribute("href");

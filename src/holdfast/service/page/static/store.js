@@ -72,5 +72,7 @@ export class StoreView {
       })) : h("p.soft", {}, "None is under way."));
   }
 
-  tick() {}
+  tick() {
+    this.update();
+  }
 }

@@ -2,79 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import holdfast
 from browser import Browser, Page
 from holdfast.errors import ConfigError
 from holdfast.service import Settings
-from holdfast.service import page as static
 from holdfast.service.views import participant_view
+from service.page.showing import LIVE, ROWS, at, connect, opened
 from service.running import Api, Process, running
-from service.security.served import make_token, serve
 from worlds.threads import Job
-
-AXE = Path(sys.prefix) / "axe/node_modules/axe-core/axe.min.js"
-HOSTILE = '<img src=x onerror="window.hurt = 1">'
-ROWS = "[...document.querySelectorAll('.row a')].map(a => a.textContent)"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as browser:
-        yield browser
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite://{tmp_path}/locks.db"
-
-
-@pytest.fixture
-def api(url: str) -> Iterator[Api]:
-    with running(url, look_every=0.05) as (api, _):
-        yield api
-
-
-@contextmanager
-def opened(browser: Browser, address: str, **size: Any) -> Iterator[Page]:
-    """Opens the page, waits until it is live, and sees that it complained of nothing."""
-    page = browser.page(**size)
-    try:
-        page.open(address)
-        page.wait("document.querySelector('[data-live]').textContent === 'live'")
-        yield page
-        assert page.errors == []
-        outside = [one for one in page.requests if not one.startswith(address.partition("?")[0])]
-        assert outside == []
-    finally:
-        page.close()
 
 
 def count(page: Page, number: int) -> str:
     """Returns one of the counts at the top."""
     return str(page.run(f"document.querySelectorAll('.counts dd')[{number}].textContent"))
-
-
-def at(api: Api, **query: str) -> str:
-    from urllib.parse import urlencode
-
-    namespaced = {"namespace": "second", **query}
-    return f"{api.url}/?{urlencode(namespaced)}"
-
-
-def connect(url: str, label: str) -> holdfast.Locks:
-    return holdfast.connect(url, namespace="second", label=label)
 
 
 def test_it_shows_who_holds_and_who_waits_as_that_changes(
@@ -207,38 +154,6 @@ def test_a_chaos_report_is_opened_in_an_origin_of_its_own(
         Settings(url=url, chaos_report=str(report))
 
 
-@pytest.mark.parametrize("width", [1440, 800, 390])
-def test_what_is_shown_of_a_lock_is_legible(
-    browser: Browser, api: Api, url: str, width: int
-) -> None:
-    with connect(url, "the one that holds them all") as locks:
-        for name, ttl in (("a", 119.0), ("b", 3599.0), ("c", 86399.0), ("d", 99.9 * 86400)):
-            locks.lock(name, ttl=ttl).acquire()
-        with opened(browser, at(api), width=width) as page:
-            page.wait(f"{ROWS}.length === 4")
-            page.wait("document.querySelector('.drain > span').textContent !== ''")
-            cut = page.run(
-                "[...document.querySelectorAll('.drain > span, .since')]"
-                ".filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
-            )
-            assert cut == []
-            page.open(at(api, lock="b"))
-            page.wait("document.querySelectorAll('.timeline text').length > 2")
-            page.frames()
-            shrunk = page.run(
-                "(() => { const svg = document.querySelector('.timeline');"
-                " return svg.clientWidth / svg.viewBox.baseVal.width; })()"
-            )
-            assert shrunk > 0.95
-            beyond = page.run(
-                "(() => { const svg = document.querySelector('.timeline').getBoundingClientRect();"
-                " return [...document.querySelectorAll('.timeline text')]"
-                ".map(one => one.getBoundingClientRect())"
-                ".filter(one => one.left < svg.left - 1 || one.right > svg.right + 1).length; })()"
-            )
-            assert beyond == 0
-
-
 def test_a_deadlock_is_marked_and_spelled_out(browser: Browser, api: Api, url: str) -> None:
     with connect(url, "alice") as alice, connect(url, "bob") as bob:
         leases = [alice.lock("x").acquire(), bob.lock("y").acquire()]
@@ -286,7 +201,7 @@ def test_a_service_that_was_away_is_found_again(browser: Browser, url: str) -> N
             api = service.api()
             port = api.url.rpartition(":")[2]
             page.open(f"{api.url}/")
-            page.wait("document.querySelector('[data-live]').textContent === 'live'")
+            page.wait(LIVE)
             service.close()
             page.wait(
                 "document.querySelector('[data-live]').textContent.startsWith('disconnected')"
@@ -296,126 +211,8 @@ def test_a_service_that_was_away_is_found_again(browser: Browser, url: str) -> N
             service = Process("--port", port, "--namespace", "second", "--url", url)
             service.api()
             page.wait(f"{ROWS}.join() === 'meanwhile'")
-            page.wait("document.querySelector('[data-live]').textContent === 'live'")
+            page.wait(LIVE)
             lease.release()
         finally:
             page.close()
             service.close()
-
-
-def test_hostile_names_stay_text(browser: Browser, api: Api, url: str) -> None:
-    with connect(url, HOSTILE) as locks, connect(url, HOSTILE) as others:
-        lease = locks.lock(HOSTILE).acquire()
-        waiter = Job(others.lock(HOSTILE).acquire)
-        with opened(browser, at(api)) as page:
-            page.wait(f"{ROWS}.includes({json.dumps(HOSTILE)})")
-            page.click(".row a")
-            page.wait("document.querySelectorAll('.plain li').length === 2")
-            page.run(
-                "document.querySelector('.titled .danger').click(), "
-                "document.querySelector('dialog').close()"
-            )
-            assert page.run("window.hurt") is None
-            assert page.run("document.querySelectorAll('img').length") == 0
-        lease.release()
-        waiter.result().release()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
-def test_everybody_can_use_it(
-    browser: Browser, api: Api, url: str, scheme: str, width: int
-) -> None:
-    """Stands for phones, dark rooms, keyboards and screen readers: axe-core finds nothing wrong."""
-    with connect(url, "one") as locks, connect(url, "two") as others:
-        lease = locks.lock("x").acquire()
-        waiter = Job(others.lock("x").acquire)
-        with opened(browser, at(api), width=width) as page:
-            page.prefer(color_scheme=scheme, reduced_motion="reduce")
-            for query in ({}, {"lock": "x"}, {"view": "store"}):
-                page.open(at(api, **query))
-                page.wait("document.querySelector('[data-live]').textContent === 'live'")
-                page.wait("!document.querySelector('main').innerText.includes('Loading')")
-                page.frames()
-                wide = (
-                    "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-                )
-                assert page.run(wide)
-                if "axe" not in os.environ.get("WITHOUT", "").split():
-                    assert page.violations(AXE.read_text("utf-8")) == []
-        lease.release()
-        waiter.result().release()
-
-
-def test_ten_thousand_locks_are_few_elements(browser: Browser, api: Api, url: str) -> None:
-    with connect(url, "many") as locks:
-        for first in range(0, 10_000, 100):
-            names = [f"lock:{first + number:05}" for number in range(100)]
-            locks.multi(names, ttl=600.0).acquire()
-        with opened(browser, at(api, sort="name")) as page:
-            page.wait("document.querySelector('.shown').textContent === '10,000 locks'")
-            assert page.run("document.querySelectorAll('.row').length") < 60
-            page.run("document.querySelector('.scroller').scrollTop = 1e9")
-            page.wait(f"{ROWS}.includes('lock:09999')")
-            assert page.run("document.querySelectorAll('.row').length") < 60
-
-
-FLOOD = """(async () => {
-  const { Live } = await import('./page/live.js');
-  const live = new Live(() => {});
-  for (let number = 0; number < 20000; number += 1) {
-    const event = { name: `lock:${number % 3000}`, owner: `o${number}`, at: number, token: number };
-    live._take('granted', { ...event, remaining: 30, label: {} }, null);
-    live._take('released', event, null);
-  }
-  const kept = [...live.histories.values()].flat();
-  return [kept.length, Math.min(...kept.map((one) => one.at)), live.locks.size];
-})()"""
-
-
-def test_the_page_remembers_the_latest_events_alone(browser: Browser, api: Api) -> None:
-    with opened(browser, at(api)) as page:
-        assert page.run(FLOOD) == [4000, 18000, 0]
-
-
-def test_what_a_token_does_not_cover_is_not_shown(browser: Browser, tmp_path: Path) -> None:
-    text = make_token(tmp_path / "tokens.json", "read", "mine:")
-    with (
-        serve(tmp_path, look_every=0.05) as served,
-        holdfast.connect(f"sqlite://{tmp_path}/locks.db") as locks,
-    ):
-        leases = [locks.lock(name).acquire() for name in ("mine:1", "theirs:1")]
-        page = browser.page()
-        page.open(f"{served.url}/")
-        page.wait("document.querySelector('#token') !== null")
-        page.send("Input.insertText", text="hf_wrong")
-        page.press("Enter")
-        page.wait(
-            "document.querySelector('[role=alert]:not([hidden])')?.textContent.includes('not known')"
-        )
-        page.run("document.querySelector('#token').value = ''")
-        page.run("document.querySelector('#token').focus()")
-        page.send("Input.insertText", text=text)
-        page.press("Enter")
-        page.wait(f"{ROWS}.join() === 'mine:1'")
-        assert text not in "".join(page.requests)
-        assert page.run("document.cookie") == ""
-        assert (
-            page.run("Object.keys(localStorage).length + Object.keys(sessionStorage).length") == 0
-        )
-        page.open(f"{served.url}/?lock=mine:1")
-        page.wait("document.querySelectorAll('.plain li').length === 1")
-        assert page.run("document.querySelector('.titled .danger').hidden") is True
-        page.click("[data-logout]")
-        page.wait("document.querySelector('#token') !== null")
-        page.close()
-        for lease in leases:
-            lease.release()
-
-
-def test_it_is_small_and_has_no_script_of_its_own_in_the_document() -> None:
-    folder = Path(static.__file__).parent / "static"
-    assert sum(file.stat().st_size for file in folder.iterdir()) < 150_000
-    document = (folder / "index.html").read_text()
-    assert document.count("<script") == 1
-    assert "style=" not in document
