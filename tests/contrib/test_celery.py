@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 from itertools import count as numbers
 from types import FrameType
@@ -13,7 +14,7 @@ from celery.app.trace import build_tracer
 from celery.exceptions import SoftTimeLimitExceeded
 
 import holdfast
-from holdfast.contrib.celery import LockedTask, OnceTask, locks_of
+from holdfast.contrib.celery import LockedTask, OnceTask, locks_of, managers
 from holdfast.contrib.celery.tasks import LeasedTask
 
 from .programs import said_without, until
@@ -173,6 +174,20 @@ def test_a_manager_that_was_closed_is_followed_by_a_new_one(app: Celery) -> None
     first.close()
     with locks_of(app).lock("x") as lease:
         assert lease.held
+
+
+def test_a_child_that_is_forked_while_a_thread_asks_for_the_manager(app: Celery) -> None:
+    locks_of(app)
+    with managers._mutex:  # as another thread may have it
+        child = multiprocessing.get_context("fork").Process(target=locks_of, args=(app,))
+        child.start()
+    child.join(60.0)
+    stuck = child.is_alive()
+    if stuck:
+        child.kill()
+        child.join()
+    assert not stuck
+    assert child.exitcode == 0
 
 
 def test_without_a_store_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,6 +290,22 @@ async def often(world: str, locks: Any, stage: Stage) -> None:
     assert await settle(lease.release()) is True
 
 
+async def closed(world: str, locks: Any, stage: Stage) -> None:
+    """The parent forks, and closes without another step: the file alone is the whole store."""
+    lease = await settle(locks.lock("x").acquire())
+    assert await settle(lease.release()) is True
+
+    async def child() -> None:
+        await settle(locks.close())
+
+    ended_well(fork(world, child))
+    await settle(locks.close())
+    assert os.path.exists(stage.path)
+    assert not os.path.exists(f"{stage.path}-wal"), (
+        "a copy of the file would miss what is in its log"
+    )
+
+
 def main(scenes: dict[str, Any]) -> None:
     """Plays the scene that the command names."""
     # Python 3.12 and later warn of forks in a process with threads, which is what this is about.

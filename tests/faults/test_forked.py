@@ -8,7 +8,7 @@ import pytest
 
 from faults.actors import run
 
-SCENES = ["inherited", "anew", "ends", "killed", "orphaned", "apart", "several"]
+SCENES = ["inherited", "anew", "ends", "killed", "orphaned", "apart", "several", "closed"]
 
 
 @pytest.mark.parametrize("scene", SCENES)

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ... import ConfigError, Locks, connect
+from ... import ConfigError, Locks, connect, forks
 
 _managers: WeakKeyDictionary[Any, Locks] = WeakKeyDictionary()
 _mutex = Lock()
@@ -39,3 +39,11 @@ def _setting(app: Any, name: str) -> Any:
     """Returns a setting of the application's, in small letters or in capitals; or None."""
     found = app.conf.get(name)
     return app.conf.get(name.upper()) if found is None else found
+
+
+def _after_fork_in_child() -> None:
+    global _mutex
+    _mutex = Lock()  # another thread of the parent may have held it
+
+
+forks.in_child(_after_fork_in_child)

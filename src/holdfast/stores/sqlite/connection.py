@@ -18,7 +18,7 @@ import time
 
 from ... import forks
 from ...clock import BootClock
-from ...errors import BackendUnavailable, ConfigError
+from ...errors import BackendUnavailable, ConfigError, LockError
 from . import forking, location, tokens
 from .cleaning import sweep
 from .file import NO_BOOT, open_store
@@ -52,6 +52,8 @@ class StoreConnection:
         self._presence: Presence | None = None
         self._closed = False
         self._guard: Guard | None = None
+        self._log_left = False
+        """Whether a fork has closed the connection and left the log beside the file."""
         self._made_in = forks.current()
         forking.register(self)
 
@@ -66,6 +68,7 @@ class StoreConnection:
         # The guard outlives the connection, so it does not close as the last one: that would write the
         # log back and wait for the disk, while whoever is inside the gate waits for us.
         guard, self._guard = self._guard, None
+        self._log_left = self._log_left or self._connection is not None
         try:
             self._disconnect()
         finally:
@@ -138,6 +141,7 @@ class StoreConnection:
         self._mint = Mint(connection)
         self._connection = connection
         self._guard = Guard.of(self.path)
+        self._log_left = False
         if len(os.listdir(self.folder)) > CROWDED_FOLDER:
             sweep(self._presence)
         return connection
@@ -216,6 +220,22 @@ class StoreConnection:
             "base = max(?, max(token, ceiling) - ?) - ?",
             (wall, tokens.HEADROOM, now),
         )
+
+    def _write_back_log(self) -> None:
+        """Opens the store once more if a fork has left its log, so that closing it removes the log.
+
+        A log that is left when all have closed would be missing in a copy of the file, and be applied
+        to whatever file is put in its place.
+        """
+        if not self._log_left or self._made_in != forks.current():
+            return
+        self._log_left = False
+        try:
+            status = os.stat(self.path)
+            if (status.st_ino, status.st_dev) == (self._inode, self._device):
+                self._reopen()
+        except (OSError, sqlite3.Error, LockError):
+            return  # the log is whole; whoever opens the store next reads it
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -288,6 +288,7 @@ class Store(Transactions):
             for tether in self._tethers.values():
                 tether.close()
             self._tethers.clear()
+            self._write_back_log()
             self._disconnect()
         finally:
             try:
