@@ -13,10 +13,10 @@ from celery.beat import Scheduler
 from celery.schedules import crontab, schedule
 
 import holdfast
-from holdfast.contrib.celery import OnceForAllBeats, locks_of
+from holdfast.contrib.celery import OnceForAllBeats, locks_of, stopping
 from holdfast.contrib.celery import beat as beat_module
 
-from .programs import until
+from .programs import LIMIT, until
 
 
 class Beat(OnceForAllBeats, Scheduler):  # type: ignore[misc]
@@ -193,14 +193,19 @@ def test_a_beat_that_is_stopped_while_it_sends_keeps_the_slot(
 
 
 @pytest.mark.usefixtures("stops")
-def test_a_second_signal_ends_a_beat_whose_broker_is_silent(app: Celery) -> None:
+@pytest.mark.parametrize("second", [True, False])
+def test_a_beat_whose_broker_is_silent_ends_by_a_second_signal_or_after_a_while(
+    app: Celery, monkeypatch: pytest.MonkeyPatch, second: bool
+) -> None:
+    monkeypatch.setattr(stopping, "PATIENCE", LIMIT if second else 0.1)
     other = beat_of(app, 3600.0)
 
     class Silent(Beat):
         def send_task(self, *args: Any, **options: Any) -> None:
             signal.raise_signal(signal.SIGTERM)
-            signal.raise_signal(signal.SIGINT)
-            raise AssertionError("it was not ended")
+            if second:
+                signal.raise_signal(signal.SIGINT)
+            until(lambda: False)
 
     silent = Silent(app=app)
     with pytest.raises(SystemExit):
