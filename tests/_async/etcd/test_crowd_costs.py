@@ -86,6 +86,30 @@ async def test_what_was_heard_since_a_read_calls_for_another(cluster: EtcdCluste
         await held.release()
 
 
+async def test_a_read_serves_no_longer_than_the_holder_may_have_the_lock(
+    cluster: EtcdCluster,
+) -> None:
+    """And the waiter asks after that, not before: it would be told the same again at once."""
+    async with managers(cluster) as (others, _, backend):
+        held = await others.lock("x").acquire()
+        (waiter,) = await enqueue(backend, 1)
+        reads = count_reads(backend)
+        (outcome,) = await backend.renew([claim_of("w0")], soon(backend))
+        reading = waiter.queue.reading
+        assert outcome.since + outcome.remaining >= min(
+            reading.began + reading.longest_hold, outcome.since + waiter.lease.use / 3
+        )
+        reading.longest_hold = 0.0  # as if nobody had been seen to hold the lock
+        backend._attempts.waiter_watch.drop(waiter)
+        (outcome,) = await backend.renew([claim_of("w0")], soon(backend))
+        assert len(reads) == 2
+        now = backend.clock.now()
+        waiter.queue.reading.longest_hold = 0.0
+        assert waiter.queue.reading.serves(waiter, waiter.queue.reading.began, now)
+        assert not waiter.queue.reading.serves(waiter, now, now)
+        await held.release()
+
+
 async def test_who_ends_while_others_are_renewed_is_not_looked_for(cluster: EtcdCluster) -> None:
     """A queue that goes from hand to hand ends some of each renewal's waiters."""
     async with managers(cluster) as (others, _, backend):

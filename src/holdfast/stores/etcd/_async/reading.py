@@ -34,10 +34,14 @@ class Reading:
             (one.kv.key, one.entry.owner): number for number, one in enumerate(entries)
         }
 
-    def serves(self, attempt: Attempt, now: float) -> bool:
-        """Returns True if a waiter need not read the queue again."""
+    def serves(self, attempt: Attempt, arrived: float, now: float) -> bool:
+        """Returns True if a waiter that asks since `arrived` need not read the queue again.
+
+        Once the holders that were seen may have ended, only a read that began since then will do.
+        """
+        lasts = min(RECENT, self.longest_hold)
         return (
-            now < self.began + RECENT
+            (self.began >= arrived or now < self.began + lasts)
             and attempt.stirred < self.began
             and attempt.created <= self.revision
         )

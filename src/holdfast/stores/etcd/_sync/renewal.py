@@ -73,6 +73,7 @@ class Renewer:
 
     def _renew(self, members: Members, outcomes: list[Outcome], deadline: float) -> list[Attempt]:
         """Notes the outcomes of `members`; returns the attempts that were found to have ended."""
+        arrived = self._clock.now()
         held: Members = []
         waiting: Members = []
         for number, attempt, claim in members:
@@ -89,7 +90,7 @@ class Renewer:
         for start in range(0, len(held), AT_ONCE):
             self._renew_held(held[start : start + AT_ONCE], outcomes, deadline)
         for number, attempt, _ in waiting:
-            outcomes[number] = self._renew_waiting(attempt, deadline)
+            outcomes[number] = self._renew_waiting(attempt, arrived, deadline)
         ended = [one for number, one, _ in (*held, *waiting) if outcomes[number] is GONE]
         return [attempt for attempt in ended if not attempt.released]
 
@@ -125,7 +126,7 @@ class Renewer:
         there = {(kv.key, kv.created) for kv in messages.held_keys(reply.results)}
         return {one for one in attempts if (one.key, one.created) not in there}
 
-    def _renew_waiting(self, attempt: Attempt, deadline: float) -> Outcome:
+    def _renew_waiting(self, attempt: Attempt, arrived: float, deadline: float) -> Outcome:
         """Returns how things stand with a waiter whose lease was just kept alive."""
         lease = attempt.lease
         if lease is None or lease.dead:
@@ -135,7 +136,7 @@ class Renewer:
             if not attempt.extend(lease.sent + lease.ttl):
                 return GONE
             return Waiting(lease.use / 3, lease.sent)
-        reading = self._read(attempt, deadline)
+        reading = self._read(attempt, arrived, deadline)
         entries, mine = reading.entries, reading.position(attempt)
         if mine is None:
             return GONE
@@ -155,15 +156,20 @@ class Renewer:
         waiter_watch.looked(attempt, reading.began)
         if not attempt.extend(lease.sent + lease.ttl):
             return GONE
-        return Waiting(heartbeat_within(reading.longest_hold, lease), lease.sent)
+        # They were seen when the queue was read, and not when the lease was kept alive.
+        hold = max(0.0, reading.began - lease.sent) + reading.longest_hold
+        return Waiting(heartbeat_within(hold, lease), lease.sent)
 
-    def _read(self, attempt: Attempt, deadline: float) -> Reading:
-        """Returns the queue of a waiter, as it was after all that the waiter has heard of."""
+    def _read(self, attempt: Attempt, arrived: float, deadline: float) -> Reading:
+        """Returns the queue of a waiter, as it was after all that the waiter has heard of.
+
+        It asks since `arrived`.
+        """
         queue = attempt.queue
 
         def read() -> Reading:
             reading, began = queue.reading, self._clock.now()
-            if reading is None or not reading.serves(attempt, began):
+            if reading is None or not reading.serves(attempt, arrived, began):
                 request = messages.range_of(queue.start, queue.end)
                 found = self._retrier.range(request, deadline)
                 entries = self._naming.stored_entries(found.keys)
