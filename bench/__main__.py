@@ -22,6 +22,7 @@ FIGURES = {
     "wakeup": "from the release in one process to the grant in another",
     "handaround": "eight processes and one lock",
     "waiters": "one lock, and a hundred to ten thousand tasks that wait for it",
+    "crowd": "on each store: one lock, and a hundred to two thousand tasks that each take it once",
     "keeper": "ten thousand leases, renewed",
     "startup": "import, and the command line",
     "listing": "on each store: `holdfast ls` of ten thousand locks",

@@ -12,6 +12,7 @@ from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.entries import Claim
 from holdfast.model import GONE, Granted, Label, Queued, Waiting
 from holdfast.stores._async.contract import Terms, Ticket
+from holdfast.stores.etcd._async.reading import RECENT
 from holdfast.stores.etcd._async.waiter_watch import LOOK_AGAIN
 from holdfast.stores.etcd.keys import GRANTED
 from holdfast.stores.etcd.wire import messages
@@ -131,11 +132,11 @@ async def test_a_waiter_looks_now_and_then_though_its_watches_are_quiet(
 
         backend._retrier.range = looked
         blocker = backend._attempts.waiter_watch._blockers[attempt]
-        blocker.stirred = False
         blocker.looked = backend.clock.now() + 60.0
         assert isinstance(await renewed(backend), Waiting)
         assert looks == []
         blocker.looked = backend.clock.now() - LOOK_AGAIN
+        attempt.queue.reading.began -= RECENT
         assert isinstance(await renewed(backend), Waiting)
         assert len(looks) == 1
 
@@ -212,8 +213,8 @@ async def test_one_read_serves_all_waiters_that_are_renewed_together(cluster: Et
             return await read(request, deadline)
 
         backend._retrier.range = noted
-        for blocker in backend._attempts.waiter_watch._blockers.values():
-            blocker.stirred = True
+        for waiter in waiters:
+            waiter.stir(backend.clock.now())
         for _ in range(3):  # from the second on all of them are quiet
             outcomes = await backend.renew(claims, soon(backend))
             assert all(isinstance(outcome, Waiting) for outcome in outcomes)

@@ -22,12 +22,12 @@ def through(proxy: Proxy) -> Iterator[holdfast.Locks]:
 
 
 def watched(backend: Any, attempt: Any) -> bool:
-    """Returns True if both watches of a waiter are confirmed."""
+    """Returns True if the watches of a waiter are confirmed, as far as it needs any."""
     waiter_watch = backend._attempts.waiter_watch
     blocker = waiter_watch._blockers.get(attempt)
     return (
         blocker is not None
-        and blocker.watch.confirmed
+        and blocker.blocks(attempt)
         and waiter_watch._wakeup is not None
         and waiter_watch._wakeup.confirmed
     )

@@ -13,7 +13,7 @@ from ....model import Granted
 from ..._async.contract import Ticket
 from ..keys import Naming, StoredEntry, Wakeup
 from ..wire.messages import Event
-from .attempt import GRANTED, NEW, RELEASED, Attempt
+from .attempt import GRANTED, NEW, QUEUED, RELEASED, Attempt
 from .holder_watch import HolderWatch
 from .leases import OWN, Lease, Leases
 from .queue import Queue
@@ -55,7 +55,7 @@ class Attempts:
             watches,
             wakeups,
             naming.wakeup(self._session),
-            self._handed_over,
+            self.handed_over,
             self._wakeups_started,
         )
         self._attempts: dict[tuple[str, str], Attempt] = {}
@@ -75,6 +75,21 @@ class Attempts:
     def known(self, name: str, owner: str) -> Attempt | None:
         """Returns the attempt of `owner`, if it is under way here."""
         return self._attempts.get((name, owner))
+
+    def ahead(
+        self, attempt: Attempt, queue: Sequence[StoredEntry], blocking: int | None
+    ) -> Attempt | None:
+        """Returns the waiter of this manager that blocks `attempt`, if its key is on the same lease.
+
+        `blocking` is an index in the queue of a mutex; there is none for other locks.
+        """
+        if blocking is None or blocking < 0 or attempt.capacity > 1:
+            return None
+        stored = queue[blocking]
+        found = self._by_key.get(stored.kv.key)
+        if found is None or not found.owns(stored) or found.state != QUEUED:
+            return None
+        return found if found.lease is attempt.lease else None
 
     def enrol(self, ticket: Ticket, *, adopted: bool = False) -> Attempt:
         """Returns the attempt of `ticket`; a new one has a key that is not in use.
@@ -207,7 +222,7 @@ class Attempts:
             attempt.enqueued(revision)
             early = self._early.pop(attempt, None)
         if early is not None:
-            self._handed_over(*early)
+            self.handed_over(*early)
 
     def granted(
         self,
@@ -248,7 +263,8 @@ class Attempts:
 
     # What is heard by watches, from any thread.
 
-    def _handed_over(self, wakeup: Wakeup, revision: int) -> None:
+    def handed_over(self, wakeup: Wakeup, revision: int) -> None:
+        """Notes that a release made one of ours the holder: it was our own, or the wake-up says so."""
         attempt = self._by_key.get(wakeup.key)
         if attempt is None or attempt.owner != wakeup.owner:
             return

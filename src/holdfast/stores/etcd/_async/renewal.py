@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....admission import admitted, blocker
+from ....admission import blocker
 from ....entries import Claim
 from ....model import GONE, UNKNOWN, Outcome, Renewed, Waiting
-from ..keys import StoredEntry
 from ..wire import messages
-from .acquire import heartbeat_within, longest_hold
+from .acquire import heartbeat_within
 from .attempt import Attempt
 from .grant import Granter
 from .leases import FRESH
 from .parts import Parts
+from .reading import Reading
 from .release import Releaser, heirs, with_granted
 
 AT_ONCE = 100
@@ -21,32 +21,6 @@ AT_ONCE = 100
 
 Members = list[tuple[int, Attempt, Claim]]
 """Attempts to renew, each with the number of its outcome."""
-
-
-class Reading:
-    """A queue as it was read for a renewal, with all that its waiters have in common: there may be
-    thousands, and each would otherwise go through the whole queue."""
-
-    __slots__ = ("_positions", "admitted", "entries", "longest_hold", "places", "revision")
-
-    def __init__(self, revision: int, entries: list[StoredEntry]) -> None:
-        self.revision = revision
-        self.entries = entries
-        self.places = [one.place for one in entries]
-        self.admitted = admitted(self.places)
-        """The number of entries, from the first on, that may hold the lock."""
-        self.longest_hold = longest_hold(entries)
-        self._positions = {
-            (one.kv.key, one.entry.owner): number for number, one in enumerate(entries)
-        }
-
-    def position(self, attempt: Attempt) -> int | None:
-        """Returns the index of the entry of `attempt`; None if it has none."""
-        return self._positions.get((attempt.key, attempt.owner))
-
-
-Reads = dict[str, Reading]
-"""The queues that were read for one renewal, by the lock's name."""
 
 
 class Renewer:
@@ -74,15 +48,38 @@ class Renewer:
     ) -> tuple[list[Outcome], list[Attempt]]:
         """Returns an outcome for each claim, and the attempts that were found to have ended."""
         outcomes: list[Outcome] = [UNKNOWN] * len(claims)
+        ours: Members = []
+        unknown: list[tuple[int, Claim]] = []
+        # All at once: whoever ends while others are renewed was ours, and is not looked for.
+        for number, claim in enumerate(claims):
+            attempt = self._attempts.known(claim.name, claim.owner)
+            if attempt is None:
+                unknown.append((number, claim))
+            else:
+                ours.append((number, attempt, claim))
+        ended = await self._renew(ours, outcomes, deadline)
+        others: Members = []
+        for number, claim in unknown:
+            attempt = await self.find(claim.name, claim.owner, deadline)
+            if attempt is None:
+                outcomes[number] = GONE
+            else:
+                others.append((number, attempt, claim))
+        if others:
+            ended += await self._renew(others, outcomes, deadline)
+        return outcomes, ended
+
+    async def _renew(
+        self, members: Members, outcomes: list[Outcome], deadline: float
+    ) -> list[Attempt]:
+        """Notes the outcomes of `members`; returns the attempts that were found to have ended."""
+        arrived = self._clock.now()
         held: Members = []
         waiting: Members = []
-        for number, claim in enumerate(claims):
-            attempt = await self.find(claim.name, claim.owner, deadline)
-            if attempt is not None and attempt.detached:
+        for number, attempt, claim in members:
+            if attempt.detached:
                 outcomes[number] = await self._look_at_detached(attempt, deadline)
-            elif (
-                attempt is None or attempt.lease is None or attempt.released or not attempt.created
-            ):
+            elif attempt.lease is None or attempt.released or not attempt.created:
                 outcomes[number] = GONE
             else:
                 (held if attempt.token else waiting).append((number, attempt, claim))
@@ -92,15 +89,10 @@ class Renewer:
         self._attempts.waiter_watch.follow()
         for start in range(0, len(held), AT_ONCE):
             await self._renew_held(held[start : start + AT_ONCE], outcomes, deadline)
-        by_name: dict[str, list[Attempt]] = {}
-        for _, attempt, _ in waiting:
-            by_name.setdefault(attempt.name, []).append(attempt)
-        reads: Reads = {}
         for number, attempt, _ in waiting:
-            together = by_name[attempt.name]
-            outcomes[number] = await self._renew_waiting(attempt, together, reads, deadline)
+            outcomes[number] = await self._renew_waiting(attempt, arrived, deadline)
         ended = [one for number, one, _ in (*held, *waiting) if outcomes[number] is GONE]
-        return outcomes, [attempt for attempt in ended if not attempt.released]
+        return [attempt for attempt in ended if not attempt.released]
 
     async def _look_at_detached(self, attempt: Attempt, deadline: float) -> Outcome:
         """Returns how long a detached lease still lasts: nobody keeps it alive."""
@@ -134,13 +126,8 @@ class Renewer:
         there = {(kv.key, kv.created) for kv in messages.held_keys(reply.results)}
         return {one for one in attempts if (one.key, one.created) not in there}
 
-    async def _renew_waiting(
-        self, attempt: Attempt, together: list[Attempt], reads: Reads, deadline: float
-    ) -> Outcome:
-        """Returns how things stand with a waiter whose lease was just kept alive.
-
-        `together` are all waiters of the lock that are renewed now: one read serves them.
-        """
+    async def _renew_waiting(self, attempt: Attempt, arrived: float, deadline: float) -> Outcome:
+        """Returns how things stand with a waiter whose lease was just kept alive."""
         lease = attempt.lease
         if lease is None or lease.dead:
             return GONE
@@ -149,15 +136,7 @@ class Renewer:
             if not attempt.extend(lease.sent + lease.ttl):
                 return GONE
             return Waiting(lease.use / 3, lease.sent)
-        if attempt.name not in reads:
-            for one in together:
-                if not waiter_watch.is_quiet(one):
-                    waiter_watch.begin_look(one)
-            queue = attempt.queue
-            found = await self._retrier.range(messages.range_of(queue.start, queue.end), deadline)
-            entries = self._naming.stored_entries(found.keys)
-            reads[attempt.name] = Reading(found.revision, entries)
-        reading = reads[attempt.name]
+        reading = await self._read(attempt, arrived, deadline)
         entries, mine = reading.entries, reading.position(attempt)
         if mine is None:
             return GONE
@@ -172,8 +151,29 @@ class Renewer:
                 await self._releaser.hand_on(rest, deadline)
             return outcome
         blocking = blocker(reading.places, mine)
-        waiter_watch.watch(attempt, entries, blocking, reading.revision + 1)
-        waiter_watch.end_look(attempt)
+        ahead = self._attempts.ahead(attempt, entries, blocking)
+        waiter_watch.watch(attempt, entries, blocking, reading.revision + 1, ahead)
+        waiter_watch.looked(attempt, reading.began)
         if not attempt.extend(lease.sent + lease.ttl):
             return GONE
-        return Waiting(heartbeat_within(reading.longest_hold, lease), lease.sent)
+        # They were seen when the queue was read, and not when the lease was kept alive.
+        hold = max(0.0, reading.began - lease.sent) + reading.longest_hold
+        return Waiting(heartbeat_within(hold, lease), lease.sent)
+
+    async def _read(self, attempt: Attempt, arrived: float, deadline: float) -> Reading:
+        """Returns the queue of a waiter, as it was after all that the waiter has heard of.
+
+        It asks since `arrived`.
+        """
+        queue = attempt.queue
+
+        async def read() -> Reading:
+            reading, began = queue.reading, self._clock.now()
+            if reading is None or not reading.serves(attempt, arrived, began):
+                request = messages.range_of(queue.start, queue.end)
+                found = await self._retrier.range(request, deadline)
+                entries = self._naming.stored_entries(found.keys)
+                reading = queue.reading = Reading(began, found.revision, entries)
+            return reading
+
+        return await self._retrier.in_turn(queue.looking, deadline, read)

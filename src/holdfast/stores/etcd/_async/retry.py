@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ...._runtime.aio import Signal, Turn
 from ....clock import Clock
-from ....errors import BackendUnavailable
+from ....errors import BackendUnavailable, LockError
 from ..address import Address
 from ..wire import messages
 from ..wire.aio import Wire
@@ -177,8 +177,7 @@ class Retrier:
         """Returns what `work` returns, behind others who call the cluster for the same."""
         try:
             if not await turn.take(deadline - self._clock.now()):
-                failure = Failure("DEADLINE_EXCEEDED", "", self.wire.endpoint)
-                raise failure.in_words(str(self._address))
+                raise self.too_late()
             return await work()
         finally:
             # Twice, as a signal handler may raise at its very entry: the turn must not stay taken.
@@ -187,3 +186,8 @@ class Retrier:
             except BaseException:
                 turn.end()
                 raise
+
+    def too_late(self) -> LockError:
+        """Returns the error for a caller whose time is over before the cluster could be asked."""
+        failure = Failure("DEADLINE_EXCEEDED", "", self.wire.endpoint)
+        return failure.in_words(str(self._address))

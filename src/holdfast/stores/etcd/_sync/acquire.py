@@ -11,9 +11,12 @@ lock is not free, and its queue is of their kind.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import count
 from math import inf
 from typing import Final, Literal
 
+from ...._runtime.threads import Turn
 from ....admission import admitted, blocker, fits_behind
 from ....model import Busy, Granted, Queued, Renewed
 from ....refusals import given_up, in_use_as, owner_used_again
@@ -35,7 +38,12 @@ FIRST_LOOK = 0.3
 FIRST_SLOT = 0
 """The slot of a semaphore's only holder."""
 
-PRECEDED: Final = "preceded"
+LANES = 32
+"""The number of attempts of one manager that join queues at the same time. A thousand requests at once
+would keep the lease of all who have joined from being kept alive."""
+
+AGAIN: Final = "again"
+"""The answer if another attempt of this manager has changed how to ask."""
 Answer = Granted | Queued | Busy | None
 """The answer to an attempt; None: an earlier try of its request was carried out, and the reply lost."""
 
@@ -50,35 +58,71 @@ class Acquirer:
         self._granter = granter
         self._releaser = releaser
         self._claim_window = claim_window
+        self._lanes = [Turn() for _ in range(LANES)]
+        self._joins = count()
+        self._answered = 0.0
+        """The time at which the store last answered an attempt that joined in a lane."""
 
     def acquire(self, attempt: Attempt, queue: bool, deadline: float) -> Answer:
         """Asks for the lock; joins its queue, if `queue` says so, where others have it."""
         line = attempt.queue
+        answer: Answer | Literal["again"]
         while queue and line.is_shared:
-            neighbour = line.neighbour
-            if neighbour is None:
+            if line.neighbour is None:
                 answer = self._retrier.in_turn(
-                    line.turn, deadline, lambda: self._ask_first(attempt, deadline)
+                    line.turn, deadline, partial(self._ask_first, attempt, deadline)
                 )
-                if answer != PRECEDED:
-                    return answer
             else:
-                queued = self._join_behind(attempt, neighbour, deadline)
-                if queued is not None:
-                    return queued
-                if line.neighbour is neighbour:
-                    break  # it is another reason, which the whole question finds out
+                answer, deadline = self._join_in_lane(attempt, deadline)
+                if answer is None:
+                    break  # there is a reason, which the whole question finds out
+            if answer != AGAIN:
+                return answer
         return self._ask(attempt, queue, deadline)
 
-    def _ask_first(self, attempt: Attempt, deadline: float) -> Answer | Literal["preceded"]:
+    def _ask_first(self, attempt: Attempt, deadline: float) -> Answer | Literal["again"]:
         """Asks for the lock, unless another attempt of this manager has come to have an entry."""
         if attempt.queue.neighbour is not None:
-            return PRECEDED
+            return AGAIN
         return self._ask(attempt, True, deadline)
 
-    def _join_behind(self, attempt: Attempt, neighbour: Attempt, deadline: float) -> Queued | None:
-        """Joins the queue of a mutex in which `neighbour` is; returns None if that is not possible."""
-        queue, created = attempt.queue, neighbour.created
+    def _join_in_lane(
+        self, attempt: Attempt, deadline: float
+    ) -> tuple[Queued | Literal["again"] | None, float]:
+        """Joins the queue behind an attempt of this manager, when few others are about to.
+
+        Returns the answer, and a later deadline. The time for which the attempt stood behind others
+        of its own manager is not the store's: as long as that answers them, the deadline moves, up to
+        the end of what the caller has given.
+        """
+        now = self._clock.now
+        patience, until = deadline - now(), attempt.ticket.until or inf
+        lane = self._lanes[next(self._joins) % len(self._lanes)]
+        # The turn is ended twice, as a signal handler may raise at its very entry.
+        try:
+            while not lane.take(deadline - now()):
+                deadline = max(deadline, min(self._answered + patience, until))
+                if deadline <= now():
+                    raise self._retrier.too_late()
+            deadline = max(deadline, min(now() + patience, until))
+            return self._join_behind(attempt, deadline), deadline
+        finally:
+            try:
+                lane.end()
+            except BaseException:
+                lane.end()
+                raise
+
+    def _join_behind(self, attempt: Attempt, deadline: float) -> Queued | Literal["again"] | None:
+        """Joins the queue of a mutex behind an attempt of this manager.
+
+        Returns `AGAIN` if that one has gone, and None if the attempt cannot join in this way.
+        """
+        queue = attempt.queue
+        neighbour = queue.neighbour
+        if neighbour is None:
+            return AGAIN
+        created = neighbour.created
         wait = self._shared_to_wait(attempt, deadline)
         waiter_watch = self._attempts.waiter_watch
         waiter_watch.listen()
@@ -98,14 +142,15 @@ class Acquirer:
             )
         except Failure:  # the lease has ended
             self._leases.keep_alive(wait, deadline)
-            return None
+            return None if queue.neighbour is neighbour else AGAIN
+        self._answered = self._clock.now()
         if attempt.released:
             raise given_up(attempt.name, attempt.owner)
         queue.saw_waiters()
         if not reply.succeeded:
             if all(kv.created != created for kv in messages.held_keys(reply.results)):
                 queue.left(neighbour)
-            return None
+            return None if queue.neighbour is neighbour else AGAIN
         self._attempts.enqueued(attempt, reply.revision)
         queue.joined(attempt)
         if waiter_watch.may_have_missed(attempt):

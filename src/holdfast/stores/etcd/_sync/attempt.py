@@ -46,6 +46,7 @@ class Attempt:
         "released",
         "since",
         "slot",
+        "stirred",
         "ticket",
         "token",
         "ttl",
@@ -88,6 +89,8 @@ class Attempt:
         self.buried = False
         """True if it has a tombstone, by which its other requests are refused."""
         self.released = False
+        self.stirred = -inf
+        """The time at which something was last heard that calls for a read of the queue."""
 
     @classmethod
     def of_another(
@@ -255,6 +258,11 @@ class Attempt:
         """Notes the TTL that is wanted from now on."""
         with self._mutex:
             self.ttl = ttl
+
+    def stir(self, now: float) -> None:
+        """Notes that something was heard: only a read of the queue that begins later says more."""
+        with self._mutex:
+            self.stirred = max(self.stirred, now)
 
     def take_key(self, key: bytes) -> None:
         """Gives a new attempt another key."""

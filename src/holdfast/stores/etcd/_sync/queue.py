@@ -13,6 +13,7 @@ from ..wire.messages import absent, after, read
 
 if TYPE_CHECKING:
     from .attempt import Attempt
+    from .reading import Reading
 
 ALL_READ = 1000
 """The capacity up to which a read of the queue is limited to the entries that could be admitted."""
@@ -35,8 +36,10 @@ class Queue:
         "if_empty",
         "if_one_kind",
         "in_use",
+        "looking",
         "own",
         "read",
+        "reading",
         "start",
         "turn",
     )
@@ -76,6 +79,10 @@ class Queue:
         self.turn = Turn()
         """The turn to join the queue without a neighbour, which one attempt has at a time."""
         self._latest: Attempt | None = None
+        self.looking = Turn()
+        """The turn to read the whole queue for its waiters, which one of them has at a time."""
+        self.reading: Reading | None = None
+        """The queue as it was last read for them."""
 
     @property
     def enough(self) -> int:
@@ -130,5 +137,7 @@ class Queue:
     def give_key(self, key: bytes, reusable: bool) -> None:
         """Takes the key back from an attempt that has ended."""
         self.in_use.discard(key)
+        if not self.in_use:
+            self.reading = None  # which may be large
         if reusable:
             self._free.append(key)

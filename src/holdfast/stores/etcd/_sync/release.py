@@ -264,6 +264,7 @@ class Releaser:
             if not isinstance(inner, Transaction):
                 return self._delete(attempt, deadline)
             return self._deleted(attempt, inner, held)
+        self._attempts.handed_over(_wakeup(heir, followers, slot), reply.revision)
         freed = held or self._deleted(attempt, reply, held)[0]
         return freed, [] if attempt.capacity == 1 else with_granted(others, heir, slot)
 
@@ -357,7 +358,7 @@ class Releaser:
         """Returns the operations that make a waiter the holder, and wake its manager."""
         granted = heir.entry.granted(self._clock.wall())._replace(slot=slot)
         key = self._naming.wakeup_for(heir.kv.key)
-        wakeup = Wakeup(heir.entry.owner, heir.kv.key, followers, slot).encode()
+        wakeup = _wakeup(heir, followers, slot).encode()
         lease = messages.on_lease(heir.kv.lease)
         return (
             messages.put(heir.kv.key, granted.encode()),
@@ -371,6 +372,10 @@ def heirs(queue: list[StoredEntry]) -> list[StoredEntry]:
     """Returns the entries that may hold the lock and do not."""
     count = admitted([one.place for one in queue])
     return [one for one in queue[:count] if not one.place.granted]
+
+
+def _wakeup(heir: StoredEntry, followers: list[bytes], slot: int | None) -> Wakeup:
+    return Wakeup(heir.entry.owner, heir.kv.key, followers, slot)
 
 
 def _followers(queue: list[StoredEntry], heir: StoredEntry) -> list[bytes]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ...._runtime.threads import Signal, Turn
 from ....clock import Clock
-from ....errors import BackendUnavailable
+from ....errors import BackendUnavailable, LockError
 from ..address import Address
 from ..wire import messages
 from ..wire.failures import Failure
@@ -175,8 +175,7 @@ class Retrier:
         """Returns what `work` returns, behind others who call the cluster for the same."""
         try:
             if not turn.take(deadline - self._clock.now()):
-                failure = Failure("DEADLINE_EXCEEDED", "", self.wire.endpoint)
-                raise failure.in_words(str(self._address))
+                raise self.too_late()
             return work()
         finally:
             # Twice, as a signal handler may raise at its very entry: the turn must not stay taken.
@@ -185,3 +184,8 @@ class Retrier:
             except BaseException:
                 turn.end()
                 raise
+
+    def too_late(self) -> LockError:
+        """Returns the error for a caller whose time is over before the cluster could be asked."""
+        failure = Failure("DEADLINE_EXCEEDED", "", self.wire.endpoint)
+        return failure.in_words(str(self._address))
