@@ -212,12 +212,18 @@ async def test_a_hand_over_of_which_little_is_left_is_confirmed_first(fair_url: 
 async def test_a_hand_over_that_was_never_confirmed_ends_with_the_claim(fair_url: str) -> None:
     # Of the window a part may be over when the wake-up comes, beside other work.
     async with scene(fair_url, claim_window=4.0) as s:
-        lease = await s.others.lock("x").acquire()
-        waiter = Job(s.locks.lock("x").acquire)
-        await s.waiters(1)
-        s.line.cut = True
-        await lease.release()
-        granted = await waiter.result()
+
+        async def handed_over(cut: bool) -> holdfast.Lease:
+            lease = await s.others.lock("x").acquire()
+            waiter = Job(s.locks.lock("x").acquire)
+            await s.waiters(1)
+            s.line.cut = cut
+            await lease.release()
+            return await waiter.result()
+
+        first = await handed_over(cut=False)  # from then on, what brings the wake-ups is open
+        await first.release()
+        granted = await handed_over(cut=True)
         assert granted.remaining() <= 4.0
         assert await granted.wait_lost(timeout=30.0) is True
         assert (await s.others.lock("x").acquire(timeout=30.0)).token > granted.token

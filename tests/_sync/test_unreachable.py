@@ -214,12 +214,18 @@ def test_a_hand_over_of_which_little_is_left_is_confirmed_first(fair_url: str) -
 def test_a_hand_over_that_was_never_confirmed_ends_with_the_claim(fair_url: str) -> None:
     # Of the window a part may be over when the wake-up comes, beside other work.
     with scene(fair_url, claim_window=4.0) as s:
-        lease = s.others.lock("x").acquire()
-        waiter = Job(s.locks.lock("x").acquire)
-        s.waiters(1)
-        s.line.cut = True
-        lease.release()
-        granted = waiter.result()
+
+        def handed_over(cut: bool) -> holdfast.Lease:
+            lease = s.others.lock("x").acquire()
+            waiter = Job(s.locks.lock("x").acquire)
+            s.waiters(1)
+            s.line.cut = cut
+            lease.release()
+            return waiter.result()
+
+        first = handed_over(cut=False)  # from then on, what brings the wake-ups is open
+        first.release()
+        granted = handed_over(cut=True)
         assert granted.remaining() <= 4.0
         assert granted.wait_lost(timeout=30.0) is True
         assert s.others.lock("x").acquire(timeout=30.0).token > granted.token
