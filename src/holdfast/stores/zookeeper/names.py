@@ -25,7 +25,6 @@ queue are always within 2^31 of each other.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -35,8 +34,6 @@ _MODULUS = 1 << 32
 _HALF = 1 << 31
 NO_SLOT = -1
 """The slot of an entry that has none."""
-REMEMBERED = 8192
-"""The number of names that are not taken apart again: a waiter reads the names of all before it."""
 SEMAPHORE = "semaphore"
 """The kind of lock whose holders have slots."""
 
@@ -80,12 +77,7 @@ class Entry(NamedTuple):
 
     @property
     def place(self) -> Contender:
-        return _place(self.weight, self.capacity, self.kind)
-
-
-@lru_cache(64)
-def _place(weight: int, capacity: int, kind: str) -> Contender:
-    return Contender(weight, capacity, f"{kind},{capacity}", False)
+        return Contender(self.weight, self.capacity, f"{self.kind},{self.capacity}", False)
 
 
 class Naming:
@@ -144,7 +136,6 @@ def entry_name(
     return f"{quote(owner, safe='')},{quote(kind, safe='')},{capacity},{weight},{term},"
 
 
-@lru_cache(REMEMBERED)
 def parse(name: str) -> Entry | None:
     """Returns the entry; None for a foreign znode, which nothing here touches."""
     parts = name.split(",")

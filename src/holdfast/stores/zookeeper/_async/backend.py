@@ -96,10 +96,8 @@ class ZooKeeperBackend:
             raise
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
-        patience = deadline - self.clock.now()
-        later = partial(self._attempts.later_deadline, ticket.owner, ticket.until, patience)
         result: Granted | Queued | Busy = await self._call(
-            self._attempts.acquire, ticket, deadline=deadline, later=later
+            self._attempts.acquire, ticket, deadline=deadline
         )
         return result
 
@@ -169,24 +167,18 @@ class ZooKeeperBackend:
     # unasync: end
 
     async def _call(
-        self,
-        verb: Callable[..., None],
-        *args: Any,
-        deadline: float,
-        changes: bool = True,
-        later: Callable[[], float] | None = None,
+        self, verb: Callable[..., None], *args: Any, deadline: float, changes: bool = True
     ) -> Any:
         """Calls a verb of `attempts` and returns its result; raises if there is none by `deadline`.
 
-        `changes` says whether the verb may change something at the store, and `later` when it has to
-        be answered if it is not by then.
+        `changes` says whether the verb may change something at the store.
         """
         if os.getpid() != self._pid:
             raise BackendUnavailable(
                 "this connection to ZooKeeper belongs to the process that has forked this one; call "
                 "connect() here"
             )
-        results = await self._result(verb, *args, deadline=deadline, later=later)
+        results = await self._result(verb, *args, deadline=deadline)
         if not results:
             failure = self._attempts.failure()
             self._attempts.try_other_servers()
@@ -199,11 +191,7 @@ class ZooKeeperBackend:
         return results[0]
 
     async def _result(
-        self,
-        verb: Callable[..., None],
-        *args: Any,
-        deadline: float,
-        later: Callable[[], float] | None = None,
+        self, verb: Callable[..., None], *args: Any, deadline: float
     ) -> Sequence[Any]:
         """Returns the result of a verb of `attempts`; nothing if there is none by `deadline`."""
         signal = Signal(self.clock)
@@ -220,13 +208,8 @@ class ZooKeeperBackend:
                 on_result(error)
 
         self._deputy.call(call)
-        while not results:
-            if await signal.wait(deadline):
-                continue
-            moved = later() if later is not None else 0.0
-            if moved <= deadline:
-                break
-            deadline = moved
+        while not results and await signal.wait(deadline):
+            pass
         return results
 
 

@@ -98,10 +98,8 @@ class ZooKeeperBackend:
             raise
 
     def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
-        patience = deadline - self.clock.now()
-        later = partial(self._attempts.later_deadline, ticket.owner, ticket.until, patience)
         result: Granted | Queued | Busy = self._call(
-            self._attempts.acquire, ticket, deadline=deadline, later=later
+            self._attempts.acquire, ticket, deadline=deadline
         )
         return result
 
@@ -161,24 +159,18 @@ class ZooKeeperBackend:
             self._deputy.close()
 
     def _call(
-        self,
-        verb: Callable[..., None],
-        *args: Any,
-        deadline: float,
-        changes: bool = True,
-        later: Callable[[], float] | None = None,
+        self, verb: Callable[..., None], *args: Any, deadline: float, changes: bool = True
     ) -> Any:
         """Calls a verb of `attempts` and returns its result; raises if there is none by `deadline`.
 
-        `changes` says whether the verb may change something at the store, and `later` when it has to
-        be answered if it is not by then.
+        `changes` says whether the verb may change something at the store.
         """
         if os.getpid() != self._pid:
             raise BackendUnavailable(
                 "this connection to ZooKeeper belongs to the process that has forked this one; call "
                 "connect() here"
             )
-        results = self._result(verb, *args, deadline=deadline, later=later)
+        results = self._result(verb, *args, deadline=deadline)
         if not results:
             failure = self._attempts.failure()
             self._attempts.try_other_servers()
@@ -190,13 +182,7 @@ class ZooKeeperBackend:
             raise results[0]
         return results[0]
 
-    def _result(
-        self,
-        verb: Callable[..., None],
-        *args: Any,
-        deadline: float,
-        later: Callable[[], float] | None = None,
-    ) -> Sequence[Any]:
+    def _result(self, verb: Callable[..., None], *args: Any, deadline: float) -> Sequence[Any]:
         """Returns the result of a verb of `attempts`; nothing if there is none by `deadline`."""
         signal = Signal(self.clock)
         results: list[Any] = []
@@ -212,13 +198,8 @@ class ZooKeeperBackend:
                 on_result(error)
 
         self._deputy.call(call)
-        while not results:
-            if signal.wait(deadline):
-                continue
-            moved = later() if later is not None else 0.0
-            if moved <= deadline:
-                break
-            deadline = moved
+        while not results and signal.wait(deadline):
+            pass
         return results
 
 
