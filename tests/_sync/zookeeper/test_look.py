@@ -13,6 +13,7 @@ from _sync.conformance.test_contract import bench
 from holdfast.model import Queued
 from holdfast.stores.zookeeper._sync import inspection
 from holdfast.stores.zookeeper.reads import AT_ONCE, LONGEST, in_few, names_of_children
+from worlds.threads import eventually
 
 LONG_NAMES = 350
 """Locks whose paths are longer together than a request may be: a megabyte."""
@@ -41,6 +42,13 @@ def test_what_vanishes_between_two_reads_is_left_out(
             monkeypatch.undo()
             store.release(gone)
             store.release(second)
+
+            def left() -> bool:
+                """Whether the server that is asked, which may be another one, knows of it."""
+                state = store.backend.inspect("b", store.deadline())
+                return [waiter.owner for waiter in state.waiters] == [third.owner]
+
+            eventually(left)
             return living(*args)
 
         monkeypatch.setattr(inspection.Inspection, "_living", release)
