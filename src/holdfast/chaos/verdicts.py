@@ -31,7 +31,7 @@ class Verdict(NamedTuple):
     demand: str
     """`must hold` or `reported`."""
     claim: str
-    """What the store's guarantees say of it."""
+    """The words of the store's guarantees about the rule."""
     held: bool
     times: int
     """How often it was broken, or what was counted."""
@@ -50,14 +50,14 @@ class Verdict(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """What a conductor saw after the last fault."""
+    """The state that a conductor saw after the last fault."""
 
     stuck: Sequence[str] = ()
     """The workers that were not granted the lock any more."""
     ghosts: Sequence[str] = ()
-    """What was left on the store when it should have been empty."""
+    """The things left on the store when it should have been empty."""
     starved: Sequence[str] = ()
-    """Those that were not granted it while others were, on a store that promises no order."""
+    """The workers that got no lock while others did, on a store that promises no order."""
     limit: float = 0.0
     """The seconds that a worker was given."""
 

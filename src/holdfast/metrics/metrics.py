@@ -43,7 +43,7 @@ class Manager(Protocol):
 
 
 class Metrics:
-    """What happened to the leases of the managers that are watched, and at the fences of this process.
+    """The counts of what happens to the leases of watched managers, and at this process's fences.
 
     Threads and event loops may share it. A forked child begins at zero.
     """

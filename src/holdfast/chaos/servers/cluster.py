@@ -52,7 +52,7 @@ class Cluster:
 
     @property
     def replica(self) -> ClusterNode:
-        """Of the first."""
+        """The replica of the first primary."""
         return self.nodes[3]
 
     @property

@@ -26,7 +26,7 @@ class Janitor:
         self.mark = f"{os.getpid()}-{secrets.token_hex(8)}"
         self._pipe = -1
         self._told: dict[str, None] = {}
-        """What it knows of, so that another one can be told."""
+        """The things that it knows of, so that another one can be told."""
         self._mutex = threading.Lock()
 
     def watch_process(self, pid: int) -> None:

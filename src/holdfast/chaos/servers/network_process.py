@@ -31,7 +31,7 @@ OUTGOING = 4
 IPV4, ARP = b"\x08\x00", b"\x08\x06"
 SIOCETHTOOL = 0x8946
 CHECKSUMS, TCP_SEGMENTS, SEGMENTS = 0x17, 0x1F, 0x24
-"""What a card may leave to the hardware, in ethtool's numbers; a cable of ours must not."""
+"""The work that a card may leave to the hardware, in ethtool's numbers; a cable of ours must not."""
 LATE = 0.02
 """Seconds by which a frame is held back so that others overtake it."""
 

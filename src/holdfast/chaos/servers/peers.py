@@ -1,4 +1,4 @@
-"""What the members of an etcd cluster say to each other goes through here, so that it can be cut."""
+"""The way between the members of an etcd cluster, which can be cut."""
 
 from __future__ import annotations
 

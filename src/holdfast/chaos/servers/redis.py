@@ -162,7 +162,7 @@ def certificate(folder: Path) -> tuple[str, str]:
 
 
 class Tls(NamedTuple):
-    """What a server shows, and whom it trusts: also those who connect to it have to show one."""
+    """The certificate of a server, and whom it trusts: clients have to show a certificate, too."""
 
     cert: str
     key: str

@@ -140,7 +140,7 @@ class Watch:
 
     @property
     def secure_url(self) -> str:
-        """Of the ports where the sentinels speak TLS."""
+        """The URL of the ports where the sentinels speak TLS."""
         return self._url(self.secure_ports)
 
     def _url(self, ports: Iterable[int]) -> str:

@@ -17,7 +17,7 @@ LIMIT = 10.0
 
 
 class Trace:
-    """What is done to the system calls of some processes, and of those that they start, until `stop`.
+    """A fault in the system calls of some processes, and of those that they start, until `stop`.
 
     `injection` is in strace's words, without `inject=`: `fsync,fdatasync:error=EIO`.
     """
