@@ -57,6 +57,7 @@ test:
 	@tools/azurite
 	@tools/redis-servers
 	@tools/promtool
+	@sync # what was installed: the tests' stores would wait for it
 	@$(PYTEST) $(ARGS)
 
 $(TEST_TARGETS): test-%:
@@ -102,11 +103,12 @@ chaos:
 	@$(BIN)/holdfast chaos --backend all --grants 1000000 --duration 20s --seed 1 --state build/chaos --markdown $(ARGS) >build/chaos.md
 	@cat build/chaos.md
 
-# What a store is most often hit by, on all of them.
+# What a store is most often hit by; on all but a Redis Cluster, whose six nodes are for `make chaos` and tests/chaos.
+QUICK_STORES = sqlite,redis,redis+sentinel,redis+replica,redlock,etcd,zookeeper,postgresql,postgresql+standby,mysql,mysql+replica
 chaos-quick:
 	@tools/need $(ALL_PROGRAMS)
 	@tools/setup dev
-	@$(BIN)/holdfast chaos --backend all --faults pause,partition,store-crash,failover --duration 4s --jobs 6 $(ARGS)
+	@$(BIN)/holdfast chaos --backend $(QUICK_STORES) --faults pause,partition,store-crash,failover --duration 4s --jobs 6 $(ARGS)
 
 # The stores' rules broken on purpose; CI breaks those whose tests need no servers.
 mutants:

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 LOCKS, CHANGES = 10_000, 1_000
 FIRST, BUSY = 500.0, 50.0
+ALL = """new Promise(done => { const look = () => {
+  const rows = document.querySelector('.grid')?.getAttribute('aria-rowcount');
+  if (rows === '%s') {
+    done(performance.now() - performance.getEntriesByType('navigation')[0].responseEnd);
+  } else requestAnimationFrame(look);
+}; look(); })"""
+"""Until all locks can be scrolled to."""
 SHOWN = """new Promise(done => { const look = () => {
   const text = document.querySelector('.shown')?.textContent;
   const row = document.querySelector('.row');
@@ -46,15 +53,24 @@ def figure(setting: Setting) -> list[Row]:
 
 
 def _first_screen(browser: Browser, address: str, number: int, rounds: int) -> Row:
-    samples = []
+    samples, whole = [], []
     for _ in range(rounds):
         page = _page(browser, address)
         samples.append(page.run(SHOWN % f"{number:,}"))
+        whole.append(page.run(ALL % (number + 1)))
         page.close()
     found = median(samples)
-    text = f"from the document's end to {number:,} locks"
-    met = found <= FIRST
-    return Row(text, f"{found:.0f} ms", "", None, f"≤ {FIRST:.0f} ms", met, {"ms": samples})
+    text = f"from the document's end to the first screen of {number:,} locks"
+    beside = f"to all of them {median(whole):.0f} ms"
+    return Row(
+        text,
+        f"{found:.0f} ms",
+        beside,
+        None,
+        f"≤ {FIRST:.0f} ms",
+        found <= FIRST,
+        {"ms": samples, "all": whole},
+    )
 
 
 def _under_change(browser: Browser, address: str, seconds: int) -> list[Row]:

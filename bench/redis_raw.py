@@ -106,7 +106,7 @@ def own_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]:
     owner = "0123456789abcdef01234567"
     terms = Terms(name, 30.0, Label("host", 1, ""))
     no_channel, end = bulk(b""), bulk(owner.encode())
-    return commands.acquire(terms) + no_channel + end, commands.release(name, owner)
+    return commands.acquire(terms).command + no_channel + end, commands.release(name, owner)
 
 
 def redlock_pair(call: Callable[[bytes], Any], name: str) -> tuple[bytes, bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import holdfast
 from holdfast.chaos.servers.mariadb import MariaServer
 from holdfast.chaos.servers.postgres import PostgresServer
+from holdfast.chaos.servers.processes import freeze, thaw
 from holdfast.chaos.servers.proxy import Proxy
 
 CONTENDER = """
@@ -81,9 +81,9 @@ def check_history(server: PostgresServer | MariaServer, folder: Path, seed: int)
                 processes[victim] = contender()
             elif fault == "stop":
                 disturbed.add(processes[victim].pid)
-                processes[victim].send_signal(signal.SIGSTOP)
+                freeze(processes[victim].pid)
                 time.sleep(chance.random() * 3)
-                processes[victim].send_signal(signal.SIGCONT)
+                thaw(processes[victim].pid)
             elif fault == "restart":
                 server.kill()
                 server.start()

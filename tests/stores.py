@@ -73,7 +73,9 @@ redis_watch = _kept(lambda: Watch().calm())
 redis_nodes = _kept(Cluster)
 zookeeper_ensemble = _kept(ZooKeeperEnsemble)
 etcd_cluster = _kept(EtcdCluster)  # of one member, which is quick; the tests of faults have three
-postgres_server = _kept(lambda: PostgresServer("fsync=off"))  # nobody cuts its power
+postgres_server = _kept(  # nobody cuts its power
+    lambda: PostgresServer("fsync=off", "max_prepared_transactions=20")
+)
 mariadb_server = _kept(lambda: MariaServer("--innodb-flush-log-at-trx-commit=0"))
 http_store = _kept(RedisServer)
 http_service = _kept(lambda: ServiceServer(http_store().url, HTTP_NAMESPACES))

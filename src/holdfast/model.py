@@ -191,6 +191,13 @@ def new_owner(session_id: str | None = None) -> str:
     return (session_id or new_session_id()) + os.urandom((OWNER_ID - SESSION_ID) // 2).hex()
 
 
+def new_owners(session_id: str, count: int) -> list[str]:
+    """Returns owner ids of a session for as many attempts, which begin now."""
+    length = OWNER_ID - SESSION_ID
+    drawn = os.urandom(count * length // 2).hex()  # one call to the system for all
+    return [session_id + drawn[at : at + length] for at in range(0, len(drawn), length)]
+
+
 def party_of(one: Participant) -> tuple[str, str]:
     """Returns the party behind a holder or waiter: the id of its session, and the text of its label.
 

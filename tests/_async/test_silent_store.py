@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from _async.line import ALL, scene
 from holdfast import aio as holdfast
+from holdfast._async import closing
 from worlds.aio import Job, eventually
 
 
@@ -150,3 +153,18 @@ async def test_a_close_tells_every_holder_though_the_store_is_silent(url: str) -
         assert sorted(told) == sorted(f"n{number}" for number in range(30))
         assert s.kinds().count("release_failed") == 30
         assert all(given <= 5.0 for verb, given in s.line.given if verb == "release")
+
+
+async def test_a_close_counts_the_calls_that_go_on_in_the_background(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(closing, "CLOSE_LIMIT", 30.0)  # a clean-up is waited for less
+    async with scene("memory://background") as s:
+        await s.others.lock("x").acquire()
+        waiter = Job(s.locks.lock("x").acquire)
+        await s.waiters(1)
+        s.line.silent, s.line.slow = ALL, True
+        began = time.monotonic()
+        await s.locks.close()
+        assert time.monotonic() - began < 15.0
+        assert isinstance(await waiter.error(), holdfast.LockError)

@@ -36,6 +36,8 @@ class Line:
         """Verbs that are not answered: each call would take all the time that it is given."""
         self.given: list[tuple[str, float]] = []
         """For each such call, its verb and those seconds."""
+        self.slow = False
+        """Each such call does take all that time."""
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._backend, name)
@@ -62,7 +64,10 @@ class Line:
         if self.cut or name in self.refuse:
             raise holdfast.BackendUnavailable("the line is cut")
         if name in self.silent:
-            self.given.append((name, args[-1] - self.clock.now()))
+            given = args[-1] - self.clock.now()
+            self.given.append((name, given))
+            if self.slow:
+                pause(max(given, 0.0))
             raise holdfast.BackendUnavailable("no answer in time")
         answer = getattr(self._backend, verb or name)(*args)
         if name in self.lose:

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 import holdfast
 from _sync.line import ALL, scene
+from holdfast._sync import closing
 from worlds.threads import Job, eventually
 
 
@@ -152,3 +155,18 @@ def test_a_close_tells_every_holder_though_the_store_is_silent(url: str) -> None
         assert sorted(told) == sorted(f"n{number}" for number in range(30))
         assert s.kinds().count("release_failed") == 30
         assert all(given <= 5.0 for verb, given in s.line.given if verb == "release")
+
+
+def test_a_close_counts_the_calls_that_go_on_in_the_background(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(closing, "CLOSE_LIMIT", 30.0)  # a clean-up is waited for less
+    with scene("memory://background") as s:
+        s.others.lock("x").acquire()
+        waiter = Job(s.locks.lock("x").acquire)
+        s.waiters(1)
+        s.line.silent, s.line.slow = ALL, True
+        began = time.monotonic()
+        s.locks.close()
+        assert time.monotonic() - began < 15.0
+        assert isinstance(waiter.error(), holdfast.LockError)

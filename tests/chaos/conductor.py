@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from holdfast.chaos.faults import FAULTS
+from holdfast.chaos.faults import FAULTS, NAMESPACES
 from holdfast.chaos.labs import open_lab
 from holdfast.chaos.servers.janitor import janitor
 from holdfast.chaos.servers.processes import children_of, start
@@ -43,7 +43,11 @@ def main() -> None:
         "folders": folders(),
         "segments": segments(folders()),
         "faults": list(lab.faults),
-        "possible": [name for name in FAULTS if name in lab.possible],
+        "possible": [
+            name
+            for name, fault in FAULTS.items()
+            if name in lab.possible and (lab.rooms is not None or fault.tier != NAMESPACES)
+        ],
     }
     print(json.dumps(said), flush=True)
     for _ in sys.stdin:

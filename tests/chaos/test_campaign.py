@@ -10,6 +10,7 @@ import pytest
 from holdfast.chaos import peers, table
 from holdfast.chaos.campaign import Campaign
 from holdfast.chaos.labs import LABS, lab, own_lab
+from holdfast.chaos.labs.sqlite import SqliteLab
 from holdfast.chaos.peers import PEERS
 from holdfast.chaos.report import report_of
 from holdfast.chaos.servers.errors import ServerError
@@ -152,3 +153,21 @@ def test_all_may_stand_beside_names(given: str, monkeypatch: pytest.MonkeyPatch)
     assert ours == set(LABS) - {"zookeeper"}
     with pytest.raises(UsageError, match="zookeeper cannot be started here: java missing"):
         Request({"--backend": "all,zookeeper"})
+
+
+def test_a_fault_that_hit_nothing_is_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SqliteLab, "calls", "?sync_file_range")  # which nobody calls
+    told: list[str] = []
+    setup = Setup("sqlite", "kill-at-call", 3, duration=1.0, workers=2)
+    (run,) = Campaign([setup], lambda _, at, text: told.append(text)).run()
+    assert run["figures"]["faults"] == 0
+    assert run["figures"]["missed"] == 3  # it was tried again, twice
+    assert [text for text in told if text.startswith("hit nothing: w")]
+    assert run["passed"] is None
+    assert run["not_judged"].startswith("no fault hit anything: w")
+    assert {event["kind"] for event in run["events"]} & {"fault", "miss"} == {"miss"}
+    assert table.row(run)[2] == ("0, 3 hit nothing", table.NOTABLE)
+    assert table.row(run)[-1] == ("NOT JUDGED: hit nothing", table.BAD)
+    assert "; in 1 run no fault hit anything; " in summary(report_of([run], "", 3, 1.0), 1)

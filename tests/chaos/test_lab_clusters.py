@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -15,12 +14,14 @@ import pytest
 import holdfast
 from chaos.workers import ProbeWorker, chance, until
 from holdfast.chaos.labs import lab_class
+from holdfast.chaos.labs.cluster import ClusterLab
 from holdfast.chaos.labs.etcd import EtcdLab
+from holdfast.chaos.labs.links import _address
 from holdfast.chaos.labs.redis import RedisLab
 from holdfast.chaos.labs.redlock import RedlockLab
 from holdfast.chaos.labs.sentinel import SentinelLab
 from holdfast.chaos.labs.sqlite import SqliteLab
-from holdfast.chaos.labs.zookeeper import DISTURBANCES, ZooKeeperLab
+from holdfast.chaos.tiers import tier
 
 
 class Loaded(Random):
@@ -90,14 +91,63 @@ def test_a_primary_is_cut_off_from_the_sentinels(sentinel: SentinelLab) -> None:
         worker.end()
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClusterLab]:
+    with ClusterLab() as lab:
+        yield lab
+
+
+def test_a_failover_of_a_cluster_forgets(cluster: ClusterLab) -> None:
+    old = cluster.primary
+    holder, rival = ProbeWorker(cluster, "w1"), ProbeWorker(cluster, "w2")
+    rival.turn()
+    first = holder.ask("take")
+    injury = cluster.apply("failover", chance(holder, rival))
+    assert injury.lanes == (cluster.name_of(old),)
+    assert not old.running
+    injury.heal()
+    assert old.running
+    assert cluster.primary is not old
+    assert cluster.ghosts("lab") == []  # the new primary knows nothing of the holder's renewals
+    assert rival.turn() > first
+    for worker in (holder, rival):
+        worker.end()
+
+
+def test_a_killed_primary_of_a_cluster_is_replaced(cluster: ClusterLab) -> None:
+    old = cluster.primary
+    worker = ProbeWorker(cluster, "w1")
+    before = worker.turn()
+    injury = cluster.apply("store-crash", chance(worker))
+    assert not old.running
+    injury.heal()
+    assert cluster.primary is not old
+    assert old("ROLE")[0] == b"slave"
+    assert worker.turn() > before
+    worker.end()
+
+
+def test_a_primary_is_cut_off_from_its_cluster(cluster: ClusterLab) -> None:
+    old = cluster.primary
+    worker = ProbeWorker(cluster, "w1")
+    worker.turn()
+    injury = cluster.apply("partition", chance(worker)._replace(random=Loaded()))
+    assert injury.lanes == (cluster.name_of(old),)
+    until(lambda: old.knows("cluster_state:fail"), "its notice of that")
+    injury.heal()
+    until(lambda: old("ROLE")[0] == b"slave", "its return as a replica")
+    assert cluster.primary is not old
+    worker.turn()
+    worker.end()
+
+
 def test_a_member_of_etcd_is_cut_off_from_the_others() -> None:
     with EtcdLab() as lab:
         worker = ProbeWorker(lab, "w1")
         worker.turn()
         injury = lab.apply("partition", chance(worker)._replace(random=Loaded()))
         (name,) = injury.lanes
-        alone = lab.places()[name]
-        locks = holdfast.connect(f"etcd://127.0.0.1:{alone}", namespace="lab")
+        locks = holdfast.connect(f"etcd://{_address(lab.places()[name])}", namespace="lab")
         with pytest.raises(holdfast.BackendUnavailable):
             locks.inspect("x")
         worker.turn()  # by way of the others
@@ -105,27 +155,6 @@ def test_a_member_of_etcd_is_cut_off_from_the_others() -> None:
         assert locks.inspect("x").holders == ()
         locks.close()
         worker.end()
-
-
-def test_a_server_of_zookeeper_is_cut_off_from_the_others() -> None:
-    with ZooKeeperLab() as lab:
-        worker = ProbeWorker(lab, "w1")
-        worker.turn()
-        for *_, text in DISTURBANCES:
-            dice = Loaded(text)
-            injury = lab.apply("partition", chance(worker)._replace(random=dice))
-            (name,) = injury.lanes
-            assert injury.text == text.format(name)
-            if "a third" not in text:
-                until(partial(_is_out, lab, name), "the server's notice of it")
-            injury.heal()
-            assert lab.serves(name)
-            worker.turn()
-        worker.end()
-
-
-def _is_out(lab: ZooKeeperLab, name: str) -> bool:
-    return not lab.serves(name)
 
 
 def test_nodes_of_redlock_are_cut_off_and_a_clock_is_stepped() -> None:
@@ -149,6 +178,27 @@ def test_the_clock_of_a_redis_is_stepped() -> None:
         until(lambda: abs(lab.time() - time.time()) > 5, "the step")
         injury.heal()
         until(lambda: abs(lab.time() - time.time()) < 5, "the step back")
+        worker.end()
+
+
+def test_the_clock_of_a_member_of_etcd_is_stepped() -> None:
+    with EtcdLab() as lab:
+        worker = ProbeWorker(lab, "w1")
+        worker.turn()
+        if not tier("vdso").available:
+            with pytest.raises(ValueError, match="cannot be done here"):
+                lab.apply("clock", chance(worker))
+            worker.end()
+            return
+        for _ in range(3):  # sooner or later of a leader
+            injury = lab.apply("clock", chance(worker))
+            (name,) = injury.lanes
+            assert abs(lab.time(name) - time.time()) > 5
+            others = [lab.time(node) for node in lab.nodes if node != name]
+            assert all(abs(other - time.time()) < 5 for other in others)
+            worker.turn()
+            injury.heal()
+            assert abs(lab.time(name) - time.time()) < 5
         worker.end()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ from holdfast.chaos.labs import LABS, Lab, lab_class, open_lab
 from holdfast.chaos.labs.links import LinkedLab
 from holdfast.chaos.labs.nodes import NodeLab
 from holdfast.chaos.servers.processes import state_of
+from holdfast.chaos.tiers import tier
 
 DISK = ("slow-disk", "disk-error")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -104,10 +106,11 @@ def cut_off(lab: Lab, worker: ProbeWorker, words: str) -> None:
     other.turn()
     other.end()
     worker.tell("take")
-    assert worker.silent or not isinstance(worker.hear(), int)
+    said = None if worker.silent else worker.hear()  # on a busy machine it has given up already
+    assert not isinstance(said, int)
     injury.heal()
     assert not any(link.holds for link in links)
-    if isinstance(worker.hear(), int):
+    if said is None and isinstance(worker.hear(), int):
         worker.ask("give")
     worker.turn()
 
@@ -194,6 +197,10 @@ def test_a_node_comes_back_without_its_data(lab: Lab, worker: ProbeWorker) -> No
 
 @on_labs_with("clock")
 def test_a_clock_is_stepped(lab: Lab, worker: ProbeWorker) -> None:
+    if lab.name == "etcd" and not tier("vdso").available:  # as on another processor
+        with pytest.raises(ValueError, match="cannot be done here"):
+            lab.apply("clock", chance(worker))
+        return
     injury = lab.apply("clock", chance(worker))
     worker.turn()
     injury.heal()
@@ -208,8 +215,11 @@ def test_a_disk_is_slow_or_fails(lab: Lab, worker: ProbeWorker, fault: str) -> N
     injury = lab.apply(fault, chance(worker))
     worker.tell("take")
     other.tell("take")
-    until(lambda: injury.count() > 0, "a system call to which something was done")
+    assert injury.count is not None
+    until(injury.count, "a system call to which something was done")
     injury.heal()
+    assert not injury.missed
+    assert injury.count() > 0  # it is still known
     for one in (worker, other):
         if isinstance(one.hear(), int):
             one.ask("give")
@@ -220,11 +230,29 @@ def test_a_disk_is_slow_or_fails(lab: Lab, worker: ProbeWorker, fault: str) -> N
 @on_labs_with("kill-at-call")
 def test_a_worker_is_killed_at_a_call(lab: Lab, worker: ProbeWorker) -> None:
     injury = lab.apply("kill-at-call", chance(worker))
-    assert injury.killed == ("w1",)
-    worker.tell("take")
-    worker.tell("give")
+    with suppress(BrokenPipeError):
+        for _ in range(20):
+            worker.tell("take")
+            worker.tell("give")
+    assert worker.process.wait(30) == -9
     injury.heal()
-    assert worker.process.wait(10) == -9
+    assert not injury.missed
+    assert injury.killed == ("w1",)
+
+
+@pytest.mark.parametrize("fault", [*DISK, "kill-at-call", "lost-reply"])
+@pytest.mark.parametrize("lab", ["redis"], indirect=True, scope="module")
+def test_a_fault_that_hit_nothing_says_so(lab: Lab, worker: ProbeWorker, fault: str) -> None:
+    """The worker does nothing meanwhile, and so the server has nothing to write."""
+    until(lambda: lab.ghosts("lab") == [], "the end of all leases")
+    worker.end()
+    idle = ProbeWorker(lab, "w3")  # which has not connected yet
+    injury = lab.apply(fault, chance(idle))
+    injury.heal()
+    assert injury.missed
+    assert injury.killed == ()
+    idle.turn()  # it lives
+    idle.end()
 
 
 def test_faults_are_drawn_from_the_seed() -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -79,7 +80,8 @@ class ProbeWorker:
         end_group(self.process)
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
-            pipe.close()
+            with suppress(BrokenPipeError):  # what it was told last, and did not read
+                pipe.close()
 
 
 def until(condition: Callable[[], object], what: str, limit: float = LIMIT) -> None:

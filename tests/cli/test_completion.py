@@ -85,6 +85,33 @@ def test_the_script_can_be_read_by_its_shell(stage: Stage, shell: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_fish_completes_the_command_after_the_dashes(stage: Stage) -> None:
+    path = script(stage, "fish")
+    (stage.folder / "a-file").touch()
+
+    def offered(line: str) -> list[str]:
+        done = subprocess.run(
+            ["fish", "-c", 'source "$argv[1]"; complete -C "$argv[2]"', str(path), line],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=stage.folder,
+            env=stage.environment(),
+            timeout=60,
+        )
+        assert done.stderr == ""
+        return [word.partition("\t")[0] for word in done.stdout.splitlines()]
+
+    assert offered("holdfast sto") == ["stores"]
+    assert offered("holdfast run x --le") == ["--leftovers"]
+    assert "printf" in offered("holdfast run x -- prin")
+    assert offered("holdfast run x -- cat a-f") == ["a-file"]
+    assert offered("holdfast run x -- grep --inv") == ["--invert-match"]
+    assert offered("holdfast run x -- string joi") == ["join", "join0"]
+    assert offered("holdfast run x -- holdfast sto") == ["stores"]
+    assert offered("holdfast run 'x y' -- holdfast run 'a b' -- cat a-f") == ["a-file"]
+
+
 def test_mistakes(stage: Stage) -> None:
     for words, said in (([], "SHELL is missing"), (["zhs"], "did you mean zsh?")):
         ended = stage.run("completion", *words)

@@ -82,6 +82,38 @@ def test_one_of_somebody_else_is_refused(stage: Stage) -> None:
     assert (ended.status, "somebody else's" in ended.err) == (2, True)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_one_in_a_folder_of_somebody_else_is_refused(stage: Stage) -> None:
+    os.chown(config(stage, f'[stores.prod]\nurl = "{stage.url}"').parent, 12345, -1)
+    ended = run(stage, "ls", "--store", "prod")
+    assert (ended.status, "the configuration is somebody else's" in ended.err) == (2, True)
+
+
+def test_one_that_others_may_replace_is_refused(stage: Stage) -> None:
+    folder = stage.folder / "open" / "inner"
+    folder.mkdir(parents=True)
+    path = folder / "config.toml"
+    path.write_text(f'[stores.prod]\nurl = "{stage.url}"')
+    path.chmod(0o600)
+    (stage.folder / "link.toml").symlink_to(path)
+    for mode, status in ((0o755, 0), (0o777, 2), (0o1777, 0), (0o775, 0)):
+        for opened in (folder, folder.parent):
+            opened.chmod(mode)
+            for named in (path, stage.folder / "link.toml"):
+                env = stage.environment(HOLDFAST_CONFIG=str(named))
+                ended = stage.run("ls", "--store", "prod", env=env)
+                assert ended.status == status, (mode, ended)
+                said = f"everybody may write to {opened}, in which the configuration is"
+                assert (said in ended.err) == (status == 2)
+            opened.chmod(0o755)
+
+
+def test_a_mark_at_its_head_is_no_mistake(stage: Stage) -> None:
+    config(stage, f'\ufeff[stores.prod]\nurl = "{stage.url}"')
+    ended = run(stage, "ls", "--store", "prod")
+    assert (ended.status, ended.err) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -68,7 +68,7 @@ def test_statuses(stage: Stage, server: RedisServer) -> None:
     server.kill()
     ended = stage.run("doctor", "--url", server.url)
     assert ended.status == 69
-    assert ended.err.startswith("holdfast: the store is unreachable: ")
+    assert ended.err.startswith("holdfast: the store cannot be used: ")
     assert ended.out == ""
     for words in (["--frob"], ["extra"], ["--timeout", "soon"], ["--timeout", "0s"]):
         ended = stage.run("doctor", *words)

@@ -64,6 +64,23 @@ def test_columns_are_aligned_and_give_way_together() -> None:
     assert max(map(width, narrow)) == 1 + 2 + 2 + 2 + 1
 
 
+def test_one_long_text_does_not_cut_all_those_of_another_column() -> None:
+    pen = Pen(io.StringIO())
+    columns = [Column("NAME", least=8, side="middle"), Column("WHO", least=8, side="middle")]
+    people = [Cell(f"somebody (db-{number}:350{number})") for number in range(4)]
+    names = [
+        Cell("a/very/long/name/of/a/file"),
+        *(Cell(f"invoice:{number}") for number in range(3)),
+    ]
+    table = pen.table(columns, list(zip(names, people, strict=True)), room=36)
+    assert table[1] == "a/very/…a/file  somebody (db-0:3500)"
+    assert table[2] == "invoice:0       somebody (db-1:3501)"
+    assert all(who.text in line for who, line in zip(people, table[1:], strict=True))
+    # The other way round, too.
+    table = pen.table(columns, list(zip(people, names, strict=True)), room=36)
+    assert all(who.text in line for who, line in zip(people, table[1:], strict=True))
+
+
 def test_columns_that_are_spare_are_left_out_where_there_is_no_room() -> None:
     pen = Pen(io.StringIO())
     columns = [

@@ -116,3 +116,18 @@ def test_a_semaphore_has_a_row_for_each_holder(stage: Stage, url: str) -> None:
             assert rows[0].split()[:4] == ["pool", "2", "of", "3"]
             assert len(rows) == 2
             assert "semaphore, 2 of 3 held" in command(stage, url, "show", "pool").out
+
+
+def test_a_once_is_shown_alike_while_it_is_done_and_when_it_was(stage: Stage, url: str) -> None:
+    with holdfast.connect(url) as locks:
+        lease = locks.once("job", 50.0, ttl=20.0)
+        assert lease is not None
+        for least in (0.0, 20.0):
+            (state,) = json.loads(command(stage, url, "ls", "--json").out)
+            (holder,) = state["holders"]
+            if url.startswith("redlock"):  # it keeps no word of what a lock is for
+                assert state["kind"] == "lock"
+            else:
+                assert (state["kind"], holder["ttl"]) == ("once", None)
+            assert holder["remaining"] > least
+            lease.release()

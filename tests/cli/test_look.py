@@ -54,6 +54,27 @@ def test_lines_fit_the_terminal(stage: Stage, columns: int) -> None:
         assert max(map(width, table)) <= columns
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_a_long_name_leaves_the_holders_readable(stage: Stage, columns: int) -> None:
+    """One long name may not cut the holders of all other locks."""
+    with (
+        holdfast.connect(stage.url, label="by hand") as client,
+        client.lock("a/very/long/name/" + "x" * 200),
+        client.lock("short"),
+        client.semaphore("some", permits=2),
+        screen(stage, "ls", columns=columns, NO_COLOR="1") as shown,
+    ):
+        shown.expect("3 locks held")
+        assert shown.ended() == 0
+        _, long, short, some, *_ = shown.text.split("\r\n")
+        assert long.startswith("a/very/l")
+        for line in (long, short, some):
+            holder = line[line.index("by hand") :]
+            assert holder.startswith("by hand (" if columns > 40 else "by hand")
+            assert re.search(r":\d+\)$", holder), line
+        assert max(map(width, shown.text.split("\r\n"))) <= columns
+
+
 def test_no_colour_where_it_is_not_wanted(stage: Stage) -> None:
     with stage.locks.lock("x"):
         for term, no_color in (("xterm", "1"), ("dumb", "")):
@@ -102,7 +123,8 @@ def test_an_output_that_knows_ascii_only(stage: Stage) -> None:
         assert r"gr\xf6\xdfe" in ended.out
         closed = ["sh", "-c", 'exec "$0" -m holdfast ls >&-', HOLDFAST[0]]
         ended = stage.run(program=closed)
-        assert (ended.status, ended.err) == (0, "")
+        assert ended.status == 74
+        assert ended.err == "holdfast: the output cannot be written: Bad file descriptor\n"
 
 
 def test_a_reader_that_goes_away(stage: Stage) -> None:
@@ -123,7 +145,7 @@ def test_a_reader_that_goes_away(stage: Stage) -> None:
         ("YES\n", 0, "'x' was taken away from"),
         ("n\n", 1, "'x' was left as it is"),
         ("\n", 1, "'x' was left as it is"),
-        ("\x04", 1, "'x' was left as it is"),
+        ("\x04", 1, "\r\nholdfast: 'x' was left as it is"),
     ],
 )
 def test_break_asks_first(stage: Stage, answer: str, status: int, said: str) -> None:
@@ -171,6 +193,7 @@ def test_ctrl_c_breaks_nothing(stage: Stage) -> None:
     with stage.locks.lock("x"), screen(stage, "break", "x") as shown:
         shown.expect("Break it? [y/N]")
         shown.type("\x03")
+        shown.expect(" ^C\r\n")  # the shell's prompt begins a line
         assert shown.ended() == 130
         assert not stage.free()
 
@@ -192,7 +215,7 @@ def test_a_store_that_is_not_there(stage: Stage, command: str) -> None:
     ended = stage.run(*words, env=env)
     assert ended.status == 69, ended
     assert len(ended.err.splitlines()) == 1
-    assert ended.err.startswith("holdfast: the store is unreachable: ")
+    assert ended.err.startswith("holdfast: the store cannot be used: ")
     assert "hunter2" not in ended.err
 
 

@@ -31,3 +31,21 @@ def test_help(stage: Stage, command: str) -> None:
     assert ended.out.startswith(f"Usage: holdfast {command}")
     assert max(map(len, ended.out.splitlines())) <= 80
     assert re.search(rf"Examples:\n  holdfast {command}", ended.out)
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_no_word_is_broken_over_two_lines(command: str) -> None:
+    lines = help_of(command).splitlines()
+    assert not [line for line in lines if re.search(r"[a-z]-$", line)]
+    usage = lines[: lines.index("")]
+    assert all(line.count("[") == line.count("]") for line in usage)
+
+
+@pytest.mark.parametrize("command", ["man", "completion", "stores"])
+def test_a_command_without_a_store_does_not_speak_of_one(stage: Stage, command: str) -> None:
+    text = help_of(command)
+    assert "--url" not in text
+    assert not re.search(r"^  69 ", text, re.MULTILINE)
+    operands = ["bash"] if command == "completion" else []
+    # An alias may have it, so it is no mistake.
+    assert stage.run("--url", "memory://", command, *operands).status == 0

@@ -10,6 +10,9 @@ import pytest
 from cli.neighbour import rude_client
 from cli.screen import Screen
 from cli.stage import HOLDFAST, Stage, eventually
+from holdfast.cli.drawing import width
+from holdfast.cli.progress import fitted
+from holdfast.model import Label, LockState, Participant
 
 CTRL_C = "\x03"
 CLEARED = "\r\033[K"
@@ -47,15 +50,54 @@ def test_it_ticks_and_goes(stage: Stage, screen: Callable[..., Screen]) -> None:
         assert shown.text.count("\n") == 1  # the command's own
 
 
-def test_it_fits_a_narrow_terminal(stage: Stage, screen: Callable[..., Screen]) -> None:
+@pytest.mark.parametrize("columns", [20, 40, 80])
+def test_it_fits_a_narrow_terminal_and_goes_on_ctrl_c(
+    stage: Stage, screen: Callable[..., Screen], columns: int
+) -> None:
     with stage.locks.lock("x" * 100):
-        shown = screen("x" * 100, "--", "true", size=(40, 24))
-        shown.expect("… · ")
+        shown = screen("x" * 100, "--", "true", size=(columns, 24))
+        shown.expect("held by ")
+        shown.expect("s\033[K")
         shown.type(CTRL_C)
+        shown.expect(CLEARED)
         assert shown.ended() == 130
-        assert CLEARED in shown.text
-        lines = shown.text.replace("\033[K", "").replace("^C", "").split("\r")
-        assert max(map(len, lines)) < 40
+        assert shown.text.endswith(CLEARED)
+        lines = shown.text.replace("\033[K", "").split("\r")
+        assert any("^C" in line for line in lines)
+        # With the echo in it, and a column for the cursor: a line break could not be taken away.
+        assert max(map(len, lines)) < columns
+
+
+HOLDERS = [Participant("o", Label("db-3", 3502, "nightly by cron"), 7, 0.0, 30.0)]
+WAITERS = tuple(Participant(f"w{number}", Label("db", 1), 0, 0.0, 30.0) for number in range(3))
+
+
+@pytest.mark.parametrize(
+    ("room", "said"),
+    [
+        (82, "holdfast: waiting for 'invoice:42', held by nightly by cron (db-3:3502), 3 waiting"),
+        (71, "holdfast: waiting for 'invoice:42', held by nightly by cron (db-3:3502)"),
+        (61, "waiting for 'invoice:42', held by nightly by cron (db-3:3502)"),
+        (51, "'invoice:42' is held by nightly by cron (db-3:3502)"),
+        (48, "'invoice:42' is held by nightly by c…(db-3:3502)"),
+        (32, "held by nightly by c…(db-3:3502)"),
+        (12, "held by ni…)"),
+    ],
+)
+def test_what_is_left_out_first(room: int, said: str) -> None:
+    state = LockState("invoice:42", tuple(HOLDERS), WAITERS, 7)
+    assert fitted("invoice:42", state, room) == said
+
+
+def test_every_line_fits() -> None:
+    for name in ("x", "a/long/name/" * 9, "名前" * 20):
+        for holders in (0, 1, 3):
+            state = LockState(name, tuple(HOLDERS * holders), WAITERS, 7)
+            for room in range(8, 200):
+                text = fitted(name, state, room)
+                assert width(text) <= room
+            assert ("and 2 others" in fitted(name, state, 110)) == (holders == 3)
+    assert fitted("x" * 99, None, 30) == "waiting for 'xxxxxxxx…xxxxxxx'"
 
 
 def test_in_the_end_it_is_busy(stage: Stage, screen: Callable[..., Screen]) -> None:

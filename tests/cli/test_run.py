@@ -136,7 +136,7 @@ def test_a_store_that_cannot_be_written_is_69(stage: Stage) -> None:
     limited = ["sh", "-c", 'ulimit -f 0; exec "$0" -m holdfast "$@"', sys.executable]
     answer = stage.run("run", "x", "--", "touch", "ran", program=limited)
     assert answer.status == 69, answer
-    assert "the store is unreachable, so the command was not run" in answer.err
+    assert "the store cannot be used, so the command was not run" in answer.err
     assert not (stage.folder / "ran").exists()
 
 

@@ -118,6 +118,16 @@ def test_a_signal_that_asks_to_end_ends_them(stage: Stage, name: str) -> None:
     assert stage.free()
 
 
+def test_one_signal_ends_the_command_and_what_it_leaves(stage: Stage) -> None:
+    script = f"setsid {DEAF} & until [ -s left.pid ]; do sleep 0.01; done; exec sleep 60"
+    process = stage.start("run", "x", "--grace", "100ms", "--", "sh", "-c", script)
+    left = stage.pid("left")
+    process.send_signal(signal.SIGTERM)
+    assert ended(process).status == 128 + signal.SIGTERM
+    assert not lives(left)
+    assert stage.free()
+
+
 def waits_for_leftovers(process: Process) -> bool:
     """Returns True once the line about them is in the pipe."""
     import fcntl

@@ -49,7 +49,7 @@ def test_the_slot_of_a_command_around_us_is_not_ours(stage: Stage) -> None:
 def test_what_is_no_number_of_permits(stage: Stage, number: str) -> None:
     ended = stage.run("run", "x", f"-n={number}", "--", "touch", "ran")
     assert ended.status == 2, ended
-    assert "whole number" in ended.err or "permits must be" in ended.err
+    assert "whole number" in ended.err or "-n must be from 1" in ended.err
     assert not (stage.folder / "ran").exists()
 
 

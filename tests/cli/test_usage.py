@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import holdfast
-from cli.stage import Stage
+from cli.stage import HOLDFAST, Stage
 
 COMMAND = ["--", "touch", "ran"]
 
@@ -161,3 +161,27 @@ def test_locks_with_odd_names(stage: Stage) -> None:
     for name in ("a b", "é/ü", "a=b", "*", "'", "-"):
         ended = stage.run("run", name, "--", "sh", "-c", 'echo "$HOLDFAST_LOCK"')
         assert (ended.status, ended.out) == (0, name + "\n")
+
+
+@pytest.mark.parametrize(
+    "words", ["--help", "--version", "run --help", "stores", "ls --json", "man", "show x"]
+)
+def test_an_output_that_cannot_be_written_is_told_in_a_line(stage: Stage, words: str) -> None:
+    for closing in (">&-", "<&- >&-"):
+        closed = ["sh", "-c", f'"$@" {closing}', "sh", *HOLDFAST]
+        answer = stage.run(*words.split(), program=closed)
+        assert answer.status == 74
+        assert answer.err == "holdfast: the output cannot be written: Bad file descriptor\n"
+    with open("/dev/full", "w") as full:
+        answer = stage.run(*words.split(), stdout=full)
+    assert answer.status == 74
+    assert answer.err == "holdfast: the output cannot be written: No space left on device\n"
+
+
+def test_run_needs_no_output(stage: Stage) -> None:
+    ended = stage.run(
+        "run", "x", "--", "sh", "-c", "true", program=["sh", "-c", '"$@" >&-', "sh", *HOLDFAST]
+    )
+    assert (ended.status, ended.err) == (0, "")
+    words = ["run", "x", "--", "sh", "-c", "echo something"]
+    assert stage.run(*words, program=["sh", "-c", '"$@" >&-', "sh", *HOLDFAST]).status != 0

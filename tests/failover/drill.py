@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from holdfast.chaos.servers.processes import end_group, freeze, start, thaw
 from holdfast.chaos.servers.proxy import Proxy
 
 TTL = 4.0
@@ -45,13 +46,11 @@ class Candidate:
     """A candidate in a process of its own."""
 
     def __init__(self, url: str, value: str, ttl: float) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-        self._process = subprocess.Popen(
+        self._process = start(
             [sys.executable, "-m", "failover.candidate", url, value, str(ttl)],
-            stdout=subprocess.PIPE,
-            env=environment,
-            text=True,
-            start_new_session=True,
+            environment={"PYTHONPATH": str(TESTS)},
+            output=subprocess.PIPE,
+            errors=None,
         )
         self._lines: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -67,12 +66,13 @@ class Candidate:
         assert line["what"] == what, line
         return line
 
-    def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        """Kills it, also if it stands still."""
+        end_group(self._process)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -105,16 +105,16 @@ def drill(url: str, fault: str, ttl: float = TTL) -> Outcome:
             next_one.says("asked")
             at = time.clock_gettime(time.CLOCK_BOOTTIME)
             if fault == KILLED:
-                leader.signal(signal.SIGKILL)
+                os.kill(leader.pid, signal.SIGKILL)
             elif fault == PAUSED:
-                leader.signal(signal.SIGSTOP)
+                freeze(leader.pid)
             else:
                 for proxy in proxies:
                     proxy.stalled = True
             second = next_one.says("leads")
             told = None
             if fault == PAUSED:
-                leader.signal(signal.SIGCONT)
+                thaw(leader.pid)
             if fault != KILLED:
                 told = second["at"] - leader.says("told")["at"]
             return Outcome(second["at"] - at, told, second["token"] > first["token"])

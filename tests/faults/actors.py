@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from queue import Queue
 from typing import Any
 
+from holdfast.chaos.servers.processes import freeze, thaw
 from holdfast.stores.sqlite.gate import Gate
 
 WORLDS = ("blocking", "aio")
@@ -181,15 +182,14 @@ class Actor:
         gate = Gate(self._path)
         try:
             gate.enter(now() + LIMIT)
-            os.kill(self.pid, signal.SIGSTOP)
-            until(lambda: state_of(self.pid) == "T", "the freeze")
+            freeze(self.pid)
         finally:
             gate.leave()
             gate.close()
         return now()
 
     def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        thaw(self.pid)
 
     def end(self) -> None:
         """Let it end by itself, and see that it had nothing to complain about."""
@@ -269,12 +269,6 @@ def stage(folder: str) -> Iterator[Stage]:
         made.end()
     finally:
         made.clear()
-
-
-def state_of(pid: int) -> str:
-    """R, S, T (stopped), Z, ... as the kernel sees it."""
-    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-        return file.read().rpartition(")")[2].split()[0]
 
 
 def environment() -> dict[str, str]:

@@ -22,6 +22,7 @@ import holdfast.stores.sqlite._async.backend  # now, and not in each child
 import holdfast.stores.sqlite._sync.backend
 import holdfast.stores.sqlite.mailbox
 from faults.checker import Log
+from holdfast.chaos.servers.processes import freeze
 
 NAME = "x"
 TOGETHER = 8
@@ -120,6 +121,7 @@ def main() -> None:
         while lines_of(path) < line:
             check_all_run([pid for pid in pids if pid not in killed])
             time.sleep(0.001)
+        freeze(pids[victim])  # or it gets the lock after the line that says that it was killed
         log.write("kill", str(victim))
         os.kill(pids[victim], signal.SIGKILL)
         killed.add(pids[victim])

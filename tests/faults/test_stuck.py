@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from faults.actors import Stage, now, state_of, until
+from faults.actors import Stage, now, until
+from holdfast.chaos.servers.processes import state_of, thaw
 
 LIMIT = 0.3
 PATIENCE = "setattr(me.locks._live, 'patience', {})"
@@ -77,7 +76,7 @@ def test_one_frozen_at_the_gate(stage: Stage, world: str) -> None:
         assert lost["held"] is False
         assert lost["time"] < began + ttl + 5.0
         assert holder.held("x") is False
-        os.kill(pid, signal.SIGCONT)
+        thaw(pid)
     rival.ask("run", code=PATIENCE.format(5.0))
     second = rival.acquire("x")
     assert second["token"] > first["token"]

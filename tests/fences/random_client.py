@@ -29,6 +29,7 @@ from fences.every import RANDOM_SITES
 from fences.sites import Site
 from holdfast.chaos.servers.mariadb import MariaServer
 from holdfast.chaos.servers.postgres import PostgresServer
+from holdfast.chaos.servers.sites import HERE
 from holdfast.fences import sql_guard
 
 LOCKS = 4
@@ -178,7 +179,7 @@ def site_of(kind: str, folder: Path, setting: dict[str, Any]) -> Site:
 
     def server(of: Any, port: int) -> Any:
         made = of.__new__(of)
-        made.port = port
+        made.port, made._daemon = port, SimpleNamespace(site=HERE)
         return lambda: made
 
     module: Any = sql_sites

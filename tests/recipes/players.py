@@ -12,7 +12,8 @@ from pathlib import Path
 
 import holdfast
 from faults import actors
-from faults.actors import environment, now, state_of
+from faults.actors import environment, now
+from holdfast.chaos.servers.processes import freeze, thaw
 from holdfast.stores.sqlite.gate import Gate
 from recipes.program import CALL
 
@@ -90,11 +91,10 @@ class Player:
     def freeze(self) -> None:
         """Pauses it, but not inside the gate of the embedded store, where all would wait for it."""
         with outside_the_gate(self._url):
-            self.process.send_signal(signal.SIGSTOP)
-            until(lambda: state_of(self.pid) == "T", "the freeze")
+            freeze(self.pid)
 
     def thaw(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
+        thaw(self.pid)
 
     def ended(self) -> tuple[int, list[str]]:
         """Waits for its end, and returns its exit status and what it printed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from holdfast.chaos.servers.processes import freeze, thaw
 from holdfast.chaos.servers.redis import RedisServer
 from stores import redis_server
 from worlds.threads import Job, eventually
@@ -85,13 +85,13 @@ def test_a_frozen_waiter_is_passed_over_after_its_claim(
         waiting(locks, 1)
         living = Job(locks.lock("x", ttl=60.0).acquire)
         waiting(locks, 2)
-        frozen.send_signal(signal.SIGSTOP)
+        freeze(frozen.pid)
         released = time.monotonic()
         lease.release()
         granted = living.result()
         # Claim window 2 s and heartbeat 1 s, whatever the TTL.
         assert time.monotonic() - released < 15.0
-        frozen.send_signal(signal.SIGCONT)
+        thaw(frozen.pid)
         # What it was told has ended: it does not believe it, and waits for its turn.
         waiting(locks, 1)
         assert granted.held

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import holdfast
+from holdfast.chaos.servers.processes import freeze, thaw
 from holdfast.chaos.servers.proxy import Proxy
 from holdfast.chaos.servers.redlock import url_of
 from holdfast.chaos.servers.stepped import SteppedServer
@@ -76,10 +76,10 @@ class Actor(Watcher):
         return self._process.poll() is None
 
     def pause(self) -> None:
-        os.kill(self._process.pid, signal.SIGSTOP)
+        freeze(self._process.pid)
 
     def resume(self) -> None:
-        os.kill(self._process.pid, signal.SIGCONT)
+        thaw(self._process.pid)
 
     def finish(self) -> None:
         """Lets the client get every lock once more, and waits for its end."""

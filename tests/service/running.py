@@ -18,7 +18,7 @@ from holdfast.service import Settings
 from holdfast.service.app import App, create_app
 from holdfast.service.server import Server, listen, where
 
-LIMIT = 30.0
+LIMIT = 60.0
 """Seconds after which something that should happen counts as not happening."""
 NAMESPACES = ("first", "second")
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from holdfast.model import Label, LockState, Participant
-from holdfast.service.events import Watcher
+from holdfast.service.watcher import Watcher
 
 
 def test_a_late_renewal_is_told_once() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.model import Label, LockState, Participant
 from holdfast.service.answers import dumps
-from holdfast.service.lock_texts import AT_ONCE, with_locks
+from holdfast.service.lock_texts import AT_ONCE, FIRST, in_parts
 from holdfast.service.views import state_view
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -37,20 +40,32 @@ locks = st.builds(
 )
 
 
+def whole(states: list[LockState]) -> list[dict[str, Any]]:
+    """Returns the locks of all parts, one after the other."""
+    return [lock for text, _ in in_parts(states) for lock in json.loads(text)]
+
+
 @settings(max_examples=200, deadline=None, database=None)
-@given(st.lists(locks, max_size=3))
+@given(st.lists(locks, max_size=3, unique_by=lambda state: state.name))
 def test_a_list_is_the_json_of_its_views(states: list[LockState]) -> None:
-    expected = dumps({"at": 1.5, "locks": [state_view(one) for one in states]})
-    assert "".join(with_locks({"at": 1.5}, states)) == expected
+    expected = {one.name: json.loads(dumps(state_view(one))) for one in states}
+    assert {one["name"]: one for one in whole(states)} == expected
 
 
-def test_a_long_list_is_whole() -> None:
+def test_a_long_list_comes_in_parts_and_what_is_waited_for_most_comes_first() -> None:
     label = Label("host", 1, "text")
+    someone = Participant("o", label, 1, 1.0, 2.0)
     states = [
-        LockState(f"lock:{number}", (Participant("o", label, number, 1.0, 2.0),), (), number)
-        for number in range(2 * AT_ONCE + 1)
+        LockState(f"lock:{number:05}", (someone,), (someone,) * (number // 1000), number)
+        for number in range(FIRST + 2 * AT_ONCE + 1)
     ]
-    pieces = list(with_locks({"at": 1.5}, states))
-    assert len(pieces) == 5
-    expected = dumps({"at": 1.5, "locks": [state_view(one) for one in states]})
-    assert "".join(pieces) == expected
+    parts = [(json.loads(text), is_last) for text, is_last in in_parts(states)]
+    assert [len(locks) for locks, _ in parts] == [FIRST, AT_ONCE, AT_ONCE, 1]
+    assert [is_last for _, is_last in parts] == [False, False, False, True]
+    names = [one["name"] for locks, _ in parts for one in locks]
+    assert names[0] == "lock:04000"
+    assert sorted(names) == [one.name for one in states]
+
+
+def test_a_list_of_nothing_has_one_part() -> None:
+    assert list(in_parts([])) == [("[]", True)]

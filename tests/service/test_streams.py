@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from holdfast.service import Settings, events
+from holdfast.service import Settings, lock_texts, watcher
 from holdfast.service.app import create_app
 from service.running import Api, Sse, eventually, running
 
@@ -64,6 +65,33 @@ def test_what_one_look_finds_may_be_one_event(api: Api, name: str, listen: Open)
     api.lock(name, "release", owner=grant["owner"])
     eventually(lambda: pairs_in(again, "released"))
     assert pairs_in(again, "granted") == []
+
+
+def test_a_stream_begins_with_all_locks_and_the_last_of_them_have_its_id(
+    api: Api, name: str, listen: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So whoever is cut off before has no id, and begins anew."""
+    monkeypatch.setattr(lock_texts, "FIRST", 2)
+    monkeypatch.setattr(lock_texts, "AT_ONCE", 3)
+    names = [f"{name}-{number}" for number in range(6)]
+    owners = {one: api.acquire(one)["owner"] for one in names}
+    waiter = api.lock(names[3], "acquire", queue=True).json()["owner"]
+    stream = listen(f"/v1/events?list=true&prefix={name}")
+    eventually(lambda: [kind for kind, *_ in stream.events] == ["ready", "more", "more"])
+    (_, first, begun), (_, second, more), (_, third, rest) = stream.events
+    assert (first, second) == ("", "")
+    assert [begun[key] for key in ("number", "held", "waiting")] == [6, 6, 1]
+    parts = [[lock["name"] for lock in one["locks"]] for one in (begun, more, rest)]
+    assert [len(part) for part in parts] == [2, 3, 1]
+    assert parts[0][0] == names[3]
+    assert sorted(itertools.chain(*parts)) == names
+    again = listen(f"/v1/events?prefix={name}", last_event_id=third)
+    granted = api.acquire(f"{name}-new")
+    again.find("granted", owner=granted["owner"])
+    assert not {"ready", "reset"} & {kind for kind, *_ in again.events}
+    api.lock(names[3], "release", owner=waiter)
+    for one, owner in {**owners, f"{name}-new": granted["owner"]}.items():
+        api.lock(one, "release", owner=owner)  # others are told of it when they listen
 
 
 def pairs_in(stream: Sse, kind: str) -> list[Any]:
@@ -148,7 +176,7 @@ def test_who_reads_too_slowly_is_dropped_with_a_word(redis_url: str, name: str) 
 def test_the_store_is_watched_only_while_somebody_listens(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "LINGER", 0.1)
+    monkeypatch.setattr(watcher, "LINGER", 0.1)
     app = create_app(Settings(url=redis_url, look_every=0.05))
     looks: list[str] = []
     app.service.first_store.locks.on_call(lambda call: looks.append(call.verb))
@@ -160,8 +188,8 @@ def test_the_store_is_watched_only_while_somebody_listens(
         eventually(lambda: looks.count("list") >= before + 5)
         for stream in streams:
             stream.close()
-        watcher = app.service.watcher(app.service.first_store)
-        eventually(lambda: not len(watcher) and watcher._routine is None)
+        one = app.service.watcher(app.service.first_store)
+        eventually(lambda: not len(one) and one._routine is None)
         after = looks.count("list")
         api.get("/readyz")
         assert looks.count("list") == after

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -137,13 +136,64 @@ def test_a_client_that_sent_more_and_goes_away_leaves_no_ghost(api: Api, name: s
     assert api.holders(name) == []
 
 
-def test_a_client_that_sends_ever_more_is_cut(api: Api, name: str) -> None:
-    api.acquire(name)
+def wait_for(connection: socket.socket, api: Api, name: str) -> None:
+    """Sends a request that waits for a lock which is held, and waits until it waits."""
     body = b'{"wait":600}'
     more = b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-    with connect(api) as connection, suppress(ConnectionError):
-        connection.sendall(ACQUIRE % (name.encode(), more))
-        eventually(lambda: api.waiters(name))
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" * (MOST_REQUESTS + 1))
-        assert connection.recv(1) == b""
+    connection.sendall(ACQUIRE % (name.encode(), more))
+    eventually(lambda: api.waiters(name))
+
+
+def is_read(connection: socket.socket) -> bool:
+    """Tells whether the service has read all that was sent."""
+    ports = {connection.getsockname()[1], connection.getpeername()[1]}
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        rows = [line.split() for line in table][1:]
+    queues = [
+        row[4] for row in rows if {int(end.rpartition(":")[2], 16) for end in row[1:3]} == ports
+    ]
+    assert len(queues) == 2
+    return all(queue == "00000000:00000000" for queue in queues)
+
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def test_a_client_that_sends_ever_more_is_refused_in_its_turn(api: Api, name: str) -> None:
+    holder = api.acquire(name)["owner"]
+    with connect(api) as connection:
+        wait_for(connection, api, name)
+        for _ in range(3):
+            connection.sendall(HEALTH * MOST_REQUESTS)
+        eventually(lambda: is_read(connection))
+        api.lock(name, "release", owner=holder)
+        answers = read_answers(connection)
+    assert [int(head.split()[1]) for head, _ in answers] == [200] * (MOST_REQUESTS + 1) + [429]
+    assert answers[0][1]["name"] == name
+    assert b"\r\nconnection: close" in answers[-1][0].lower()
+    assert answers[-1][1]["type"] == "/problems/too-many"
+
+
+def test_a_large_body_behind_a_request_that_waits_is_refused_in_its_turn(
+    api: Api, name: str
+) -> None:
+    holder = api.acquire(name)["owner"]
+    large = b'{"label":"%b"}' % (b"x" * 200_000)
+    more = b"Content-Length: %d\r\n\r\n%b" % (len(large), large)
+    with connect(api) as connection:
+        wait_for(connection, api, name)
+        connection.sendall(ACQUIRE % (name.encode(), more) + HEALTH)
+        eventually(lambda: is_read(connection))
+        api.lock(name, "release", owner=holder)
+        answers = read_answers(connection)
+    assert [int(head.split()[1]) for head, _ in answers] == [200, 429]
+
+
+def test_a_client_that_sent_too_much_and_goes_away_leaves_no_ghost(api: Api, name: str) -> None:
+    api.acquire(name)
+    with connect(api) as connection:
+        wait_for(connection, api, name)
+        for _ in range(3):
+            connection.sendall(HEALTH * MOST_REQUESTS)
+        eventually(lambda: is_read(connection))
     eventually(lambda: not api.waiters(name))

@@ -19,7 +19,8 @@ BODY_LIMIT = 5.0
 goes on after that is not freed: it ends with its TTL."""
 CLOSE_LIMIT, CLOSE_REST = 4.0, 1.0
 """Seconds that the store is given to answer a call of `close`; and those that all the rest shares once
-it has left one unanswered: so a silent store keeps `close` for both together, not for each lease."""
+it has left one unanswered: so a silent store keeps `close` for both together, not for each lease. The
+end of routines and of the backend is part of that rest."""
 CLOSING_LOOK = 0.05
 """Seconds after which a second caller of `close` looks whether the first has finished."""
 
@@ -95,10 +96,12 @@ class Closing:
         while session.tickets and await self.drained.wait(until):
             pass
         self.share_rest()
-        await session.pending_releases.close()
+        if not await session.pending_releases.close():
+            self.note_silence()
+        self.share_rest()
         await session.keeper.close()
         session.alarm.close()
-        await session.backend.close()
+        await session.backend.close(self._deadline)
         session.finished = True
 
     def _runs(self, lease: Hold) -> bool:
@@ -126,6 +129,7 @@ class Closing:
         """Leaves little time to the rest of `close`, if there is one: the store did not answer."""
         if self._session.closed and self._deadline is None:
             self._deadline = self._session.clock.now() + CLOSE_REST
+            self.share_rest()  # at once: routines in the background make calls, too
 
     def share_rest(self) -> None:
         """Gives the next call of `close` what is left for all."""

@@ -20,7 +20,7 @@ from .. import checks
 from .._runtime.aio import Signal, call_all
 from ..clock import system_clock
 from ..errors import BackendUnavailable, LockTimeout
-from ..model import Busy, Granted, Queued, new_owner
+from ..model import Busy, Granted, Queued, new_owners
 from ..refusals import unavailable
 from ..stores._async.contract import OPEN_LIMIT, Ticket
 from .lease import Lease
@@ -185,15 +185,14 @@ class _Attempt:
             deadline = sent + session.patience
         tickets: list[Ticket] = []
         try:
-            for request in self._requests:
-                ticket = session.begin(request, new_owner(session.id), False, self._give_up)
-                tickets.append(ticket)
+            owners = new_owners(session.id, len(self._requests))
+            for request, owner in zip(self._requests, owners, strict=True):
+                tickets.append(session.begin(request, owner, False, self._give_up))
             answers = await self._ask_for_all(tickets, deadline)
             late = self._give_up and self._timeout and session.now() > deadline + LATENESS
-            if not late and all(isinstance(answer, Granted) for answer in answers):
-                lease = self._take(tickets, answers, sent)
-                if lease is not None:
-                    return lease
+            lease = None if late else self._take(tickets, answers, sent)
+            if lease is not None:
+                return lease
             granted: list[Ticket] = []
             busy = ""
             for ticket, answer in zip(tickets, answers, strict=True):
@@ -217,26 +216,29 @@ class _Attempt:
             raise
 
     def _take(
-        self, tickets: Sequence[Ticket], answers: Sequence[object], sent: float
+        self,
+        tickets: Sequence[Ticket],
+        answers: Sequence[Granted | Queued | Busy | None],
+        sent: float,
     ) -> MultiLease | None:
-        """Returns the lease on all that were granted; None if one of them is over already."""
+        """Returns the lease on all; None if not all were granted, or one of them is over already."""
         session = self._session
-        leases: list[Lease] = []
-        for request, ticket, answer in zip(self._requests, tickets, answers, strict=True):
-            assert isinstance(answer, Granted)
-            since = answer.since or sent
-            hold = session.hold(request, ticket, answer.token, answer.ttl, since)
-            if hold is None:
-                session.check_open()
-                return None
-            leases.append(request.lease_type(hold, self._opening))
-        lease = join(leases, self._opening)
-        if not lease.held:
+        grants = [answer for answer in answers if isinstance(answer, Granted)]
+        if len(grants) < len(answers):
+            return None
+        holds = session.hold_all(self._requests, tickets, grants, sent)
+        if holds is None:
+            session.check_open()
+            return None
+        parts = [hold for hold in holds if isinstance(hold, PartHold)]
+        whole = MultiHold(session, parts)
+        leases = [Lease(part, self._opening) for part in parts]
+        if not whole.is_held(session.now()):
             return None
         if session.listeners:
-            for part in lease._hold.holds:
+            for part in parts:
                 tell_granted(session, part, self._started, False)
-        return lease
+        return MultiLease(whole, leases, self._opening)
 
     async def _ask_for_all(
         self, tickets: Sequence[Ticket], deadline: float

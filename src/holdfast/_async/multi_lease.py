@@ -39,7 +39,9 @@ class MultiLease(LeaseObject["MultiLease"]):
     def __init__(self, hold: MultiHold, leases: Sequence[Lease], opening: Opening) -> None:
         self._hold = hold
         self._opening = opening
-        self.leases = MappingProxyType({lease.name: lease for lease in leases})
+        self.leases = MappingProxyType(
+            {part._ticket.terms.name: lease for part, lease in zip(hold.holds, leases, strict=True)}
+        )
 
     def __repr__(self) -> str:
         return f"<MultiLease {in_words(self.names)} {self.state}>"

@@ -45,8 +45,9 @@ SHORT_CALL = 0.5
 SPAN = 2 * LONGEST_CALL
 """Seconds in which everybody is seen who could be kept waiting by a call: each is renewed as often as
 it can spare."""
-JOIN_LIMIT = 1.0
-"""Seconds that `close` waits for the routine, which ends by itself."""
+LEAST_JOIN, JOIN_LIMIT = 0.1, 1.0
+"""Seconds that `close` waits for the routine, which ends by itself: on a store that does not answer,
+and at the most."""
 NAP, LINGER = 0.05, 1.0
 """Seconds between two looks while leases come and go, and after the last of them."""
 
@@ -118,7 +119,7 @@ class Keeper:
         self._signal.set()
         if routine is not None:
             # A signal's handler may close while its own thread has the mutex that the routine needs.
-            routine.join(JOIN_LIMIT)
+            routine.join(min(max(self._session.patience, LEAST_JOIN), JOIN_LIMIT))
         for one in freeing:
             if not one._usage.bodies:
                 one._free()

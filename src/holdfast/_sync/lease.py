@@ -37,11 +37,13 @@ if TYPE_CHECKING:
 
 def _on_drop(watch: Watch) -> None:
     """Warns that nobody can release a lease any more, which goes on being renewed."""
+    if sys.is_finalizing():  # asked first: modules may be gone, where the server is in C
+        return
     hold = watch.hold
     session = hold._session
     if not hold._usage.take_drop(watch) or session.closed:
         return
-    if session.generation != forks.current() or sys.is_finalizing():
+    if session.generation != forks.current():
         return
     if not hold._usage.given:
         hold._abandon(hold._usage.depth)

@@ -65,6 +65,13 @@ class MultiHold:
                 return state
         return states[0]
 
+    def is_held(self, now: float) -> bool:
+        """Returns whether all parts are held, and none is about to be freed."""
+        for hold in self.holds:
+            if hold._state not in HOLDING or now >= hold._deadline or hold._freeing:
+                return False
+        return True
+
     @property
     def deadline(self) -> float:
         """The end of the part that ends first."""
@@ -122,10 +129,8 @@ class MultiHold:
         its time once, and not for each part.
         """
         self._ending = True
-        now = self._session.now()
-        if hasattr(self._session.backend, "release_all") and not any(
-            hold._freeing or hold._expire_if_due(now) for hold in self.holds
-        ):
+        held = self.is_held(self._session.now())
+        if held and hasattr(self._session.backend, "release_all"):
             return self._release_together()
         freed = True
         failure: LockError | None = None
@@ -157,7 +162,8 @@ class MultiHold:
     def _release_together(self) -> tuple[bool, LockError | None]:
         """Releases all parts in one call; returns as `_release_each` does."""
         session = self._session
-        pairs = [(hold.name, hold.owner) for hold in self.holds]
+        tickets = [hold._ticket for hold in self.holds]
+        pairs = [(ticket.terms.name, ticket.owner) for ticket in tickets]
         try:
             for hold in self.holds:
                 session.keeper.forget(hold)
@@ -173,8 +179,10 @@ class MultiHold:
         except BaseException:
             self._free_later()
             raise
-        ours = [hold._answered(freed) for hold, freed in zip(self.holds, answers, strict=True)]
-        return all(ours), None
+        ours = True
+        for hold, freed in zip(self.holds, answers, strict=True):
+            ours = (hold._freed(True) if freed else hold._answered(False)) and ours
+        return ours, None
 
     def _free_later(self) -> None:
         """Has all that is left of it freed at the store, in the background."""

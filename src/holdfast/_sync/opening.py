@@ -142,10 +142,10 @@ class Opening:
             mutex.release()
 
     def __del__(self) -> None:
+        if sys.is_finalizing():  # asked first: modules may be gone, where the server is in C
+            return
         session = getattr(self, "live", None)
         if session is None or session.closed or session.generation != forks.current():
-            return
-        if sys.is_finalizing():
             return
         session.drop()  # before the warning, which may be an error
         warnings.warn(

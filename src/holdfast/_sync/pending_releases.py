@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .session import Session
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
+JOIN_REST = 0.1
+"""Seconds that `close` waits beyond its last deadline for the routine to tell of failures."""
 
 
 class PendingReleases:
@@ -51,14 +53,16 @@ class PendingReleases:
         """Whether there are any: the store has failed to answer lately."""
         return bool(self._pending)
 
-    def close(self) -> None:
-        """Tries once more, all of it within one limit; then lets it be."""
+    def close(self) -> bool:
+        """Tries once more, all of it within one limit; then lets it be.
+
+        Returns whether it came to its end: a call that was sent before may have longer than that.
+        """
         with self._mutex:
             self._last_deadline = self._session.deadline()
             routine = self._routine
         self._signal.set()
-        if routine is not None:
-            routine.join()
+        return routine is None or routine.join(self._session.patience + JOIN_REST)
 
     def _run(self) -> None:
         session = self._session

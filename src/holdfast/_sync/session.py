@@ -19,7 +19,7 @@ from .._runtime.threads import Alarm, Signal, current, finish, here, in_backgrou
 from ..errors import GuaranteeError, LockError
 from ..events import Event, Listeners
 from ..lifecycle import drift_margin, handed_for
-from ..model import Label, new_session_id
+from ..model import Granted, Label, new_session_id
 from ..refusals import owner_used_again
 from ..stores._sync.contract import Backend, Ticket
 from .closing import Closing
@@ -181,7 +181,54 @@ class Session:
 
         None if that came too late to be of use: the attempt has to be given up.
         """
+        hold = self._new_hold(request, ticket, token, ttl, sent, self.now())
+        if hold is None:
+            return None
+        with self.mutex:
+            if self.closed:
+                return None
+            self.leases[ticket.owner] = hold
+            self.tickets.pop(ticket.owner, None)
+        due = hold._due(sent)
+        if due is not None:
+            self.keeper.keep(hold, due)
+        return hold
+
+    def hold_all(
+        self,
+        requests: Iterable[Request],
+        tickets: Iterable[Ticket],
+        grants: Iterable[Granted],
+        sent: float,
+    ) -> list[Hold] | None:
+        """Returns the holds that were granted together; None if any came too late to be of use."""
         now = self.now()
+        holds: list[Hold] = []
+        keep: list[tuple[Hold, float]] = []
+        for request, ticket, grant in zip(requests, tickets, grants, strict=True):
+            since = grant.since or sent
+            hold = self._new_hold(request, ticket, grant.token, grant.ttl, since, now)
+            if hold is None:
+                return None
+            holds.append(hold)
+            due = hold._due(since)
+            if due is not None:
+                keep.append((hold, due))
+        with self.mutex:
+            if self.closed:
+                return None
+            for hold in holds:
+                owner = hold._ticket.owner
+                self.leases[owner] = hold
+                self.tickets.pop(owner, None)
+        for hold, due in keep:
+            self.keeper.keep(hold, due)
+        return holds
+
+    def _new_hold(
+        self, request: Request, ticket: Ticket, token: int, ttl: float, sent: float, now: float
+    ) -> Hold | None:
+        """Returns a hold that nobody knows of yet; None if it is over by `now`."""
         delay = ticket.terms.delay
         if delay and ttl <= delay:
             store = self.backend.guarantees.store
@@ -196,14 +243,6 @@ class Session:
         ticket.ttl = ttl
         hold = request.hold_type(self, request, ticket)
         hold._grant(token, ttl - delay, deadline, now)
-        with self.mutex:
-            if self.closed:
-                return None
-            self.leases[ticket.owner] = hold
-            self.tickets.pop(ticket.owner, None)
-        due = hold._due(sent)
-        if due is not None:
-            self.keeper.keep(hold, due)
         return hold
 
     def leave(self, owner: str) -> None:
@@ -216,8 +255,8 @@ class Session:
             if self.closed:
                 self.closing.drained.set()
 
-    def give_up(self, ticket: Ticket, silent: bool = False) -> None:
-        """Ends an attempt of which the store may know something; `silent` as for `clean_up`."""
+    def give_up(self, ticket: Ticket, silent: bool = False) -> LockError | None:
+        """Ends an attempt of which the store may know something, as `clean_up` does."""
         waiter = self.waiters.get(ticket.owner)
         if waiter is not None:
             waiter.end()
@@ -226,7 +265,7 @@ class Session:
             self.keeper.forget(lease)
             lease._freed(True)
         try:
-            self.clean_up(ticket, silent)
+            return self.clean_up(ticket, silent)
         finally:
             self.leave(ticket.owner)
 
@@ -256,14 +295,17 @@ class Session:
         limit = sent + self.patience
         return limit if give_up is None else min(limit, max(give_up, sent + LEAST_LIMIT))
 
-    def clean_up(self, ticket: Ticket, silent: bool = False) -> None:
+    def clean_up(self, ticket: Ticket, silent: bool = False) -> LockError | None:
         """Leaves nothing of this attempt on the store, whatever happens to the caller meanwhile.
 
-        `silent`: the store has just failed to answer, so do not hope for much now.
+        `silent`: the store has just failed to answer, so do not hope for much now. Returns the error
+        if the store could not be told, which is then tried again in the background.
         """
         limit = SILENT_CLEAN_UP_LIMIT if silent else CLEAN_UP_LIMIT
+        failure: LockError | None = None
 
         def leave() -> None:
+            nonlocal failure
             deadline = self.clock.now() + min(limit, self.patience)
             try:
                 self.backend.release(ticket.name, ticket.owner, deadline)
@@ -272,9 +314,11 @@ class Session:
                 # its TTL.
                 self.closing.note_silence()
                 self.pending_releases.add(ticket, error)
+                failure = error
 
         self.closing.share_rest()
         finish(leave, grace=self.patience)
+        return failure
 
     def tell(
         self, kind: str, name: str, owner: str, token: int, duration: float, detail: str = ""

@@ -38,6 +38,8 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.5
 LATENESS = 0.5
 """Seconds by which a grant may come after the time that its request was given. A later one is given
 back: its caller counts on an answer by then."""
+SILENT_AFTER = 1.5
+"""Heartbeats after which a waiter that was not answered meanwhile takes the store for silent."""
 
 
 BUSY: Final = "busy"
@@ -78,6 +80,8 @@ def obtain(
     queued = False
     while True:
         ticket = session.begin(request, owner or new_owner(session.id), timeout != 0, give_up)
+        failure: LockError | None = None
+        waiter: Waiter | None = None
         try:
             # A caller that tries once and does not wait has set no limit to the store.
             deadline = session.deadline_for(asked, give_up) if timeout else asked + session.patience
@@ -104,7 +108,7 @@ def obtain(
                 return request.lease_type(result, opening)
             if result == LATE:
                 queued = True
-                session.give_up(ticket)
+                failure = session.give_up(ticket)
             else:
                 session.leave(ticket.owner)
         except BaseException as error:
@@ -122,6 +126,14 @@ def obtain(
         if give_up is not None and now >= give_up:
             if queued:
                 session.tell("waited", request.name, ticket.owner, 0, now - started, "gave up")
+            beat = waiter.beat_sent if waiter is not None else give_up
+            silent = give_up - beat > SILENT_AFTER * session.heartbeat
+            if silent and isinstance(failure, BackendUnavailable):
+                # It was silent before the time-out, too: nobody knows whether others still hold it.
+                if session.listeners:
+                    tell_ended(session, ticket.name, ticket.owner, started, failure)
+                what = f"{ticket.name!r} could not be acquired until the time-out"
+                raise unavailable(what, failure, ticket.name, ticket.owner) from failure
             if session.listeners and not part:
                 tell_timed_out(session, request.name, ticket.owner, started, timeout)
             return None

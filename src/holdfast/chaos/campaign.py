@@ -77,7 +77,7 @@ def why_not(lab: type[Lab], fault: str) -> str | None:
 
     if fault not in lab.possible:
         return f"{lab.title} has nothing that {FAULTS[fault].title} could hit"
-    found = tier(FAULTS[fault].tier)
+    found = tier(lab.tier_of(fault))
     return None if found.available else found.why
 
 
@@ -147,7 +147,7 @@ class Campaign:
             done.put(None)
 
     def _conduct(self, setup: Setup) -> dict[str, Any]:
-        opened: Callable[[], Lab] = partial(open_lab, setup.store)
+        opened: Callable[[], Lab] = partial(open_lab, setup.store, setup.fault)
         if self._url and not setup.control:
             opened = partial(own_lab, self._url)
         conductor = Conductor(setup, opened, self._tell, self._stop)

@@ -32,6 +32,8 @@ PATIENCE = 30.0
 """Seconds that each worker is given to be granted the lock again after the last fault."""
 LONGEST_CONTROL = 40.0
 """Seconds in which a lock that is known to be bad has to be caught."""
+AGAIN = 2
+"""How often a fault is tried again, for longer, where each one so far hit nothing."""
 START = 120.0
 """Seconds that workers are given to begin, beside whatever else this machine has to do."""
 ON_THE_WAY = ("delay", "lost-reply", "reset", "kill-at-call")
@@ -75,6 +77,9 @@ class Conductor:
         self._events: list[Event] = []
         self._grants = 0
         self._faults = 0
+        self._hits = 0
+        self._misses = 0
+        """The faults that hit nothing: a slow disk, say, of a node that wrote nothing meanwhile."""
         self._refusal = ""
         """The reason for which the lab could not do the latest fault that it could not do."""
         self._late: set[str] = set()
@@ -232,6 +237,7 @@ class Conductor:
         setup = self.setup
         duration = LONGEST_CONTROL if setup.control else setup.duration
         end = now() + duration
+        lasts = 0.0
         for number, moment in enumerate(plan.moments(self._chance, setup.fault, ttl, duration)):
             at = now() + moment.wait
             if number and at + moment.lasts > end:
@@ -240,7 +246,13 @@ class Conductor:
                 self._rest()
             if setup.control and caught(setup, self._events):
                 return
-            self._strike(lab, ttl, moment.lasts)
+            lasts = moment.lasts
+            self._strike(lab, ttl, lasts)
+        for _ in range(AGAIN):
+            if self._hits or not self._misses:
+                break
+            lasts *= 2
+            self._strike(lab, ttl, lasts)
         while now() < end:
             self._rest()
 
@@ -270,17 +282,25 @@ class Conductor:
         self._tell(self.setup, at, injury.text)
         if self.setup.fault == "delay":
             self._late = set(injury.lanes)
-        until = now() + lasts
+        end = now() + lasts
         try:
-            while now() < until:
+            while now() < end:
                 self._rest()
         finally:
             self._late = set()
             injury.heal()
             over = self._history.now()
+            until = round(over, 6)
             for lane, number in numbers:
-                self._history.add(lane, "fault", at, number=number, until=round(over, 6))
+                self._history.add(
+                    lane, "fault", at, number=number, until=until, missed=injury.missed
+                )
             self._start_again(injury)
+        if injury.missed:
+            self._misses += 1
+            self._tell(self.setup, over, f"hit nothing: {injury.text}")
+        else:
+            self._hits += 1
 
     def _idle(self) -> bool:
         """Tells whether nobody holds the lock, nor wants it where faults come between holds."""
@@ -304,7 +324,8 @@ class Conductor:
 
     def _start_again(self, injury: Injury) -> None:
         """Starts again the workers that were killed."""
-        for lane in injury.killed:
+        dead = {name for name, one in self._workers.items() if one.ended == -signal.SIGKILL}
+        for lane in sorted(dead.union(injury.killed)):
             worker = self._workers[lane]
             worker.wait(PATIENCE)
             worker.kill()

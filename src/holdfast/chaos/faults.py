@@ -24,7 +24,8 @@ class Fault(NamedTuple):
         return self.lasts[1] == 0.0
 
 
-CLIENTS, STORES, NAMESPACES, STRACE, CLOCK = "clients", "stores", "namespaces", "strace", "clock"
+CLIENTS, STORES, NAMESPACES, STRACE = "clients", "stores", "namespaces", "strace"
+CLOCK, VDSO = "clock", "vdso"
 
 FAULTS: dict[str, Fault] = {
     fault.name: fault
@@ -47,6 +48,21 @@ FAULTS: dict[str, Fault] = {
             "network partition",
             "nothing arrives between a worker and the store, or between the nodes of a cluster",
             CLIENTS,
+            (1.2, 2.0),
+        ),
+        Fault(
+            "cut",
+            "packets cut",
+            "no packet passes between a worker and the store, or between nodes: one way, or both",
+            NAMESPACES,
+            (1.2, 2.0),
+        ),
+        Fault(
+            "loss",
+            "packets lost",
+            "of the packets between a worker and the store, or between nodes, a third is lost, a third "
+            "overtaken",
+            NAMESPACES,
             (1.2, 2.0),
         ),
         Fault(

@@ -69,7 +69,10 @@ class Reader:
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """Returns the events by their time; a fault that has ended is one event, with its end."""
+    """Returns the events by their time; a fault that has ended is one event, with its end.
+
+    One that hit nothing is no fault, but a `miss`.
+    """
     faults: dict[int, Event] = {}
     kept = []
     for event in events:
@@ -77,6 +80,8 @@ def in_order(events: Iterable[Event]) -> list[Event]:
             kept.append(event)
         elif (known := faults.get(event["number"])) is not None:
             known["until"] = event["until"]
+            if event.get("missed"):
+                known["kind"] = "miss"
         else:
             fault = {name: value for name, value in event.items() if name != "number"}
             faults[event["number"]] = fault

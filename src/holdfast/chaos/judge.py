@@ -88,6 +88,8 @@ class Findings:
             register: _judge_writes(events, register, self.holds) for register in (FENCED, UNFENCED)
         }
         self.faults = [event for event in events if event["kind"] == "fault"]
+        self.misses = [event for event in events if event["kind"] == "miss"]
+        """The faults that hit nothing: something was about to break, and nothing came by."""
         self.recoveries = _recoveries(self.faults, events)
         self.gaps = [gap for holds in by_lock.values() for gap in _gaps(holds, events)]
 
@@ -207,7 +209,11 @@ def _gaps(holds: Sequence[Hold], events: Iterable[Event]) -> list[float]:
     Only long ones count, in which somebody was asking all the time and no process and no node was
     down: so something that belongs to nobody was in the way.
     """
-    faults = [event for event in events if event["kind"] == "fault" and event["name"] not in QUIET]
+    faults = [
+        event
+        for event in events
+        if event["kind"] in ("fault", "miss") and event["name"] not in QUIET
+    ]
     found = []
     for hold, following in pairwise(holds):
         if hold.released_at is None:

@@ -100,7 +100,7 @@ def _merge(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return shown
     figures: dict[str, Any] = {}
     for name in good[0]["figures"]:
-        values = [run["figures"][name] for run in good if run["figures"][name] is not None]
+        values = [value for run in good if (value := run["figures"].get(name)) is not None]
         if not values:
             figures[name] = None
         elif name == "told_before":

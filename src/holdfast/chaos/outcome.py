@@ -56,7 +56,8 @@ def outcome(
 ) -> dict[str, Any]:
     """Returns a run that was made. `refusal` says why the lab could not do a fault, if it could not.
 
-    A run without any fault has shown nothing: unless a promise was broken even so, it is not judged.
+    A run without any fault that hit something has shown nothing: unless a promise was broken even so,
+    it is not judged.
     """
     ours = setup.library == OURS
     events = in_order(events)
@@ -68,7 +69,7 @@ def outcome(
     passed: bool | None = _broken(setup.control, found) if setup.control else kept
     not_judged = None
     if passed and not seen.faults and not stopped:
-        passed, not_judged = None, f"no fault could be done: {refusal}"
+        passed, not_judged = None, _nothing_shown(seen, refusal)
     return {
         **outline(setup, began),
         "stopped": stopped,
@@ -86,6 +87,12 @@ def caught(setup: Setup, events: Sequence[Event]) -> bool:
     seen = judge.Findings(in_order(events), tokens=setup.library == OURS)
     found = verdicts.verdicts_of(seen, verdicts.Ending(), None, NOTHING_PROMISED)
     return _broken(setup.control, found)
+
+
+def _nothing_shown(seen: judge.Findings, refusal: str) -> str:
+    if seen.misses:
+        return f"no fault hit anything: {seen.misses[-1]['text']}"
+    return f"no fault could be done: {refusal}"
 
 
 def _broken(rule: str, found: Sequence[verdicts.Verdict]) -> bool:

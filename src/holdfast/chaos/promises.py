@@ -46,9 +46,15 @@ WEAKNESSES = (
     # A replica that takes over, and a primary that does not know it yet.
     Weakness("consistency", "a failover may forget the latest grants", ("failover",)),
     Weakness(
-        "consistency", "goes on granting to those it can still reach", ("failover", "partition")
+        "consistency",
+        "goes on granting to those it can still reach",
+        ("failover", "partition", "cut"),
     ),
     Weakness("consistency", "the primary that the sentinels name", ("store-crash", "store-pause")),
+    Weakness(
+        "consistency", "cut off from the others goes on granting", ("failover", "partition", "cut")
+    ),
+    Weakness("consistency", "one server for each lock", ("store-crash", "store-pause")),
 )
 """A store that declares one more of its weaknesses in other words needs a line here."""
 

@@ -24,7 +24,7 @@ COLUMNS = (
     "verdict",
 )
 MEANINGS = {
-    "faults": "how many there were",
+    "faults": "how many there were; those that hit nothing are told apart",
     "two holders": "who held the lock at once, each sure of it; asleep: a holder that stood still "
     "while a rival was granted the lock, and for how long",
     "late writes": "of holders whose time was over; without a fence all of them are accepted",
@@ -55,7 +55,7 @@ def row(run: dict[str, Any]) -> list[Fact]:
     return [
         Fact(name),
         Fact(title),
-        Fact(str(figures["faults"])),
+        _faults(figures),
         Fact(f"{figures['grants']:,}"),
         _holders(figures, found[EXCLUSION]),
         Fact(str(figures["stale_tried"] or "-")),
@@ -72,6 +72,12 @@ def _level(verdict: dict[str, Any]) -> str:
     if verdict["held"]:
         return GOOD
     return BAD if verdict["demand"] == "must hold" or not verdict["claim"] else NOTABLE
+
+
+def _faults(figures: dict[str, Any]) -> Fact:
+    missed = figures.get("missed")
+    text = str(figures["faults"])
+    return Fact(f"{text}, {missed} hit nothing", NOTABLE) if missed else Fact(text)
 
 
 def _holders(figures: dict[str, Any], verdict: dict[str, Any]) -> Fact:
@@ -117,7 +123,8 @@ def _verdict(run: dict[str, Any]) -> Fact:
     if run["stopped"]:
         return Fact("stopped", NOTABLE)
     if run["passed"] is None:
-        return Fact("NOT JUDGED: no fault", BAD)
+        missed = run["figures"].get("missed")
+        return Fact(f"NOT JUDGED: {'hit nothing' if missed else 'no fault'}", BAD)
     if run["control"]:
         return Fact("caught", GOOD) if run["passed"] else Fact("NOT CAUGHT", BAD)
     if not run["passed"]:

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from .faults import CLIENTS, CLOCK, NAMESPACES, STORES, STRACE
+from .faults import CLIENTS, CLOCK, NAMESPACES, STORES, STRACE, VDSO
 from .servers.daemon import find
 from .servers.errors import ServerError
 from .servers.processes import await_stopped, end_group, start, state_of
@@ -23,7 +23,7 @@ class Tier(NamedTuple):
     """A group of faults that are possible together."""
 
     name: str
-    """`clients`, `stores`, `namespaces`, `strace` or `clock`."""
+    """`clients`, `stores`, `namespaces`, `strace`, `clock` or `vdso`."""
     available: bool
     why: str
     """If it is available, what was found; if not, what is missing and how to get it."""
@@ -81,7 +81,7 @@ def _try_clients() -> str:
 def _try_stores() -> str:
     found = [name for name, why in stores().items() if why is None]
     missing = [name for name, why in stores().items() if why is not None]
-    text = f"; not {', '.join(missing)}, see holdfast chaos --list" if missing else ""
+    text = f"; not {', '.join(missing)}, see --list" if missing else ""
     return f"throw-away servers: {', '.join(found)}{text}"
 
 
@@ -128,10 +128,39 @@ def _try_clock() -> str:
     return f"a clock that can be stepped, made by {shutil.which('cc')}, for one server at a time"
 
 
+def _try_vdso() -> str:
+    from .servers.vdso import ReplacedClock
+
+    program = "import time\nwhile input(): print(time.time(), flush=True)"
+    process = start(
+        [sys.executable, "-I", "-S", "-c", program],
+        stdin=subprocess.PIPE,
+        output=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        for step in (0, 100_000):
+            if step:  # not before the kernel has put its code there
+                ReplacedClock(lambda: process.pid).step(step)
+            process.stdin.write(b"now\n")
+            process.stdin.flush()
+            if abs(float(process.stdout.readline()) - time.time() - step) > 1_000:
+                raise ServerError("a program whose clock was replaced does not follow it")
+    except ValueError:
+        raise ServerError("a program whose clock was to be replaced has ended") from None
+    finally:
+        end_group(process)
+        process.stdin.close()
+        process.stdout.close()
+    return "the kernel's code for the time, replaced in one process: a clock step of etcd"
+
+
 _TRIALS: dict[str, Callable[[], str]] = {
     CLIENTS: _try_clients,
     STORES: _try_stores,
     NAMESPACES: _try_namespaces,
     STRACE: _try_strace,
     CLOCK: _try_clock,
+    VDSO: _try_vdso,
 }

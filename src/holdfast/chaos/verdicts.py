@@ -199,6 +199,7 @@ def figures_of(seen: Findings, ending: Ending) -> dict[str, float | int | None]:
     return {
         "grants": len(seen.holds),
         "faults": len(seen.faults),
+        "missed": len(seen.misses),
         "writes": unfenced.total,
         "stale_tried": unfenced.tried,
         "stale_refused": fenced.refused,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
@@ -9,7 +10,9 @@ from importlib import import_module
 from .. import BackendUnavailable, ConfigError, GuaranteeError, __version__
 from . import COMMANDS, statuses
 from .arguments import STORE_OPTIONS, HelpWanted, UsageError, take_option, unknown
-from .report import say
+from .report import in_words, say
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class VersionWanted(Exception):
@@ -18,7 +21,32 @@ class VersionWanted(Exception):
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)[::-1]
+    closed = sys.stdout is None
+    if closed:
+        _open_nothing()
+    try:
+        status = _command(list(sys.argv[1:] if argv is None else argv)[::-1])
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        _forget_output()
+        return statuses.ended_by(13)
+    except KeyboardInterrupt:  # in a command that does not hear signals itself, or not yet
+        return statuses.ended_by(2)
+    except Exception as error:
+        unwritten = (*_FULL, errno.EBADF) if closed else _FULL
+        if isinstance(error, OSError) and error.errno in unwritten:
+            _forget_output()
+            say(f"the output cannot be written: {error.strerror}")
+            return statuses.NOT_WRITTEN
+        import traceback
+
+        say("a mistake in Holdfast itself:\n" + traceback.format_exc().rstrip())
+        return statuses.INTERNAL
+
+
+def _command(words: list[str]) -> int:
+    """Runs the command of `words`, which are in reverse order; returns the exit status."""
     command = ""
     try:
         before = _options_before(words)
@@ -43,23 +71,13 @@ def main(argv: list[str] | None = None) -> int:
         say(with_hint(error, command))
         return statuses.USAGE
     except BackendUnavailable as error:
-        say(f"the store is unreachable: {error}")
+        say(f"the store cannot be used: {in_words(error)}")
         return statuses.UNREACHABLE
-    except BrokenPipeError:
-        _forget_output()
-        return statuses.ended_by(13)
-    except KeyboardInterrupt:  # in a command that does not hear signals itself, or not yet
-        return statuses.ended_by(2)
-    except Exception:
-        import traceback
-
-        say("a mistake in Holdfast itself:\n" + traceback.format_exc().rstrip())
-        return statuses.INTERNAL
 
 
 def with_hint(error: Exception, command: str) -> str:
     """Returns the error in one line, with where to read more."""
-    text = str(error)
+    text = in_words(error)
     stop = "" if text.endswith((".", "?", "!")) else "."
     return f"{text}{stop} See: holdfast {command}{' ' if command else ''}--help"
 
@@ -83,6 +101,19 @@ def _help(command: str) -> int:
 
     sys.stdout.write(manuals.help_of(command) if command else manuals.overview())
     return 0
+
+
+def _open_nothing() -> None:
+    """Opens a stdout that refuses all that is written, where it was closed before we started.
+
+    So a command that has something to say fails, as it does on a full disk, and no file of ours takes
+    the place of stdout. A command that is run still finds it closed.
+    """
+    fd = os.open(os.devnull, os.O_RDONLY)
+    if fd != 1:
+        os.dup2(fd, 1, inheritable=False)
+        os.close(fd)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
 
 
 def _forget_output() -> None:

@@ -109,10 +109,16 @@ def holders(locks: Locks, name: str) -> str:
 
 def holders_of(state: LockState | None) -> str:
     """Returns the holders of a lock, as the end of a sentence; empty if there are none."""
-    from .drawing import visible  # not needed where nobody waits
-
     people = [
-        f"{visible(str(holder.label))} since {time.strftime('%H:%M:%S', time.localtime(holder.since))}"
-        for holder in (state.holders if state is not None else ())
+        f"{who} since {time.strftime('%H:%M:%S', time.localtime(since))}"
+        for who, since in people_of(state)
     ]
     return f", held by {', '.join(people)}" if people else ""
+
+
+def people_of(state: LockState | None) -> list[tuple[str, float]]:
+    """Returns the holders of a lock in words, each with the time of its grant."""
+    from .drawing import visible  # not needed where nobody waits
+
+    holders = state.holders if state is not None else ()
+    return [(visible(str(holder.label)), holder.since) for holder in holders]

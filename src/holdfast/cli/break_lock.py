@@ -7,7 +7,7 @@ import select
 import sys
 import time
 
-from .. import LockState
+from .. import LockState, checks
 from . import encoding
 from .arguments import STORE_OPTIONS, UsageError, read
 from .drawing import Pen
@@ -55,7 +55,12 @@ def main(words: list[str]) -> int:
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"--token-above takes a token, not {text!r:.40}")
-    return int(text[:40])
+    if int(text[:40]) > checks.MAX_TOKEN_ABOVE:
+        raise UsageError(
+            f"--token-above takes a token up to {checks.MAX_TOKEN_ABOVE}, not {text:.40}: no store "
+            "hands out such a token in this century"
+        )
+    return int(text)
 
 
 def _agreed(state: LockState, above: int) -> bool:
@@ -65,11 +70,17 @@ def _agreed(state: LockState, above: int) -> bool:
     if state.held:
         lines.append("The holder may go on until its next renewal; only a fence stops its writes.")
     question = "Break it?" if state.held else f"Raise its tokens above {above}?"
-    pen.write("\n".join(lines) + f"\n{question} [y/N] ")
-    # Python raises for a ^C that comes just before it reads only when that returns: so do not read yet.
-    while not select.select([sys.stdin], [], [], _LOOK)[0]:
-        pass
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    line = ""
+    try:
+        pen.write("\n".join(lines) + f"\n{question} [y/N] ")
+        # For a ^C just before it reads, Python raises only when that returns: so do not read yet.
+        while not select.select([sys.stdin], [], [], _LOOK)[0]:
+            pass
+        line = sys.stdin.readline()
+    finally:
+        if not line.endswith("\n"):
+            pen.write("\n")  # after ^C or ^D, whatever comes next begins a line
+    return line.strip().lower() in ("y", "yes")
 
 
 def _owners(state: LockState) -> set[str]:

@@ -10,7 +10,8 @@ from .arguments import STORE_OPTIONS, read, unknown
 from .drawing import Pen
 from .manuals import STORE, manual_of
 
-OPTIONS = STORE_OPTIONS
+OPTIONS: dict[str, str] = {}
+"""It has none of its own; those of a store are taken, for an alias that has them, and not used."""
 SHELLS = ("bash", "zsh", "fish")
 VALUES = {
     "--leftovers": ("wait", "end", "leave"),
@@ -23,7 +24,7 @@ BEFORE = {**STORE[1], "--help": "what a command does", "--version": "which relea
 
 def main(words: list[str]) -> int:
     """Prints the script for a shell, and returns the exit status."""
-    (shell,) = read(words, OPTIONS, "SHELL").operands
+    (shell,) = read(words, STORE_OPTIONS, "SHELL").operands
     if shell not in SHELLS:
         raise unknown("shell", shell, SHELLS)
     lines = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]()
@@ -173,6 +174,14 @@ def _zsh_options(options: dict[str, str]) -> Iterator[str]:
 
 def _fish() -> Iterator[str]:
     yield "# The completion of holdfast for fish: put it into ~/.config/fish/completions/holdfast.fish"
+    yield "function __holdfast_after_dashes"
+    yield "    # The command that is run, and its own words, as fish completes them by themselves."
+    yield "    set -l words (commandline -opc)"
+    yield "    set -l at (contains -i -- -- $words); or return"
+    yield "    set -e words[1..$at]"
+    yield "    set -l line (string escape -- $words | string join ' ')"
+    yield '    complete -C (string trim --left -- "$line "(commandline -ct))'
+    yield "end"
     yield "complete -c holdfast -f"
     for words, text in BEFORE.items():
         yield _fish_option("__fish_use_subcommand", words, text)
@@ -184,7 +193,8 @@ def _fish() -> Iterator[str]:
             yield _fish_option(seen, words, text)
         if choices := choices_of(command):
             yield f"complete -c holdfast -n {_quoted(seen)} -a {_quoted(' '.join(choices))}"
-    yield "complete -c holdfast -n 'contains -- -- (commandline -opc)' -F"
+    after = "contains -- -- (commandline -opc)"
+    yield f"complete -c holdfast -n {_quoted(after)} -k -a '(__holdfast_after_dashes)'"
 
 
 def _fish_option(condition: str, words: str, text: str) -> str:

@@ -5,7 +5,7 @@
     namespace = "billing"
 
 Whoever may write to it chooses where our locks are, and whom we show our passwords to. So a file that
-others may write to is refused.
+others may write to is refused, and so is one in whose place they may put another.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def _read(file: str) -> bytes:
                 f"others may write to the configuration {file}, so it is not used; mend that by: "
                 f"chmod go-w {file}"
             )
+        _refuse_open_folders(file)
         if status.st_size > _MOST:
             raise ConfigError(f"the configuration {file} is too large")
         return os.read(fd, _MOST)
@@ -89,9 +90,35 @@ def _read(file: str) -> bytes:
         os.close(fd)
 
 
+def _refuse_open_folders(file: str) -> None:
+    """Refuses a file in whose place others may put another, by its folder or one above that."""
+    for path in dict.fromkeys((os.path.abspath(file), os.path.realpath(file))):
+        folder = os.path.dirname(path)
+        owner = os.stat(folder).st_uid
+        if owner not in (0, os.geteuid()):
+            raise ConfigError(
+                f"the folder {folder} of the configuration is somebody else's, so it is not used"
+            )
+        while True:
+            mode = os.stat(folder).st_mode
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not _read_only(folder):
+                raise ConfigError(
+                    f"everybody may write to {folder}, in which the configuration is, so it is not "
+                    f"used; mend that by: chmod o-w {folder}"
+                )
+            if folder == os.path.dirname(folder):
+                break
+            folder = os.path.dirname(folder)
+
+
+def _read_only(folder: str) -> bool:
+    """Tells whether `folder` is mounted so that nobody can write to it, as in a container."""
+    return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
 def _parsed(file: str, data: bytes) -> dict[str, Any]:
     try:
-        return tomllib.loads(data.decode())
+        return tomllib.loads(data.decode("utf-8-sig"))  # some editors put a mark in front
     except UnicodeDecodeError:
         raise ConfigError(f"the configuration {file} is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:

@@ -7,6 +7,7 @@ or hostile. `visible` makes them harmless, and everything that came from a store
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import IO, NamedTuple
@@ -152,14 +153,14 @@ class Pen:
     ) -> list[str]:
         """Returns the lines of a table with a heading, in the room that the terminal has."""
         lines = [[Cell(column.title, DIM) for column in columns], *rows]
-        widths = [max(width(row[place].text) for row in lines) for place in range(len(columns))]
+        needs = [sorted(width(row[at].text) for row in lines) for at in range(len(columns))]
+        widths = [need[-1] for need in needs]
         room = self.columns if room is None else room
         if room and _excess(widths, room) > 0:
             kept = _fitting(columns, widths, room)
             columns = [columns[at] for at in kept]
-            widths = [widths[at] for at in kept]
             lines = [[row[at] for at in kept] for row in lines]
-            _narrow(widths, columns, room)
+            widths = _narrowed([needs[at] for at in kept], columns, room)
         return [self._line(row, columns, widths) for row in lines]
 
     def _line(self, row: Sequence[Cell], columns: Sequence[Column], widths: Sequence[int]) -> str:
@@ -191,13 +192,26 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> lis
     return kept
 
 
-def _narrow(widths: list[int], columns: Sequence[Column], room: int) -> None:
-    """Makes columns narrower until they fit: those that are cut at their start first, then always the
-    widest of those that may be; below their least widths where all have come down to these."""
+def _narrowed(needs: Sequence[list[int]], columns: Sequence[Column], room: int) -> list[int]:
+    """Returns the widths of columns that fit; `needs` has the widths of each one's texts, in order.
+
+    Columns that are cut at their start are made narrower first, then always the one in which that cuts
+    the fewest texts, or of several the widest: so one long name does not cut every holder. Columns go
+    below their least widths where all have come down to these.
+    """
+    widths = [need[-1] for need in needs]
     cut = [at for at, column in enumerate(columns) if column.least]
+
+    def willingness(at: int) -> tuple[bool, int, int]:
+        untouched = bisect_left(needs[at], widths[at])
+        return columns[at].side == "start", untouched, widths[at]
+
     for _ in range(_excess(widths, room)):
         able = [at for at in cut if widths[at] > columns[at].least]
-        able = able or [at for at in cut if widths[at] > 1]
-        if not able:
-            return
-        widths[max(able, key=lambda at: (columns[at].side == "start", widths[at]))] -= 1
+        if able:
+            widths[max(able, key=willingness)] -= 1
+        elif able := [at for at in cut if widths[at] > 1]:
+            widths[max(able, key=lambda at: widths[at])] -= 1
+        else:
+            break
+    return widths

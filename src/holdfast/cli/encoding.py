@@ -13,8 +13,11 @@ def dumps(value: object) -> str:
     return json.dumps(value).replace("\x7f", "\\u007f")
 
 
-def participant(one: Participant, slots: bool) -> dict[str, Any]:
-    """Returns a holder or waiter as an object."""
+def participant(one: Participant, kind: str) -> dict[str, Any]:
+    """Returns a holder or waiter of a lock of that kind as an object."""
+    # The slot of a `once` is renewed while the work is done, and then kept for the rest of its period:
+    # which of the two it is, not every store tells.
+    ttl = None if kind == "once" else one.ttl
     found: dict[str, Any] = {
         "owner": one.owner,
         "host": one.label.host,
@@ -23,25 +26,24 @@ def participant(one: Participant, slots: bool) -> dict[str, Any]:
         "token": one.token,
         "since": round(one.since, 3),
         "remaining": round(one.remaining, 3),
-        "ttl": None if one.ttl is None else round(one.ttl, 3),
+        "ttl": None if ttl is None else round(ttl, 3),
         "weight": one.weight,
     }
-    if slots:
+    if kind == "semaphore" and one.token:
         found["slot"] = one.slot
     return found
 
 
 def lock(state: LockState) -> dict[str, Any]:
     """Returns a lock as an object."""
-    slots = state.kind == "semaphore"
     found = {
         "name": state.name,
         "kind": state.kind,
         "capacity": state.capacity,
         "token": state.token,
         "held": state.held,
-        "holders": [participant(one, slots) for one in state.holders],
-        "waiters": [participant(one, False) for one in state.waiters],
+        "holders": [participant(one, state.kind) for one in state.holders],
+        "waiters": [participant(one, state.kind) for one in state.waiters],
     }
     if state.out:
         found["out"] = list(state.out)
@@ -53,8 +55,8 @@ def deadlock(found: Deadlock) -> dict[str, Any]:
     circle = [
         {
             "name": wait.name,
-            "waiter": participant(wait.waiter, False),
-            "blocker": participant(wait.blocker, False),
+            "waiter": participant(wait.waiter, "lock"),
+            "blocker": participant(wait.blocker, "lock"),
         }
         for wait in found.cycle
     ]

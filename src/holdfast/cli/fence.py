@@ -12,7 +12,7 @@ from ..fences.places import NoFence, guard
 from . import encoding, statuses
 from .arguments import STORE_OPTIONS, UsageError, read, unknown
 from .drawing import Pen
-from .report import say
+from .report import in_words, say
 from .store import url_of
 
 OPTIONS = {**STORE_OPTIONS, "--json": ""}
@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
         return statuses.USAGE
     except StaleToken as error:
         record.update(accepted=False, highest=error.highest, reason=error.reason)
-        say(f"refused: {error}")
+        say(f"refused: {in_words(error)}")
     if "--json" in given.options:
         Pen(sys.stdout).write(encoding.dumps(record) + "\n")
     return 0 if record["accepted"] else STALE

@@ -7,12 +7,12 @@ told to end.
 
 from __future__ import annotations
 
-from .. import BackendUnavailable, Lease, Term
+from .. import BackendUnavailable, Lease, Term, checks
 from . import statuses
 from .arguments import STORE_OPTIONS
 from .attempt import Attempt, Interrupted
 from .background import BackgroundCall
-from .report import say
+from .report import in_words, say
 from .store import open_store
 from .wakeups import ENDING, Wakeups, now
 from .work import WORK_OPTIONS, WorkOptions, answer, work
@@ -31,16 +31,20 @@ def main(words: list[str]) -> int:
 
 def _lead(request: WorkOptions, wakeups: Wakeups) -> int:
     pause = FIRST_PAUSE
+    value = request.options.get("--value", "")
+    if value:
+        checks.printable("the text of --value", value, checks.MAX_LABEL)
     while True:
         locks = open_store(request.options, request.label)
-        value = request.options.get("--value", request.label)
-        election = locks.election(request.name, value or None, ttl=request.ttl)
+        shown = request.options.get("--value", request.label)
+        election = locks.election(request.name, shown or None, ttl=request.ttl)
         attempt = Attempt(locks, request.name, election.campaign, wakeups)
         try:
             attempt.run()
         except BackendUnavailable as error:
-            request.report.event("unreachable", name=request.name, error=str(error))
-            say(f"the store is unreachable; asking again in {pause:g} s: {error}")
+            reason = in_words(error)
+            request.report.event("unreachable", name=request.name, error=reason)
+            say(f"the store cannot be used; asking again in {pause:g} s: {reason}")
             _wait(wakeups, pause)
             pause = min(2 * pause, LONGEST_PAUSE)
             continue

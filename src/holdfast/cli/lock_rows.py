@@ -19,7 +19,7 @@ COLUMNS = (
     Column("HELD", right=True, spare=3),
     Column("REMAINS", spare=4),
     Column("WAIT", right=True, spare=5),
-    Column("HOLDER", least=10, side="middle", spare=6),
+    Column("HOLDER", least=20, side="middle", spare=6),
 )
 
 

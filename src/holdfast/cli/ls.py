@@ -7,7 +7,7 @@ import time
 
 from . import encoding
 from .arguments import STORE_OPTIONS, read
-from .drawing import DIM, Pen
+from .drawing import DIM, Pen, clip, visible
 from .lock_rows import counts, lock_table
 from .report import say
 from .store import open_store
@@ -33,6 +33,7 @@ def main(words: list[str]) -> int:
         return 0
     lines = pen.table(*lock_table(pen, states, time.time()))
     if pen.terminal and len(states) > 1:
-        lines += ["", pen.paint(f"{counts(states)} · {locks.url}", DIM)]
+        footer = clip(f"{counts(states)} · {visible(locks.url)}", pen.columns)
+        lines += ["", pen.paint(footer, DIM)]
     pen.write("\n".join(lines) + "\n")
     return 0

@@ -10,7 +10,8 @@ from .arguments import STORE_OPTIONS, read
 from .drawing import Pen
 from .manuals import STORE, TIMES, UNIVERSAL, manual_of
 
-OPTIONS = STORE_OPTIONS
+OPTIONS: dict[str, str] = {}
+"""It has none of its own; those of a store are taken, for an alias that has them, and not used."""
 ENVIRONMENT = {
     "HOLDFAST_URL": "the store, where neither --url nor --store names one",
     "HOLDFAST_CONFIG": "the configuration, in place of ~/.config/holdfast/config.toml",
@@ -32,7 +33,7 @@ _SIGNS = {
 
 def main(words: list[str]) -> int:
     """Prints the page, and returns the exit status."""
-    read(words, OPTIONS)
+    read(words, STORE_OPTIONS)
     Pen(sys.stdout).write("\n".join(page()) + "\n")
     return 0
 
@@ -59,7 +60,7 @@ def page() -> Iterator[str]:
     yield ".SH ENVIRONMENT"
     yield from _table(ENVIRONMENT)
     yield ".SH EXIT STATUS"
-    yield "0 if all went well. Of every command:"
+    yield "0 if all went well. Of every command, the latter of those that use a store:"
     yield from _table(UNIVERSAL)
     yield ".SH TIMES"
     yield text(TIMES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .. import Lease, Locks, OnceLease
+from .. import Lease, Locks, OnceLease, checks
 from . import statuses
 from .arguments import STORE_OPTIONS, UsageError
 from .attempt import Attempt, holders
@@ -39,7 +39,7 @@ class OnceOptions(WorkOptions):
             raise UsageError("--timezone is for --cron; --every counts from the last run")
         self.period: float | str = options.get("--cron", "")
         if "--every" in options:
-            self.period = seconds("--every", options["--every"])
+            self.period = checks.ttl(seconds("--every", options["--every"]), "--every")
         more: dict[str, Any] = {}
         if "--timezone" in options:
             more["timezone"] = options["--timezone"]

@@ -6,15 +6,20 @@ import os
 from collections.abc import Callable
 
 from .. import LockError, Locks, LockState
-from .attempt import holders_of
+from .attempt import holders_of, people_of
 from .background import BackgroundCall
-from .drawing import clip
+from .drawing import clip, width
 from .durations import briefly
 from .report import say, write_patiently
 from .wakeups import now
 
 _EVERY = 2.0
 """Seconds after which the store is asked again who holds the lock."""
+_SPARE = len("^C") + 1
+"""Columns at the end of the line that stay free for what the terminal echoes: a line that was broken
+could not be taken away."""
+_LEAST = 12
+"""Columns to which a name or a holder may be shortened where both are told."""
 
 
 class Progress:
@@ -58,9 +63,6 @@ class Progress:
         return f"waiting for {self._name!r}{holders_of(self._state)}"
 
     def _draw(self) -> None:
-        text = f"holdfast: {self._words()}"
-        if self._state is not None and len(self._state.waiters) > 1:
-            text += f", {len(self._state.waiters)} waiting"
         waited = round(now() - self._began)
         tail = f" · {waited}s" if waited < 60 else f" · {briefly(waited)}"
         try:
@@ -68,7 +70,39 @@ class Progress:
         except OSError:
             return  # it has gone away
         self._drawn = True
-        _write(f"\r{clip(text, columns - len(tail) - 1)}{tail}\033[K")
+        text = fitted(self._name, self._state, max(columns - len(tail) - _SPARE, 0))
+        _write(f"\r{text}{tail}\033[K")
+
+
+def fitted(name: str, state: LockState | None, room: int) -> str:
+    """Returns the lock's name and its holders, with as much detail as there is `room` for."""
+    wanted, people = repr(name), [who for who, _ in people_of(state)]
+    long = f"holdfast: waiting for {wanted}"
+    if not people:
+        before = "waiting for "
+        if width(long) <= room:
+            return long
+        return clip(before + clip(wanted, max(room - len(before), 1), "middle"), room)
+    others = len(people) - 1
+    first = people[0] + (f" and {others} other{'s' if others > 1 else ''}" if others else "")
+    queue = f", {len(state.waiters)} waiting" if state and len(state.waiters) > 1 else ""
+    for text in (
+        f"{long}{holders_of(state)}{queue}",
+        f"{long}, held by {', '.join(people)}{queue}",
+        f"{long}, held by {first}{queue}",
+        f"{long}, held by {first}",
+        f"waiting for {wanted}, held by {first}",
+        f"{wanted} is held by {first}",
+    ):
+        if width(text) <= room:
+            return text
+    between = " is held by "
+    left = room - len(between)
+    if left >= 2 * _LEAST:
+        wanted = clip(wanted, max(left - width(first), left // 2), "middle")
+        return wanted + between + clip(first, left - width(wanted), "middle")
+    # Whoever waits knows the name, and not the holder.
+    return clip("held by " + clip(first, max(room - len("held by "), 1), "middle"), room)
 
 
 def _may_draw() -> bool:

@@ -32,6 +32,16 @@ def say(text: str) -> None:
         return  # nobody listens
 
 
+def in_words(error: Exception) -> str:
+    """Returns the text of an error, in words that a person at a command line can use."""
+    text = str(error)
+    if "()" in text or "=" in text:
+        from .wording import as_typed  # not needed by most
+
+        return as_typed(text)
+    return text
+
+
 class Report:
     """Writes events to a descriptor, or to nowhere."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import Lease, Lock, Locks
+from .. import Lease, Lock, Locks, checks
 from . import statuses
 from .arguments import STORE_OPTIONS, UsageError
 from .attempt import Attempt, holders
@@ -37,9 +37,14 @@ class RunOptions(WorkOptions):
         if "--wait" in options and "--no-wait" in options:
             raise UsageError("--wait and --no-wait exclude each other; give one of them")
         self.permits = _permits(options.get("-n"))
+        """How many may run it at once; None for a lock that one holds alone."""
         if self.permits is not None and len(self.names) > 1:
             raise UsageError("-n is for one NAME; several are taken whole")
-        """How many may run it at once; None for a lock that one holds alone."""
+        if len(set(self.names)) > checks.MAX_NAMES:
+            raise UsageError(
+                f"at most {checks.MAX_NAMES} NAMEs can be taken at once, not {len(set(self.names))}; "
+                "take one lock that stands for all"
+            )
         self.wait = 0.0 if "--no-wait" in options else None
         """Seconds to wait; None waits for ever."""
         if "--wait" in options:
@@ -50,9 +55,12 @@ class RunOptions(WorkOptions):
 def _permits(text: str | None) -> int | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 10:
+    if not (text.isascii() and text.isdigit()):
         raise UsageError(f"-n needs a whole number, such as -n 3, and not {text!r:.40}")
-    return int(text)
+    number = int(text[:20])
+    if not 1 <= number <= checks.MAX_CAPACITY:
+        raise UsageError(f"-n must be from 1 to {checks.MAX_CAPACITY}, not {text:.40}")
+    return number
 
 
 def main(words: list[str]) -> int:

@@ -20,7 +20,16 @@ def main(words: Sequence[str]) -> int:
     target = urls.parse(url)
     module = urls.SCHEMES[target.scheme].schema
     if module is None:
-        say(f"{target.scheme}:// is no SQL database: it needs no tables that you could create")
+        say(_reason(target.scheme))
         return statuses.USAGE
     sys.stdout.write(import_module(module).script())
     return 0
+
+
+def _reason(scheme: str) -> str:
+    """Returns why there is nothing to print for such a store."""
+    if scheme == "sqlite":
+        return (
+            "the file of sqlite:// is made with its tables on first use; there is nothing to create"
+        )
+    return f"{scheme}:// has no tables that somebody would have to create"

@@ -7,6 +7,8 @@ UNREACHABLE = 69
 """The store did not answer, so nothing was run."""
 INTERNAL = 70
 """A mistake in Holdfast itself; its traceback is on stderr."""
+NOT_WRITTEN = 74
+"""The output could not be written, as to a disk that is full."""
 BUSY = 75
 LOST = 76
 """The lease ended under the command, which was then ended too."""

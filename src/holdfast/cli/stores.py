@@ -14,7 +14,8 @@ from .arguments import STORE_OPTIONS, UsageError, read, unknown
 from .drawing import BOLD, DIM, Cell, Column, Pen
 from .durations import briefly
 
-OPTIONS = {**STORE_OPTIONS, "--markdown": "", "--json": ""}
+OPTIONS = {"--markdown": "", "--json": ""}
+"""The options of its own; those of a store are taken, for an alias that has them, and not used."""
 TITLES = {
     "auto_release": "Release when the holder dies",
     "clock_dependence": "Clocks that must behave",
@@ -38,7 +39,7 @@ _MARGIN = 18
 
 def main(words: list[str]) -> int:
     """Prints the comparison, and returns the exit status."""
-    given = read(words, OPTIONS, "[STORE…]")
+    given = read(words, STORE_OPTIONS | OPTIONS, "[STORE…]")
     if "--json" in given.options and "--markdown" in given.options:
         raise UsageError("--json and --markdown exclude each other; give one of them")
     stores = {one.store: one for one in promises()}

@@ -83,7 +83,7 @@ class Supervisor:
         """The time at which the command has run for long enough, if there is one."""
         self._exited: float | None = None
         """The time at which we saw that the command itself had ended."""
-        self._told_of_leftovers = False
+        self._told_of_leftovers = self._ended_leftovers = False
         self._third = lease.ttl / 3
         self._margin = min(0.25, lease.ttl / 10)
         self._due = 0.0
@@ -165,8 +165,9 @@ class Supervisor:
         self._note_exit()
         if self._leftovers == "leave" or not self._child.lives():
             return True
-        if self._leftovers == "end":
+        if self._leftovers == "end" or (self.asked_to_end and not self._ended_leftovers):
             self._leftovers = "wait"  # for those that cannot be ended
+            self._ended_leftovers = True
             self._end()
             return not self._child.lives()
         self._tell_of_leftovers()

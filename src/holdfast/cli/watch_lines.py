@@ -73,6 +73,6 @@ def record(sighting: Sighting, at: float) -> dict[str, Any]:
     state, one = sighting.state, sighting.participant
     if state is not None and one is not None:
         found |= {"name": sighting.name, "kind": state.kind}
-        found |= encoding.participant(one, state.kind == "semaphore")
+        found |= encoding.participant(one, state.kind)
         found["waiting"] = len(state.waiters)
     return found

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from .. import BackendUnavailable, ConfigError, GuaranteeError, Lease, LeaseLost, LockError
+from .. import BackendUnavailable, ConfigError, GuaranteeError, Lease, LeaseLost, LockError, checks
 from . import statuses
 from .arguments import UsageError, sort, unknown
 from .attempt import Attempt, Interrupted
 from .child import Child
 from .durations import seconds
-from .report import Report, say
+from .report import Report, in_words, say
 from .spawn import CannotStart
 from .supervisor import LEFTOVERS, Supervisor
 from .terminal import Terminal, end_like_a_job
@@ -56,7 +56,7 @@ class WorkOptions:
         self.names = given.operands
         self.name = ", ".join(given.operands)
         self.command = given.command
-        self.ttl = seconds("--ttl", options.get("--ttl", "30s"))
+        self.ttl = checks.ttl(seconds("--ttl", options.get("--ttl", "30s")), "--ttl")
         self.grace = seconds("--grace", options.get("--grace", "5s"))
         self.leftovers = options.get("--leftovers", "wait")
         if self.leftovers not in LEFTOVERS:
@@ -89,12 +89,12 @@ def _status(request: WorkOptions, run: Callable[[Wakeups], int]) -> int:
     try:
         return run(Wakeups())
     except (ConfigError, GuaranteeError) as error:
-        report.event("refused", name=request.name, error=str(error))
+        report.event("refused", name=request.name, error=in_words(error))
         report.finish()
         raise
     except BackendUnavailable as error:
-        report.event("unreachable", name=request.name, error=str(error))
-        say(f"the store is unreachable, so the command was not run: {error}")
+        report.event("unreachable", name=request.name, error=in_words(error))
+        say(f"the store cannot be used, so the command was not run: {in_words(error)}")
         return statuses.UNREACHABLE
     except LeaseLost as error:
         report.event("lost", name=request.name, reason=error.reason)

@@ -82,12 +82,16 @@ def _postgres(target: Target, resource: str, token: Token) -> None:
             return
         raise reason
     except (OSError, psycopg.Error) as error:
+        state = getattr(error, "sqlstate", None) or ""
+        if state == "42501" or state.startswith("28") or "authentication failed" in str(error):
+            raise _denied(target, error) from error
         raise _unavailable(target, error) from error
 
 
 def _mysql(target: Target, resource: str, token: Token) -> None:
     pymysql = _driver("pymysql", target)
     from ..stores.mysql.address import Address, split_query
+    from ..stores.mysql.failures import CREDENTIALS, DENIED
 
     address = Address(target, split_query(target)[1])
     settings = dict(address.settings)
@@ -109,6 +113,8 @@ def _mysql(target: Target, resource: str, token: Token) -> None:
         ) as connection:
             _guard_sql(connection, resource, token)
     except (OSError, pymysql.err.MySQLError) as error:
+        if error.args and error.args[0] in CREDENTIALS | DENIED:
+            raise _denied(target, error) from error
         raise _unavailable(target, error) from error
 
 
@@ -118,6 +124,11 @@ def _redis(target: Target, resource: str, token: Token) -> None:
         with closing(_redis_client(redis, target)) as client:
             RedisFence(client).guard(resource, token)
     except (OSError, redis.RedisError) as error:
+        from ..stores.redis.wire.refusals import DENIED, code_of
+
+        denied = isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError)
+        if denied or code_of(Exception(f"ERR {error}")) in DENIED:
+            raise _denied(target, error) from error
         raise _unavailable(target, error) from error
 
 
@@ -184,6 +195,15 @@ def _driver(name: str, target: Target) -> Any:
             f"a fence in {target.scheme}:// needs the package {name}; install it by "
             f"`pip install 'holdfast[{extra}]'`"
         ) from error
+
+
+def _denied(target: Target, error: Exception) -> ConfigError:
+    """Returns the refusal of a user who may not do what the fence needs, as a store tells it."""
+    said = " ".join(str(error).split()).partition(" script: ")[0]  # Redis adds its number
+    return ConfigError(
+        f"the fence at {target} does not let us in: {said}; check the user, the password and the "
+        "user's permissions"
+    )
 
 
 def _unavailable(target: Target, error: Exception) -> BackendUnavailable:

@@ -19,6 +19,7 @@ from .sql_connections import (
     Request,
     Steps,
     begun,
+    in_two_phases,
     keep_cursor,
     kind_of,
     open_at_driver,
@@ -88,6 +89,8 @@ class SqlFence(Fence):
         statements = self._of(kind)
         tried = False
         shown = given.reader and self._guard.shown(resource, given)
+        if shown and statements.dialect.forgets_shares and in_two_phases(kind, connection):
+            shown = False
         request = None if shown else self._guard.request(statements, resource, given)
         if request is not None and not kind.asynchronous and not kind.alchemy:
             # The common case at once: the resource is known, and the token good.

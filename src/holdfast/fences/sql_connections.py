@@ -272,6 +272,15 @@ def _commits_each(kind: ConnectionKind, connection: Any) -> bool:
     return bool(connection.autocommit)
 
 
+def in_two_phases(kind: ConnectionKind, connection: Any) -> bool:
+    """Returns True if SQLAlchemy will prepare this transaction before it commits it."""
+    if not kind.alchemy:
+        return False
+    if kind.asynchronous:
+        connection = connection.sync_connection
+    return hasattr(connection.get_transaction(), "xid")
+
+
 def refuse_pipeline(kind: ConnectionKind, connection: Any) -> None:
     """Refuses a pipeline: the next statement is sent before anybody knows that the token passed."""
     if kind.driver == "psycopg" and not kind.alchemy and connection.pgconn.pipeline_status:

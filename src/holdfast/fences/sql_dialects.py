@@ -62,6 +62,8 @@ class Dialect(NamedTuple):
     """True if an UPDATE does not count a row in which it changes nothing."""
     gaps: bool = False
     """True if an UPDATE that finds nothing locks the gap, in which others then cannot INSERT."""
+    forgets_shares: bool = False
+    """True if a transaction that is prepared (`XA PREPARE`) gives up its shared locks there."""
 
 
 POSTGRESQL = Dialect(
@@ -139,6 +141,7 @@ MYSQL = Dialect(
     exactly="CAST(CONVERT({} USING utf8mb4) AS BINARY)",
     counts_changes=True,
     gaps=True,
+    forgets_shares=True,
 )
 
 SQLITE = Dialect(

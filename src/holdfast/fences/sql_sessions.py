@@ -35,7 +35,8 @@ def is_asynchronous(session: object) -> bool:
 def connection_of(session: Any) -> Any:
     """Returns the connection of the session's transaction; in asyncio, a coroutine that does.
 
-    Raises `ConfigError` for a session with several databases (`binds=`): nobody says which is meant.
+    Raises `ConfigError` for a session with several databases (`binds=`): nobody says which is meant;
+    and for one of two phases on SQLite, of which SQLAlchemy itself would say no word.
     """
     plain = session.registry() if hasattr(session, "registry") else session
     plain = getattr(plain, "sync_session", plain)
@@ -49,6 +50,12 @@ def connection_of(session: Any) -> Any:
             "this session has several databases (binds=), and the fence is in one of them: give the "
             'connection of that one, as in session.connection(bind_arguments={"mapper": Invoice})'
         )
+    for place in places.values():
+        if plain.twophase and place.dialect.name == "sqlite":
+            raise ConfigError(
+                "this session commits in two phases (twophase=True), which SQLite cannot do: make it "
+                "without, or on PostgreSQL, MySQL or MariaDB"
+            )
     if default is None and others:
         return session.connection(bind_arguments={"bind": others[0]})
     return session.connection()

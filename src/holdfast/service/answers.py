@@ -27,7 +27,7 @@ class Answer(NamedTuple):
     media_type: bytes = JSON
 
 
-dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 """Returns a value as JSON, in ASCII."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qsl
 
@@ -92,9 +92,10 @@ class Call:
         operation = self.operation
         self._read_query()
         if PATH_NAME in self.scope:
-            self._read_name(operation.parameter)
+            self._read_name()
         if operation.body is not None:
-            self.body = read_object(operation.body, await self._read_json())
+            self._check_content()
+            self.body = read_object(operation.body, _value_of(await self._read_body()))
 
     def _read_query(self) -> None:
         operation = self.operation
@@ -138,13 +139,12 @@ class Call:
             raise no_namespace(store.namespace)
         return service.store(store.namespace, timing) if timing else store
 
-    def _read_name(self, parameter: str) -> None:
+    def _read_name(self) -> None:
         name = names.decode(self.scope[PATH_NAME])
         try:
-            what = "the resource's name" if parameter == "resource" else "the lock's name"
-            self.name = checks.printable(what, name, checks.MAX_NAME_BYTES)
+            self.name = checks.printable("the name in the path", name, checks.MAX_NAME_BYTES)
         except ConfigError as error:
-            raise Problem("bad-input", str(error), field=parameter) from None
+            raise Problem("bad-input", str(error), field=self.operation.parameter) from None
         self.require(self.operation.role, self.name)
 
     def require(self, role: Role, name: str) -> None:
@@ -152,27 +152,28 @@ class Call:
         if not self.service.authority.may(self.caller, role, self.store.namespace, name):
             raise Problem("forbidden", f"{self.caller.title} may not {role} {name!r}", name=name)
 
-    async def _read_json(self) -> Any:
-        media_type = _media_type(self.scope["headers"])
-        if media_type != b"application/json":
+    def _check_content(self) -> None:
+        """Refuses a body that is not JSON, or too large by its announced size: before it is read.
+
+        A client may wait for 100 Continue until then.
+        """
+        media_type = size = b""
+        for name, value in self.scope["headers"]:
+            if name == b"content-type":
+                media_type = media_type or value
+            elif name == b"content-length":
+                size = size or value
+        if media_type.partition(b";")[0].strip().lower() != b"application/json":
             raise Problem(
                 "media-type",
                 "the body has to be sent with Content-Type: application/json (with curl: --json)",
             )
-        data = await self._read_body()
-        if not data:
-            return {}
-        try:
-            return _decode(data.decode())
-        except RecursionError:
-            raise Problem("bad-request", "the body is nested too deeply") from None
-        except ValueError as error:
-            raise Problem("bad-request", f"the body is not JSON: {str(error)[:80]}") from None
+        limit = self.service.settings.body_limit
+        if size.isdigit() and int(size) > limit:
+            raise _too_large(limit)
 
     async def _read_body(self) -> bytes:
         limit = self.service.settings.body_limit
-        if _announced_size(self.scope["headers"]) > limit:
-            raise _too_large(limit)  # before it is asked for: a client may wait for 100 Continue
         parts: list[bytes] = []
         size = 0
         while True:
@@ -196,19 +197,20 @@ def _too_large(limit: int) -> Problem:
     )
 
 
-def _announced_size(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """Returns the size that the headers give the body; 0 if they do not tell."""
-    for name, value in headers:
-        if name == b"content-length":
-            return int(value) if value.isdigit() else 0
-    return 0
-
-
-def _media_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    for name, value in headers:
-        if name == b"content-type":
-            return value.partition(b";")[0].strip().lower()
-    return b""
+def _value_of(data: bytes) -> Any:
+    """Returns what a body says, in JSON; an empty one is an empty object."""
+    if not data:
+        return {}
+    try:
+        text = data.decode().strip(_SPACE)
+        value, end = _decoder.raw_decode(text)
+    except RecursionError:
+        raise Problem("bad-request", "the body is nested too deeply") from None
+    except ValueError as error:
+        raise Problem("bad-request", f"the body is not JSON: {str(error)[:80]}") from None
+    if end != len(text):
+        raise Problem("bad-request", "the body is not JSON: more follows behind its end")
+    return value
 
 
 def _refuse_constant(text: str) -> NoReturn:
@@ -223,5 +225,5 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_members).decode
-"""Returns the value of a text of JSON."""
+_decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_members)
+_SPACE = " \t\n\r"

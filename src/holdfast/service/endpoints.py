@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from time import monotonic
 
 from ..errors import LockError
 from ..events import report
+from ..model import quick_new
 from .answers import Answer, Receive, Scope, Send, send_answer
 from .call import Call
 from .hooks import Finished
@@ -34,20 +35,19 @@ class Endpoint:
             methods.add("HEAD")
         self._allow = ", ".join(sorted(methods)).encode()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         method: str = scope["method"]
         operation = self._head if method == "HEAD" else self._operations.get(method)
         if operation is not None:
-            await self._carry_out(operation, scope, receive, send)
-        elif method == "OPTIONS":
-            await self._finish(scope, send, Answer(204, None, ((b"allow", self._allow),)))
-        else:
-            problem = Problem(
-                "method-not-allowed",
-                f"{method[:20]} cannot be used here; there are: {self._allow.decode()}",
-                headers=((b"allow", self._allow),),
-            )
-            await self._finish(scope, send, problem.answer())
+            return self._carry_out(operation, scope, receive, send)
+        if method == "OPTIONS":
+            return self._finish(scope, send, Answer(204, None, ((b"allow", self._allow),)))
+        problem = Problem(
+            "method-not-allowed",
+            f"{method[:20]} cannot be used here; there are: {self._allow.decode()}",
+            headers=((b"allow", self._allow),),
+        )
+        return self._finish(scope, send, problem.answer())
 
     async def _finish(self, scope: Scope, send: Send, answer: Answer) -> None:
         began = monotonic()
@@ -136,16 +136,19 @@ def _tell(
 ) -> None:
     client = scope.get("client")
     service.hooks.tell_finished(
-        Finished(
-            operation.id if operation is not None else "",
-            scope["method"],
-            scope["path"],
-            status,
-            monotonic() - began,
-            title,
-            client[0] if client else "",
-            call.store.namespace if call is not None and hasattr(call, "store") else "",
-            call.name if call is not None else "",
+        quick_new(
+            Finished,
+            (
+                operation.id if operation is not None else "",
+                scope["method"],
+                scope["path"],
+                status,
+                monotonic() - began,
+                title,
+                client[0] if client else "",
+                call.store.namespace if call is not None and hasattr(call, "store") else "",
+                call.name if call is not None else "",
+            ),
         )
     )
 

@@ -67,10 +67,6 @@ def seconds(what: str, least: float, most: float) -> Callable[[object], float]:
     return check
 
 
-def ttl(value: object) -> float:
-    return checks.ttl(value)
-
-
 def kind(value: object) -> str:
     if not isinstance(value, str) or value not in KINDS:
         raise ConfigError(f"kind must be one of {', '.join(KINDS)}, not {value!r:.80}")

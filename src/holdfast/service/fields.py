@@ -21,7 +21,6 @@ from .field_checks import (
     owner,
     seconds,
     text,
-    ttl,
     whole,
 )
 from .problems import Problem
@@ -103,7 +102,7 @@ NEW_OWNER = Field(
     None,
     "the id of this attempt, never used before; made by the service if there is none",
 )
-TTL = Field("ttl", ttl, _TTL, text="seconds for which the store keeps the lease from now on")
+TTL = Field("ttl", checks.ttl, _TTL, text="seconds for which the store keeps the lease from now on")
 FIRST_TTL = TTL._replace(default=30.0)
 KIND = Field(
     "kind",
@@ -235,7 +234,8 @@ LIST = Field(
     boolean("list"),
     {"type": "boolean"},
     False,
-    "true: the stream begins with all locks, from which on events tell what changes",
+    "true: the stream begins with all locks, those that are waited for most in its first event and the "
+    "others in events `more`; from then on events tell what changes",
 )
 TOKEN_ABOVE = Field(
     "token_above",
@@ -251,7 +251,7 @@ def limit_ttl(given: Fields, longest: float) -> Fields:
     """Returns these fields, in which no TTL may be longer than that."""
 
     def check(value: object) -> float:
-        seconds = ttl(value)
+        seconds = checks.ttl(value)
         if seconds > longest:
             raise ConfigError(f"this service gives a ttl of at most {longest:g} s")
         return seconds
@@ -281,18 +281,17 @@ def read_object(fields: Fields, given: object, where: str = "the body") -> dict[
         raise Problem("bad-input", f"{where} must be a JSON object, not {given!r:.40}")
     values: dict[str, Any] = {}
     found = 0
-    for field in fields:
-        name = field.name
+    for name, check, _, default, _ in fields:
         if name in given:
             found += 1
             try:
-                values[name] = field.check(given[name])
+                values[name] = check(given[name])
             except ConfigError as error:
                 raise Problem("bad-input", str(error), field=name) from None
-        elif field.default is REQUIRED:
+        elif default is REQUIRED:
             raise Problem("bad-input", f"{where} has no {name!r}", field=name)
         else:
-            values[name] = field.default
+            values[name] = default
     if found != len(given):
         unknown = sorted(given.keys() - {field.name for field in fields})[0]
         known = ", ".join(field.name for field in fields) or "none"

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from json.encoder import encode_basestring_ascii as quote
+from math import inf
 
 from ..model import Label, LockState, Participant
 from .answers import dumps
-from .views import View
 
+FIRST = 100
+"""Locks in the first part: more than a screen shows."""
 AT_ONCE = 2000
-"""Locks that are written in one piece."""
+"""Locks in each of the others."""
 
 
-def with_locks(view: View, states: Iterable[LockState]) -> Iterator[str]:
-    """Yields `view`, which is not empty, as JSON with one more field `locks`, in pieces.
+def in_parts(states: Iterable[LockState]) -> Iterator[tuple[str, bool]]:
+    """Yields all locks as JSON, a part at a time, and whether that is the last one.
 
-    Between two pieces other work may be done.
+    Those that are waited for most come first, as on the page. Between two parts other work may be done.
     """
-    yield f'{dumps(view)[:-1]},"locks":['
+    ordered = sorted(states, key=_place)
     labels: dict[Label, str] = {}
-    left = iter(states)
-    comma = ""
-    while some := list(islice(left, AT_ONCE)):
-        yield comma + ",".join([_lock_text(one, labels) for one in some])
-        comma = ","
-    yield "]}"
+    begin, end = 0, FIRST
+    while True:
+        part = ",".join([_lock_text(one, labels) for one in ordered[begin:end]])
+        is_last = end >= len(ordered)
+        yield f"[{part}]", is_last
+        if is_last:
+            return
+        begin, end = end, end + AT_ONCE
+
+
+def _place(state: LockState) -> tuple[int, float, str]:
+    """Returns what locks are sorted by: who waits, since when it is held, its name."""
+    since = state.holders[0].since if state.holders else inf
+    return -len(state.waiters), since, state.name
 
 
 def _lock_text(state: LockState, labels: dict[Label, str]) -> str:

@@ -14,8 +14,10 @@ from .call import Call
 from .problems import Problem, problem_of, too_late
 from .security import audit
 from .store import Store
-from .views import grant_view, outcome_view, state_view, waiting_view
+from .views import grant_text, outcome_view, state_view, waiting_view
 from .waiter import Grant
+
+RELEASED = b'{"released":true}'
 
 
 def complete(values: dict[str, Any], store: Store, name: str) -> None:
@@ -56,49 +58,43 @@ async def acquire(call: Call) -> Answer:
     """Grants the lock; or waits for it; or queues; or says who holds it."""
     name, values = call.name, call.body
     complete(values, call.store, name)
-    owner = values["owner"] or new_owner()
-    with call.store.lanes.use(name, owner, values["queue"] or values["wait"] > 0) as store:
-        return await _acquire(call, store, owner)
-
-
-async def _acquire(call: Call, store: Store, owner: str) -> Answer:
-    name, values = call.name, call.body
-    session = await store.session()
-    received = session.now()
-    wait, queue = values["wait"], values["queue"]
-    ticket = Ticket(store.terms(values, name, call.client), owner, queue or wait > 0)
-    if store.given_up.has(name, owner):
-        raise too_late(name, owner)
-    if wait or owner in store.waits:
-        return await _acquire_waiting(call, store, ticket, received, received + wait)
-    place = call.place(owner, values["session"])
-    if queue:
-        call.limit_places(store.bells, owner)
-    try:
-        answer: Granted | Queued | Busy = await store.ask(
-            lambda backend, deadline: backend.acquire(ticket, deadline)
-        )
-    except LockError as error:
-        raise problem_of(error, name, owner) from error
-    now = session.now()
-    if store.given_up.has(name, owner):  # meanwhile
-        await store.clean_up(ticket)
-        raise too_late(name, owner)
-    if isinstance(answer, Granted):
-        if answer.handed:
+    owner, wait = values["owner"] or new_owner(), values["wait"]
+    queue = values["queue"] or wait > 0
+    with call.store.lanes.use(name, owner, queue) as store:
+        session = await store.session()
+        received = session.now()
+        ticket = Ticket(store.terms(values, name, call.client), owner, queue)
+        if store.given_up.has(name, owner):
+            raise too_late(name, owner)
+        if wait or owner in store.waits:
+            return await _acquire_waiting(call, store, ticket, received, received + wait)
+        if queue:
+            call.limit_places(store.bells, owner)
+        try:
+            answer: Granted | Queued | Busy = await store.ask(
+                lambda backend, deadline: backend.acquire(ticket, deadline)
+            )
+        except LockError as error:
+            raise problem_of(error, name, owner) from error
+        now = session.now()
+        if store.given_up.has(name, owner):  # meanwhile
+            await store.clean_up(ticket)
+            raise too_late(name, owner)
+        if isinstance(answer, Busy):
+            raise await busy(store, name, owner, answer.remaining)
+        place = call.place(owner, values["session"])
+        if isinstance(answer, Queued):
+            store.bells.hang(ticket, place)
+            view = waiting_view(name, owner, answer.remaining, answer.since, received)
+            return Answer(202, view)
+        token, ttl, handed, since, slot = answer
+        if handed:
             store.bells.hang(ticket, place)
         else:
             store.bells.remember(name, owner, place)
-        grant = Grant(
-            answer.token, answer.ttl, answer.since or received, answer.slot, answer.handed
-        )
-        store.tell("acquired", name, owner, answer.token, now - received)
-        return Answer(200, grant_view(name, owner, grant, received, now))
-    if isinstance(answer, Queued):
-        store.bells.hang(ticket, place)
-        view = waiting_view(name, owner, answer.remaining, answer.since, received)
-        return Answer(202, view)
-    raise await busy(store, name, owner, answer.remaining)
+        grant = Grant(token, ttl, since or received, slot, handed)
+        store.tell("acquired", name, owner, token, now - received)
+        return Answer(200, grant_text(name, owner, grant, received, now))
 
 
 async def _acquire_waiting(
@@ -119,7 +115,7 @@ async def _acquire_waiting(
         raise await busy(store, name, owner, 0.0)
     store.tell("waited", name, owner, grant.token, now - received, "granted")
     store.tell("acquired", name, owner, grant.token, now - received)
-    return Answer(200, grant_view(name, owner, grant, received, now))
+    return Answer(200, grant_text(name, owner, grant, received, now))
 
 
 async def busy(store: Store, name: str, owner: str, remaining: float) -> Problem:
@@ -184,7 +180,7 @@ async def release(call: Call) -> Answer:
     if not released:
         raise gone(name, owner)
     store.tell("released", name, owner, 0, 0.0)
-    return Answer(200, {"released": True})
+    return Answer(200, RELEASED)
 
 
 async def amend(call: Call) -> Answer:
@@ -235,7 +231,7 @@ async def adopt(call: Call) -> Answer:
     now = session.now()
     store.tell("acquired", name, owner, answer.token, now - received)
     grant = Grant(answer.token, answer.ttl, answer.since or received, answer.slot)
-    return Answer(200, grant_view(name, owner, grant, received, now))
+    return Answer(200, grant_text(name, owner, grant, received, now))
 
 
 async def look(call: Call) -> Answer:

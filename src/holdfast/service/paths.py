@@ -7,7 +7,7 @@ what is not there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 from .answers import Application, Receive, Scope, Send
 
@@ -33,8 +33,8 @@ class Paths:
             else:
                 self._fixed[path] = endpoint
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._find(scope)(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self._find(scope)(scope, receive, send)
 
     def _find(self, scope: Scope) -> Application:
         if scope["type"] != "http":

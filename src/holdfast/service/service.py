@@ -16,7 +16,6 @@ from ..errors import LockError
 from .about import Doctors
 from .access_log import AccessLog
 from .authority import Authority, Everything
-from .events import Watcher
 from .hooks import Hooks
 from .metrics import ServiceMetrics
 from .operations import Operation
@@ -24,6 +23,7 @@ from .problems import Problem, no_namespace
 from .settings import Settings
 from .store import Store
 from .streams import Stream
+from .watcher import Watcher
 
 MOST_TIMINGS = 32
 """Timings of their own that clients of one namespace may have at the same time."""

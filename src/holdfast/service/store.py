@@ -105,23 +105,28 @@ class Store:
         assert self._session is not None
         return self._session.clock.wall()
 
-    async def ask(self, question: Callable[[Backend, float], Awaitable[Result]]) -> Result:
+    def ask(self, question: Callable[[Backend, float], Awaitable[Result]]) -> Awaitable[Result]:
         """Returns the store's answer to `question`, which is given a deadline."""
         session = self._session
-        limit = self.patience
         if session is None or session.closed:
-            began = monotonic()
-            session = await self.session()
-            limit = max(limit - (monotonic() - began), LEAST_PATIENCE)
+            return self._open_and_ask(question)
+        return question(session.backend, session.now() + self.patience)
+
+    async def _open_and_ask(
+        self, question: Callable[[Backend, float], Awaitable[Result]]
+    ) -> Result:
+        began = monotonic()
+        session = await self.session()
+        limit = max(self.patience - (monotonic() - began), LEAST_PATIENCE)
         return await question(session.backend, session.now() + limit)
 
     # The verbs that several parts of the service use.
 
-    async def renew(self, claims: Sequence[Claim]) -> Sequence[Outcome]:
-        return await self.ask(lambda backend, deadline: backend.renew(claims, deadline))
+    def renew(self, claims: Sequence[Claim]) -> Awaitable[Sequence[Outcome]]:
+        return self.ask(lambda backend, deadline: backend.renew(claims, deadline))
 
-    async def release(self, name: str, owner: str) -> bool:
-        return await self.ask(lambda backend, deadline: backend.release(name, owner, deadline))
+    def release(self, name: str, owner: str) -> Awaitable[bool]:
+        return self.ask(lambda backend, deadline: backend.release(name, owner, deadline))
 
     async def give_up(self, name: str, owner: str) -> None:
         """Refuses requests of an owner that arrive later: here, and at the store if it can do that."""
@@ -135,11 +140,11 @@ class Store:
         if doubt is not None:
             doubt(owner)
 
-    async def inspect(self, name: str) -> LockState:
-        return await self.ask(lambda backend, deadline: backend.inspect(name, deadline))
+    def inspect(self, name: str) -> Awaitable[LockState]:
+        return self.ask(lambda backend, deadline: backend.inspect(name, deadline))
 
-    async def list(self, prefix: str) -> Sequence[LockState]:
-        return await self.ask(lambda backend, deadline: backend.list(prefix, deadline))
+    def list(self, prefix: str) -> Awaitable[Sequence[LockState]]:
+        return self.ask(lambda backend, deadline: backend.list(prefix, deadline))
 
     async def clean_up(self, ticket: Ticket) -> None:
         """Leaves nothing of an attempt on the store: at once, or in the background."""
@@ -154,12 +159,8 @@ class Store:
 
         A backend keeps with it what it has made of them.
         """
-        given = values["label"]
-        label = given if isinstance(given, Label) else Label(client, 0, given or "")
-        key = (
-            name,
-            values["ttl"],
-            label,
+        ttl, label = values["ttl"], values["label"]
+        rest = (
             values["weight"],
             values["capacity"],
             values["kind"],
@@ -167,11 +168,14 @@ class Store:
             values["renew"],
             values["delay"],
         )
+        key = name, client, ttl, label, rest
         terms = self._terms.get(key)
         if terms is None:
             if len(self._terms) >= MOST_TERMS:
                 self._terms.clear()
-            terms = self._terms[key] = Terms(*key, bound=False)
+            if not isinstance(label, Label):
+                label = Label(client, 0, label or "")
+            terms = self._terms[key] = Terms(name, ttl, label, *rest, bound=False)
         return terms
 
     def tell(

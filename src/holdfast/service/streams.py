@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from .answers import Send
@@ -27,14 +27,6 @@ def event(name: str, data: str, id: str = "") -> bytes:
     """Returns one server-sent event; `data` is JSON in one line."""
     head = f"id: {id}\n" if id else ""
     return f"{head}event: {name}\ndata: {data}\n\n".encode()
-
-
-def event_pieces(name: str, data: Iterable[str], id: str) -> Iterator[bytes]:
-    """Yields one server-sent event as `event` returns it; `data` is its JSON in pieces."""
-    yield f"id: {id}\nevent: {name}\ndata: ".encode()
-    for piece in data:
-        yield piece.encode()
-    yield b"\n\n"
 
 
 class Stream:

@@ -14,6 +14,7 @@ from ..model import (
     Renewed,
     Waiting,
 )
+from .answers import dumps
 from .waiter import Grant
 
 View = dict[str, Any]
@@ -37,6 +38,18 @@ def grant_view(name: str, owner: str, grant: Grant, received: float, now: float)
     if handed:
         view["handed"] = True
     return view
+
+
+def grant_text(name: str, owner: str, grant: Grant, received: float, now: float) -> bytes:
+    """Returns what `grant_view` does, as JSON: the answer that most requests get."""
+    token, ttl, sent, slot, handed = grant
+    remaining, waited, age = max(ttl - (now - sent), 0.0), sent - received, received - sent
+    if slot is not None or handed:
+        return dumps(grant_view(name, owner, grant, received, now)).encode()
+    return (
+        f'{{"name":{dumps(name)},"owner":{dumps(owner)},"state":"held","token":{token},"ttl":{ttl!r},'
+        f'"remaining":{remaining!r},"waited":{max(waited, 0.0)!r},"age":{max(age, 0.0)!r}}}'
+    ).encode()
 
 
 def waiting_view(name: str, owner: str, remaining: float, since: float, received: float) -> View:

@@ -14,6 +14,7 @@ from errno import EINPROGRESS
 from math import ceil
 from os import strerror
 
+from .connecting import connecting
 from .redis.wire.sockets import prepare
 from .resolving import Place, resolve
 
@@ -62,8 +63,9 @@ def _connected(
             raise OSError(error, strerror(error))
         prepare(sock)
         if tls is not None:
-            sock = tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
-            _shake_hands(sock, deadline, now)
+            with connecting():
+                sock = tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+                _shake_hands(sock, deadline, now)
         return sock
     except BaseException:
         sock.close()

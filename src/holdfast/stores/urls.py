@@ -107,8 +107,10 @@ def parse(url: object) -> Target:
         scheme = scheme.partition("+")[0]  # as SQLAlchemy writes it, with the driver
     if not separator or not scheme:
         # The text is not shown: it may be a password that was pasted into the wrong place.
+        kind = url.partition(":")[0].lower() if ":" in url else ""
+        lacking = f"there is no // after {kind}:" if kind in SCHEMES else "it has no scheme"
         raise ConfigError(
-            "this is not a store's URL: it has no scheme; write for example "
+            f"this is not a store's URL: {lacking}; write for example "
             "sqlite:///var/lib/app/locks.db or memory://"
         )
     if scheme not in SCHEMES:

@@ -7,7 +7,8 @@ from contextlib import suppress
 import pytest
 
 from holdfast import aio as holdfast
-from worlds.aio import Job, eventually
+from holdfast._async import closing
+from worlds.aio import PATIENCE, Job, eventually
 
 
 async def test_two_cannot_adopt_one_lease(url: str) -> None:
@@ -57,7 +58,10 @@ async def test_permits_are_released_while_their_manager_closes(url: str) -> None
             assert await permit.release() is True
 
 
-async def test_a_term_ends_with_its_manager_when_its_work_has_ended(url: str) -> None:
+async def test_a_term_ends_with_its_manager_when_its_work_has_ended(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "BODY_LIMIT", PATIENCE)  # the store is asked meanwhile
     async with holdfast.connect(url) as elsewhere:
         locks = holdfast.connect(url)
         term = await locks.election("chief").campaign()

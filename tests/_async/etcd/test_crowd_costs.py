@@ -233,7 +233,7 @@ async def test_a_few_at_a_time_join(cluster: EtcdCluster) -> None:
                 at_once -= 1
 
         backend._retrier.txn = counted
-        del backend._acquirer._lanes[2:]
+        del backend._acquirer._turnstile._turns[2:]
 
         async def take_turn() -> None:
             async with locks.lock("x"):
@@ -253,12 +253,12 @@ async def test_the_time_behind_others_of_its_manager_is_not_the_stores(
 ) -> None:
     async with managers(cluster) as (_, _locks, backend):
         assert isinstance(await backend.acquire(ticket_of("holder"), soon(backend)), Granted)
-        acquirer = backend._acquirer
-        del acquirer._lanes[1:]
-        (lane,) = acquirer._lanes
-        assert await lane.take(10.0)
+        turnstile = backend._acquirer._turnstile
+        del turnstile._turns[1:]
+        (turn,) = turnstile._turns
+        assert await turn.take(10.0)
         try:
-            acquirer._answered = backend.clock.now() + 60.0  # the store answers others
+            turnstile._answered = backend.clock.now() + 60.0  # the store answers others
             deadline = backend.clock.now() + 0.3
 
             async def ask(owner: str) -> Any:
@@ -267,11 +267,11 @@ async def test_the_time_behind_others_of_its_manager_is_not_the_stores(
             waiter = Job(ask, "patient")
             await eventually(lambda: backend.clock.now() > deadline + 0.3)
             assert not waiter.done()
-            acquirer._answered = 0.0  # nobody is answered
+            turnstile._answered = 0.0  # nobody is answered
             with pytest.raises(holdfast.BackendUnavailable, match="did not answer in time"):
                 await Job(ask, "unanswered").result()
         finally:
-            lane.end()
+            turn.end()
         assert isinstance(await waiter.result(), Queued)
 
 
@@ -280,14 +280,15 @@ async def test_a_caller_that_gives_up_does_not_stand_behind_others_for_longer(
 ) -> None:
     async with managers(cluster) as (_, locks, backend):
         held = await locks.lock("x").acquire()
-        (lane,) = backend._acquirer._lanes[:1]
-        del backend._acquirer._lanes[1:]
-        assert await lane.take(10.0)
+        turnstile = backend._acquirer._turnstile
+        del turnstile._turns[1:]
+        (turn,) = turnstile._turns
+        assert await turn.take(10.0)
         try:
-            backend._acquirer._answered = backend.clock.now() + 60.0
+            turnstile._answered = backend.clock.now() + 60.0
             with pytest.raises(holdfast.BackendUnavailable):
                 await Job(locks.lock("x").try_acquire, 0.2).result()
         finally:
-            lane.end()
+            turn.end()
         assert (await backend_of(locks)) is backend
         await held.release()

@@ -89,7 +89,7 @@ async def test_prepared_statements_that_a_pooler_shares_or_loses(kept: PostgresS
             connection: Any = psycopg.connect(url, autocommit=True, prepare_threshold=None)
             with connection:
                 prepared = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%'"
-                assert connection.execute(prepared).fetchone()[0] == 2
+                assert connection.execute(prepared).fetchone()[0] >= 2
                 connection.execute("DEALLOCATE ALL")
             await turns(locks)
             await turns(others)

@@ -74,9 +74,9 @@ async def test_a_waiter_that_nodes_refuse_costs_no_other_lease_its_renewal(
     nodes: RedlockNodes,
 ) -> None:
     async with connect(nodes, heartbeat=0.3) as locks:
-        held = await locks.lock("held", ttl=1.5).acquire()
+        held = await locks.lock("held", ttl=4.0).acquire()
         other = await locks.lock("x", ttl=MAX_TTL).acquire()
-        waiter = Job(locks.lock("x", ttl=1.5).try_acquire, 3.0)
+        waiter = Job(locks.lock("x", ttl=1.5).try_acquire, 5.0)
 
         await until_waiting(locks)
         for node in nodes.nodes:

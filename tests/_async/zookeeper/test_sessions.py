@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from _async.many import hold_many
+from _async.many import TTL, hold_many
 from _async.waiting import until_waiting
 from holdfast import aio as holdfast
 from holdfast.chaos.servers.zookeeper import TICK, lock_path, raw_client
@@ -203,7 +203,7 @@ async def test_the_token_is_above_grants_that_ended_before_the_queue_was_read(
 
 async def test_many_locks_cost_no_thread_and_no_watch_each(url: str) -> None:
     async with holdfast.connect(url, tick=TICK) as locks:
-        first = await locks.lock("first", ttl=3.0).acquire()
+        first = await locks.lock("first", ttl=TTL).acquire()
         await first.renew()
         leases = await hold_many(locks)
         for lease in leases:

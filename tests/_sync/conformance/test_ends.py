@@ -9,7 +9,8 @@ from contextlib import suppress
 import pytest
 
 import holdfast
-from worlds.threads import Job, eventually
+from holdfast._sync import closing
+from worlds.threads import PATIENCE, Job, eventually
 
 
 def test_two_cannot_adopt_one_lease(url: str) -> None:
@@ -59,7 +60,10 @@ def test_permits_are_released_while_their_manager_closes(url: str) -> None:
             assert permit.release() is True
 
 
-def test_a_term_ends_with_its_manager_when_its_work_has_ended(url: str) -> None:
+def test_a_term_ends_with_its_manager_when_its_work_has_ended(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "BODY_LIMIT", PATIENCE)  # the store is asked meanwhile
     with holdfast.connect(url) as elsewhere:
         locks = holdfast.connect(url)
         term = locks.election("chief").campaign()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -16,9 +17,11 @@ from holdfast.chaos.servers.redis import RedisServer
 from holdfast.model import Busy, Granted, Queued, Renewed, new_owner
 from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.redis._sync.several import OneServerBackend
+from holdfast.stores.redis.keys import Naming
 from stores import redis_nodes, redis_watch
 from worlds.threads import Job
 
+NAMES = ["a", "b", "c", *(f"n{number}" for number in range(2000))]
 KINDS = {"lock": 1, "semaphore": 3, "rwlock": 2**31 - 1, "election": 1}
 
 
@@ -70,6 +73,30 @@ def test_all_are_granted_in_their_order(server: RedisServer) -> None:
             assert free(store, tickets) == [True] * 4
             assert free(store, tickets) == [False] * 4
         assert held(store) == {}
+
+
+def test_tokens_rise_where_counters_are_ahead_of_the_clock(server: RedisServer) -> None:
+    with bench(server.url) as store:
+        counters = {name: Naming("holdfast", None).of(name).counter.decode() for name in NAMES}
+        twins = [name for name in NAMES if counters[name] == counters["a"]]
+        assert len(twins) > 1, "two of these have one counter"
+        ahead = 5 * 10**15
+        server("SET", counters["a"], str(ahead))
+        server("SET", counters["b"], "no number")
+        names = [*twins[:2], "b", "c"]
+        before = dict.fromkeys(names, 0)
+        for turn in range(1, 4):
+            tickets = plain(*names)
+            grants = take(store, tickets)
+            assert isinstance(grants, list)
+            tokens = {one.name: grant.token for one, grant in zip(tickets, grants, strict=True)}
+            assert all(tokens[name] > before[name] for name in names)
+            assert [tokens[name] - ahead for name in twins[:2]] == [2 * turn - 1, 2 * turn]
+            assert tokens["b"] < ahead > tokens["c"]
+            state = store.backend.inspect("a", store.deadline()).holders[0]
+            assert abs(state.since - time.time()) < 60
+            assert free(store, tickets) == [True] * 4
+            before = tokens
 
 
 @pytest.mark.parametrize("kind", KINDS)

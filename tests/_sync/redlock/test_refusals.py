@@ -76,9 +76,9 @@ def test_a_waiter_that_nodes_refuse_costs_no_other_lease_its_renewal(
     nodes: RedlockNodes,
 ) -> None:
     with connect(nodes, heartbeat=0.3) as locks:
-        held = locks.lock("held", ttl=1.5).acquire()
+        held = locks.lock("held", ttl=4.0).acquire()
         other = locks.lock("x", ttl=MAX_TTL).acquire()
-        waiter = Job(locks.lock("x", ttl=1.5).try_acquire, 3.0)
+        waiter = Job(locks.lock("x", ttl=1.5).try_acquire, 5.0)
 
         until_waiting(locks)
         for node in nodes.nodes:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from _sync.many import hold_many
+from _sync.many import TTL, hold_many
 from _sync.waiting import until_waiting
 from holdfast.chaos.servers.zookeeper import TICK, lock_path, raw_client
 from holdfast.entries import Claim
@@ -203,7 +203,7 @@ def test_the_token_is_above_grants_that_ended_before_the_queue_was_read(
 
 def test_many_locks_cost_no_thread_and_no_watch_each(url: str) -> None:
     with holdfast.connect(url, tick=TICK) as locks:
-        first = locks.lock("first", ttl=3.0).acquire()
+        first = locks.lock("first", ttl=TTL).acquire()
         first.renew()
         leases = hold_many(locks)
         for lease in leases:

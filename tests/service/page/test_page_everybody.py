@@ -124,8 +124,20 @@ def test_what_a_token_does_not_cover_is_not_shown(browser: Browser, tmp_path: Pa
         page.open(f"{served.url}/?lock=mine:1")
         page.wait("document.querySelectorAll('.plain li').length === 1")
         assert page.run("document.querySelector('.titled .danger').hidden") is True
+        page.open(f"{served.url}/?lock=theirs:1")
+        page.wait("document.querySelector('main').innerText.includes('does not cover this lock')")
+        assert "Free" not in page.text("main")
+        page.run("window.fetch = () => Promise.reject(new Error('cut'))")
+        page.click("[data-logout]")
+        page.wait(
+            "document.querySelector('[data-logout]').textContent.startsWith('Not logged out')"
+        )
+        page.open(f"{served.url}/?lock=mine:1")
+        page.wait("document.querySelectorAll('.plain li').length === 1")
         page.click("[data-logout]")
         page.wait("document.querySelector('#token') !== null")
+        assert page.text("header").strip() == "Holdfast"
+        assert page.run("document.title") == "Holdfast"
         page.close()
         for lease in leases:
             lease.release()

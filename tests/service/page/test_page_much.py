@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from browser import PATIENCE, Browser
 from holdfast.service import page as static
@@ -19,34 +22,71 @@ def test_ten_thousand_locks_are_few_elements(browser: Browser, api: Api, url: st
             locks.multi(names, ttl=600.0).acquire()
         with opened(browser, at(api, sort="name")) as page:
             page.wait("document.querySelector('.shown').textContent === '10,000 locks'")
+            page.wait("document.querySelector('.grid').getAttribute('aria-rowcount') === '10001'")
             assert page.run("document.querySelectorAll('.row').length") < 60
             page.run("document.querySelector('.scroller').scrollTop = 1e9")
             page.wait(f"{ROWS}.includes('lock:09999')")
             assert page.run("document.querySelectorAll('.row').length") < 60
 
 
-ARRANGED = """(async () => {
+LISTED = """(async () => {
   const { Live } = await import('./page/live.js');
   const { ListView } = await import('./page/list.js');
   const live = new Live(() => {});
-  const view = new ListView(live, { get: () => '', link: () => '?', set() {} });
+  const state = { sort: '', prefix: '', ...%s };
+  const view = new ListView(live, { get: (key) => state[key], link: () => '?', set() {} });
   document.querySelector('main').replaceChildren(view.element);
   view.update();
   const label = { host: 'h', pid: 1, text: 't' };
   const holder = { owner: 'o', label, token: 1, since: 1, remaining: 30, weight: 1 };
-  const lock = { name: 'x', kind: 'lock', capacity: 1, token: 1, holders: [holder], waiters: [] };
-  live._begin({ at: 1, seen_at: 1, since: 1, lost: [], grants: [], locks: [lock] });
-  view.update();
-  const rows = document.querySelectorAll('.row').length;
+  const rest = { kind: 'lock', capacity: 1, token: 1, holders: [holder], waiters: [] };
+  const lock = (name) => ({ name, ...rest });
+  const told = { at: 1, seen_at: 1, since: 1, lost: [], grants: [], held: 3, waiting: 5, number: 3 };
+  const seen = [];
+  const text = (words) => document.querySelector(words)?.textContent ?? '';
+  const see = () => {
+    view.update();
+    const empty = text('.empty:not([hidden])');
+    seen.push([%s.join(''), text('.shown'), text('.counts dd'), empty, live.loaded]);
+  };
+  live._begin({ ...told, locks: [lock('a1')] });
+  see();
+  live._add([lock('b')]);
+  see();
+  live._add([lock('a2')]);
+  see();
+  live._begin({ ...told, held: 2, number: 2, locks: [lock('c')] });
+  see();
+  live._add([lock('d')]);
+  view._arrange();
+  see();
   view.close();
-  return rows;
+  return seen;
 })()"""
 
 
-def test_the_first_list_does_not_wait_for_its_turn(browser: Browser, api: Api) -> None:
-    """A list is arranged once a second, so that rows can be read; an empty one need not be."""
+def listed(browser: Browser, api: Api, state: str) -> Any:
     with opened(browser, at(api)) as page:
-        assert page.run(ARRANGED) == 1
+        return page.run(LISTED % (state, ROWS))
+
+
+def test_the_first_locks_are_shown_before_all_are_there(browser: Browser, api: Api) -> None:
+    """A list is arranged once a second, so that rows can be read; a first one need not be."""
+    assert listed(browser, api, "{}") == [
+        ["a1", "3 locks", "3", "", False],
+        ["a1", "3 locks", "3", "", False],
+        ["a1a2b", "3 locks", "3", "", True],
+        ["a1a2b", "3 locks", "3", "", True],  # until all that are listed anew are there
+        ["cd", "2 locks", "2", "", True],
+    ]
+
+
+@pytest.mark.parametrize("state", ["{ prefix: 'a' }", "{ sort: 'name' }"])
+def test_what_does_not_come_first_waits_for_all(browser: Browser, api: Api, state: str) -> None:
+    seen = listed(browser, api, state)
+    assert seen[0][0] == seen[1][0] == ""
+    assert seen[0][3] == seen[1][3] == "Loading…"
+    assert seen[2][0] in ("a1a2", "a1a2b")
 
 
 def test_the_stream_does_not_wait_for_who_we_are(browser: Browser, api: Api, url: str) -> None:
@@ -72,6 +112,53 @@ def test_many_changes_at_once_are_shown(browser: Browser, api: Api, url: str) ->
         page.wait("document.querySelector('.shown').textContent === '120 locks'")
         lease.release()
         page.wait("document.querySelector('.shown').textContent === '0 locks'")
+
+
+AROUND = """(async () => {
+  const { surroundings } = await import('./page/graph.js');
+  const who = (owner) => ({ owner: owner.repeat(10), label: { text: '' } });
+  const lock = (name, holder, ...waiters) =>
+    [name, { name, holders: [who(holder)], waiters: waiters.map(who) }];
+  const many = Array.from({ length: 20 }, (_, number) => lock(`held:${number}`, 'b'));
+  const locks = new Map([...many, lock('x', 'a', 'b'), lock('y', 'b', 'c')]);
+  return [...surroundings(locks, 'x').column.keys()].filter((key) => key.startsWith('lock '));
+})()"""
+
+
+def test_locks_that_nobody_waits_for_are_not_drawn(browser: Browser, api: Api) -> None:
+    """Only so many are, and those of a deadlock would be pushed out."""
+    with opened(browser, at(api)) as page:
+        assert page.run(AROUND) == ["lock x", "lock y"]
+
+
+CROWD = """(async () => {
+  const { Live } = await import('./page/live.js');
+  const live = new Live(() => {});
+  const who = (number) => ({ owner: `o${number}`, label: {}, token: 0, since: 1, remaining: 30 });
+  const waiters = Array.from({ length: 4 }, (_, number) => who(number));
+  const lock = { name: 'hot', kind: 'lock', capacity: 1, token: 1, holders: [who('h')], waiters };
+  const told = { at: 1, seen_at: 1, since: 1, lost: [], grants: [], held: 1, waiting: 4, number: 1 };
+  live._begin({ ...told, locks: [lock] });
+  const take = (kind, one) => live._take(kind, { name: 'hot', at: 2, ...one }, null);
+  const seen = () => live.locks.get('hot').waiters.map((one) => one.owner).join();
+  const order = [seen()];
+  take('left', who(1));
+  take('queued', who(9));
+  take('queued', who(9));
+  order.push(seen());
+  take('queued', who(1));
+  take('granted', who(0));
+  order.push(seen());
+  for (const number of [1, 2, 3, 9]) take('left', who(number));
+  order.push(seen(), live.locks.get('hot').holders.map((one) => one.owner).join());
+  return order;
+})()"""
+
+
+def test_waiters_stay_in_their_order_as_they_come_and_go(browser: Browser, api: Api) -> None:
+    with opened(browser, at(api)) as page:
+        expected = ["o0,o1,o2,o3", "o0,o2,o3,o9", "o2,o3,o9,o1", "", "oh,o0"]
+        assert page.run(CROWD) == expected
 
 
 FLOOD = """(async () => {

@@ -12,6 +12,7 @@ import pytest
 
 from holdfast import ConfigError
 from holdfast.service import Settings
+from holdfast.service.pipelining import MOST_REQUESTS
 from holdfast.service.security.rate import MOST, Buckets
 from service.running import eventually
 from service.security.served import Served, make_token, problem, read_all, serve
@@ -149,6 +150,19 @@ def test_a_request_that_is_carried_out_is_not_hurried(small: Served) -> None:
         assert client.post("/v1/locks/slow:1/acquire", json={"owner": "s-1"}).status_code == 200
         answer = client.post("/v1/locks/slow:1/acquire", json={"owner": "s-2", "wait": 3.5})
         assert answer.status_code == 409  # and not cut after the time that it may take to come
+
+
+def test_requests_behind_one_that_waits_are_answered_or_refused(small: Served) -> None:
+    """However many they are, and however long that takes: no limit of the connection cuts them."""
+    token = small.token("hold", "pipe:")
+    with small.as_(token) as client:
+        assert client.post("/v1/locks/pipe:1/acquire", json={"owner": "p-1"}).status_code == 200
+    body = b'{"owner":"p-2","wait":3.5}'
+    lines = ("Content-Type: application/json", f"Content-Length: {len(body)}")
+    waiting = head(token, "/v1/locks/pipe:1/acquire", "POST", *lines) + body
+    answers = small.raw(waiting + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20_000)
+    statuses = [answer[:3] for answer in answers.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"409", *[b"200"] * MOST_REQUESTS, b"429"]
 
 
 def test_too_many_connections(small: Served) -> None:

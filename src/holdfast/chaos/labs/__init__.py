@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ..faults import FAULTS, NAMESPACES
+from ..servers.rooms import Rooms
 from .lab import CannotBreak, Chance, Injury, Lab, Worker
 
 __all__ = [
@@ -23,6 +25,7 @@ LABS: dict[str, str] = {
     "redis": "redis.RedisLab",
     "redis+sentinel": "sentinel.SentinelLab",
     "redis+replica": "replica.ReplicaLab",
+    "redis+cluster": "cluster.ClusterLab",
     "redlock": "redlock.RedlockLab",
     "etcd": "etcd.EtcdLab",
     "zookeeper": "zookeeper.ZooKeeperLab",
@@ -41,9 +44,20 @@ def lab_class(name: str) -> type[Lab]:
     return found
 
 
-def open_lab(name: str) -> Lab:
-    """Starts a throw-away store; raises `ServerError` if that cannot be done here, and says why."""
-    return lab_class(name)()
+def open_lab(name: str, fault: str = "") -> Lab:
+    """Starts a throw-away store; raises `ServerError` if that cannot be done here, and says why.
+
+    If it is for a `fault` of packets, servers and workers are in rooms of their own.
+    """
+    kind = lab_class(name)
+    if not fault or FAULTS[fault].tier != NAMESPACES:
+        return kind()
+    rooms = Rooms()
+    try:
+        return kind(rooms)
+    except BaseException:
+        rooms.stop()
+        raise
 
 
 def own_lab(url: str) -> Lab:

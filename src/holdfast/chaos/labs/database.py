@@ -8,7 +8,8 @@ from typing import ClassVar, Protocol
 import holdfast
 
 from ..servers.proxy import Place
-from .leftovers import left_on
+from ..servers.rooms import Rooms
+from ..servers.sites import Site
 from .nodes import Node, NodeLab, clock_for_node, environment_of
 
 
@@ -20,6 +21,9 @@ class DatabaseServer(Protocol):
 
     @property
     def port(self) -> int: ...
+
+    @property
+    def address(self) -> tuple[str, int]: ...
 
     @property
     def url(self) -> str: ...
@@ -41,11 +45,11 @@ class DatabaseLab(NodeLab):
     node: ClassVar[str]
     """The name of its one node."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, rooms: Rooms | None = None) -> None:
+        super().__init__(rooms)
         clock = clock_for_node()
         try:
-            self._server = self.start_server(environment_of(clock))
+            self._server = self.start_server(environment_of(clock), self.site(self.node))
         except BaseException:
             if clock is not None:
                 clock.remove()
@@ -60,8 +64,8 @@ class DatabaseLab(NodeLab):
         )
 
     @abstractmethod
-    def start_server(self, environment: dict[str, str]) -> DatabaseServer:
-        """Returns a server that runs, with this on top of its environment."""
+    def start_server(self, environment: dict[str, str], site: Site) -> DatabaseServer:
+        """Returns a server that runs at the site, with this on top of its environment."""
 
     def _start(self) -> None:
         """Starts the server; and makes the tables, as whoever sets up an empty database does."""
@@ -74,7 +78,7 @@ class DatabaseLab(NodeLab):
         return [self._node]
 
     def places(self) -> dict[str, Place]:
-        return {self.node: self._server.port}
+        return {self.node: self._server.address}
 
     @property
     def direct_url(self) -> str:
@@ -82,9 +86,6 @@ class DatabaseLab(NodeLab):
 
     def wait_ready(self) -> None:
         self._server.wait_ready()
-
-    def ghosts(self, namespace: str) -> list[str]:
-        return left_on(self.direct_url, namespace, self.options)
 
     def stop(self) -> None:
         self.close_links()

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from email.utils import parsedate_to_datetime
 from functools import partial
+from urllib.request import urlopen
 
 from ...guarantees import Guarantees
 from ...stores.etcd.guarantees import ETCD
-from ..faults import Fault
+from ..faults import VDSO, Fault
 from ..servers.etcd import EtcdCluster, Member
 from ..servers.proxy import Place
+from ..servers.rooms import Rooms
+from ..servers.vdso import ReplacedClock
 from .lab import Chance, Injury
-from .leftovers import left_on
 from .nodes import Node, NodeLab
+
+MEMBERS = ("m0", "m1", "m2")
 
 
 class EtcdLab(NodeLab):
@@ -23,11 +28,12 @@ class EtcdLab(NodeLab):
     extra = "etcd"
     about = b"/holdfast/"
     syncs = "fdatasync"
-    possible = tuple(fault for fault in NodeLab.possible if fault != "clock")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._cluster = EtcdCluster(3, hasty=False)
+    related = True
+
+    def __init__(self, rooms: Rooms | None = None) -> None:
+        super().__init__(rooms)
+        self._cluster = EtcdCluster(3, hasty=False, sites=[self.site(name) for name in MEMBERS])
         self._nodes = [self._node(member) for member in self._cluster.members]
 
     def _node(self, member: Member) -> Node:
@@ -41,14 +47,19 @@ class EtcdLab(NodeLab):
             start=start,
             kill=member.kill,
             wipe=partial(self._cluster.replace, member),
+            clock=ReplacedClock(lambda: member.pid),
         )
 
-    def why_not(self, fault: str) -> str | None:
-        if fault == "clock":
-            return (
-                "etcd asks the kernel for the time by itself, so its clock cannot be stepped alone"
-            )
-        return super().why_not(fault)
+    @classmethod
+    def tier_of(cls, fault: str) -> str:
+        """Returns the tier of a fault; etcd asks the kernel by itself for the time."""
+        return VDSO if fault == "clock" else super().tier_of(fault)
+
+    def time(self, name: str) -> float:
+        """Returns the time by the clock of the member of this name."""
+        member = self._cluster.members[self.nodes.index(name)]
+        with urlopen(f"{member.client_url}/version", timeout=10) as reply:
+            return parsedate_to_datetime(reply.headers["Date"]).timestamp()
 
     @property
     def guarantees(self) -> Guarantees:
@@ -72,10 +83,10 @@ class EtcdLab(NodeLab):
         return self._nodes[self._cluster.members.index(self._cluster.leader())]
 
     def places(self) -> dict[str, Place]:
-        return {member.name: member.port for member in self._cluster.members}
+        return {member.name: member.address for member in self._cluster.members}
 
-    def url_of(self, ports: Sequence[int]) -> str:
-        return "etcd://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+    def url_of(self, addresses: Sequence[str]) -> str:
+        return "etcd://" + ",".join(addresses)
 
     @property
     def direct_url(self) -> str:
@@ -98,9 +109,6 @@ class EtcdLab(NodeLab):
 
     def wait_ready(self) -> None:
         self._cluster.wait_ready()
-
-    def ghosts(self, namespace: str) -> list[str]:
-        return left_on(self.direct_url, namespace, self.options)
 
     def stop(self) -> None:
         self.close_links()

@@ -12,8 +12,8 @@ from typing import Generic, Protocol, TypeVar
 
 from ..faults import Fault
 from ..servers.proxy import Place, Proxy
+from ..servers.rooms import Rooms
 from .lab import Chance, Injury
-from .leftovers import left_on
 from .links import LinkedLab
 
 
@@ -40,8 +40,8 @@ class FailoverLab(LinkedLab, Generic[Server]):
 
     possible = ("failover",)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, rooms: Rooms | None = None) -> None:
+        super().__init__(rooms)
         self._servers: list[Server] = [self.start_primary()]
         """The primary, then its follower."""
         self._bridges: list[Proxy] = []
@@ -82,9 +82,6 @@ class FailoverLab(LinkedLab, Generic[Server]):
 
     def wait_ready(self) -> None:
         self._servers[0].wait_ready()
-
-    def ghosts(self, namespace: str) -> list[str]:
-        return left_on(self.direct_url, namespace, self.options)
 
     def stop(self) -> None:
         self.close_links()

@@ -21,16 +21,20 @@ import os
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from ...guarantees import Guarantees
-from ..faults import FAULTS, Fault
+from ..faults import FAULTS, NAMESPACES, Fault
 from ..servers.errors import ServerError
-from ..servers.processes import await_stopped
+from ..servers.processes import await_ended, freeze, has_ended, thaw
+from ..servers.rooms import Rooms
 from ..servers.tracing import Trace
+
+DYING = 0.3
+"""Seconds that a process has to end in, if it was hit."""
 
 
 class Worker(Protocol):
@@ -72,7 +76,7 @@ class Injury:
         text: str,
         heal: Callable[[], None] = lambda: None,
         killed: Sequence[str] = (),
-        count: Callable[[], int] = lambda: 0,
+        count: Callable[[], int] | None = None,
     ) -> None:
         self.fault = fault
         """The name of the fault."""
@@ -83,7 +87,12 @@ class Injury:
         self.killed = tuple(killed)
         """The workers that are dead of it, or will be when it is healed: to be started again."""
         self.count = count
-        """Returns how many system calls something was done to so far, where that is what is done."""
+        """Returns how many calls, requests or packets were hit, once it is healed at the latest.
+
+        None: it hits whatever the moment is.
+        """
+        self.missed = False
+        """Whether it was healed before it had hit anything, so that nothing was done at all."""
         self._heal: Callable[[], None] | None = heal
 
     @property
@@ -94,6 +103,9 @@ class Injury:
         heal, self._heal = self._heal, None
         if heal is not None:
             heal()
+            self.missed = self.count is not None and not self.count()
+            if self.missed:
+                self.killed = ()
 
 
 class CannotBreak(Exception):
@@ -118,8 +130,10 @@ class Lab(ABC):
     possible: ClassVar[tuple[str, ...]] = ()
     """The faults that a lab of this kind can do where every tier is available."""
 
-    def __init__(self) -> None:
+    def __init__(self, rooms: Rooms | None = None) -> None:
+        """Starts the store; in `rooms`, if there are any, which end with it."""
         self._injuries: list[Injury] = []
+        self.rooms = rooms
 
     @classmethod
     def folders(cls) -> list[str]:
@@ -136,6 +150,11 @@ class Lab(ABC):
     def nodes(self) -> tuple[str, ...]:
         """The names of the nodes, one lane each; the same throughout the run."""
 
+    @classmethod
+    def tier_of(cls, fault: str) -> str:
+        """Returns the tier without which a lab of this kind cannot do the fault."""
+        return FAULTS[fault].tier
+
     @property
     def faults(self) -> tuple[str, ...]:
         """The faults that this lab can do on this machine, in the order of `FAULTS`."""
@@ -149,8 +168,12 @@ class Lab(ABC):
 
         if fault not in self.possible:
             return f"{self.title} has nothing that {FAULTS[fault].title} could hit"
-        needed = tier(FAULTS[fault].tier)
-        return None if needed.available else needed.why
+        needed = tier(self.tier_of(fault))
+        if not needed.available:
+            return needed.why
+        if needed.name == NAMESPACES and self.rooms is None:
+            return "servers and workers were not started in rooms of their own"
+        return None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -250,34 +273,37 @@ class Lab(ABC):
             raise CannotBreak(str(error)) from None
         text = f"{worker.name} is killed at its {moment}. system call of a kind"
 
-        def kill() -> None:
-            with suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGKILL)
-            trace.stop()
+        pid = worker.pid
 
-        return Injury(fault.name, [worker.name], text, kill, [worker.name], trace.count)
+        def count() -> int:
+            return trace.count() or int(has_ended(pid))
+
+        def mend() -> None:
+            trace.stop()
+            if not trace.count():  # but it may have been hit at this very moment
+                await_ended(pid, DYING)
+
+        return Injury(fault.name, [worker.name], text, mend, [worker.name], count)
 
     def _pause(self, fault: Fault, chance: Chance) -> Injury:
         worker = chance.victim
         pid = worker.pid
-        _signal(pid, signal.SIGSTOP)
-        await_stopped(pid)
-
-        def resume() -> None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-
-        return Injury(fault.name, [worker.name], f"{worker.name} stands still", resume)
+        try:
+            freeze(pid)
+        except ProcessLookupError:
+            raise _gone(pid) from None
+        text = f"{worker.name} stands still"
+        return Injury(fault.name, [worker.name], text, partial(thaw, pid))
 
     def _holder_crash(self, fault: Fault, chance: Chance) -> Injury:
         worker = chance.victim
-        _signal(worker.pid, signal.SIGKILL)
+        try:
+            os.kill(worker.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            raise _gone(worker.pid) from None
         text = f"{worker.name} was killed"
         return Injury(fault.name, [worker.name], text, killed=[worker.name])
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        raise CannotBreak(f"the worker with process id {pid} has ended") from None
+def _gone(pid: int) -> CannotBreak:
+    return CannotBreak(f"the worker with process id {pid} has ended")

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from ...guarantees import Guarantees
 from ...stores.mysql.guarantees import MYSQL
 from ..servers.mariadb import MariaServer
+from ..servers.rooms import Rooms
+from ..servers.sites import Site
 from .database import DatabaseLab
 from .failover import FailoverLab
 
@@ -24,15 +26,15 @@ class MariaLab(DatabaseLab):
     modules = ("pymysql",)
     extra = "mysql"
 
-    def start_server(self, environment: dict[str, str]) -> MariaServer:
-        return MariaServer(environment=environment)
+    def start_server(self, environment: dict[str, str], site: Site) -> MariaServer:
+        return MariaServer(environment=environment, site=site)
 
     @property
     def guarantees(self) -> Guarantees:
         return MYSQL
 
-    def url_of(self, ports: Sequence[int]) -> str:
-        return _url(ports)
+    def url_of(self, addresses: Sequence[str]) -> str:
+        return _url(addresses)
 
 
 class MariaReplicaLab(FailoverLab[MariaServer]):
@@ -42,9 +44,9 @@ class MariaReplicaLab(FailoverLab[MariaServer]):
     modules = ("pymysql",)
     extra = "mysql"
 
-    def __init__(self) -> None:
+    def __init__(self, rooms: Rooms | None = None) -> None:
         self._numbers = itertools.count(1)
-        super().__init__()
+        super().__init__(rooms)
 
     def start_primary(self) -> MariaServer:
         return MariaServer(*LOGGING, f"--server-id={next(self._numbers)}")
@@ -65,9 +67,9 @@ class MariaReplicaLab(FailoverLab[MariaServer]):
     def guarantees(self) -> Guarantees:
         return MYSQL
 
-    def url_of(self, ports: Sequence[int]) -> str:
-        return _url(ports)
+    def url_of(self, addresses: Sequence[str]) -> str:
+        return _url(addresses)
 
 
-def _url(ports: Sequence[int]) -> str:
-    return f"mysql://root@127.0.0.1:{ports[0]}/app"
+def _url(addresses: Sequence[str]) -> str:
+    return f"mysql://root@{addresses[0]}/app"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from ..faults import CLOCK, Fault
 from ..servers.errors import ServerError
-from ..servers.processes import await_stopped, children_of, state_of
+from ..servers.processes import children_of, freeze, has_ended, thaw
 from ..servers.stepped import SteppedClock
 from ..servers.tracing import Trace
 from ..tiers import tier
@@ -20,6 +18,16 @@ from .links import LinkedLab
 
 SYNCS = "fsync,fdatasync"
 """The calls by which a server has its data on the disk."""
+
+
+class Clock(Protocol):
+    """The wall clock of one server."""
+
+    def step(self, seconds: int) -> None:
+        """Has it be so many seconds off the real time from now on."""
+
+    def remove(self) -> None:
+        """Removes what it has on the disk."""
 
 
 class Node:
@@ -33,7 +41,7 @@ class Node:
         start: Callable[[], None],
         kill: Callable[[], None],
         wipe: Callable[[], None],
-        clock: SteppedClock | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.name = name
         self._pid = pid
@@ -56,7 +64,7 @@ class Node:
     @property
     def lives(self) -> bool:
         """Whether the process is there, and has not ended by itself."""
-        return any(state_of(pid) not in ("", "Z", "X") for pid in self.pids()[:1])
+        return any(not has_ended(pid) for pid in self.pids()[:1])
 
 
 def clock_for_node() -> SteppedClock | None:
@@ -77,6 +85,8 @@ class NodeLab(LinkedLab):
         "pause",
         "holder-crash",
         "partition",
+        "cut",
+        "loss",
         "delay",
         "lost-reply",
         "reset",
@@ -102,18 +112,19 @@ class NodeLab(LinkedLab):
         """Returns the node to hit."""
         return chance.random.choice([node for node in self.servers if node.lives])
 
+    def node_to_cut(self, chance: Chance) -> str:
+        return self.choose(chance).name
+
     def _store_pause(self, fault: Fault, chance: Chance) -> Injury:
         node = self.choose(chance)
         pids = node.pids()
         for pid in pids:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-                await_stopped(pid)
+                freeze(pid)
 
         def resume() -> None:
             for pid in reversed(pids):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+                thaw(pid)
 
         return Injury(fault.name, [node.name], f"{node.name} stands still", resume)
 
@@ -130,15 +141,16 @@ class NodeLab(LinkedLab):
         return Injury(fault.name, [node.name], text, node.start)
 
     def _clock(self, fault: Fault, chance: Chance) -> Injury:
-        clocks = [node for node in self.servers if node.clock is not None and node.lives]
-        if not clocks:
-            raise CannotBreak("no node has a clock that can be stepped")
-        node = chance.random.choice(clocks)
-        assert node.clock is not None
+        node = self.choose(chance)
         clock = node.clock
+        if clock is None:
+            raise CannotBreak(f"{node.name} has no clock that can be stepped")
         size = int(chance.ttl * 2) + chance.random.randint(1, 30)
         step = chance.random.choice((size, -size))
-        clock.step(step)
+        try:
+            clock.step(step)
+        except (ServerError, OSError) as error:
+            raise CannotBreak(f"the clock of {node.name} cannot be stepped: {error}") from None
         text = f"the clock of {node.name} is stepped by {step:+d} s"
         return Injury(fault.name, [node.name], text, lambda: clock.step(0))
 

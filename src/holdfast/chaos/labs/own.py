@@ -15,7 +15,6 @@ from ...guarantees import Guarantees
 from ...stores.urls import parse
 from ..faults import FAULTS
 from ..servers.proxy import Place
-from .leftovers import left_on
 from .links import LinkedLab
 
 PORTS = {"redis": 6379, "etcd": 2379, "zookeeper": 2181, "postgresql": 5432, "mysql": 3306}
@@ -34,8 +33,8 @@ class Way(NamedTuple):
     after: str
     """The path and the query."""
 
-    def through(self, ports: Sequence[int]) -> str:
-        return self.before + ",".join(f"127.0.0.1:{port}" for port in ports) + self.after
+    def through(self, addresses: Sequence[str]) -> str:
+        return self.before + ",".join(addresses) + self.after
 
 
 def take_apart(url: str) -> Way | str:
@@ -105,6 +104,8 @@ class OwnLab(LinkedLab):
     def why_not(self, fault: str) -> str | None:
         if fault in ("partition", "lost-reply", "reset") and self._way is None:
             return self._obstacle
+        if fault in ("cut", "loss"):
+            return "workers in a network of their own would not reach your store"
         if fault not in self.possible:
             return f"{FAULTS[fault].title} would break your store for others, too"
         return super().why_not(fault)
@@ -119,8 +120,8 @@ class OwnLab(LinkedLab):
     def places(self) -> dict[str, Place]:
         return {} if self._way is None else dict(zip(self.nodes, self._way.hosts, strict=True))
 
-    def url_of(self, ports: Sequence[int]) -> str:
-        return self._url if self._way is None else self._way.through(ports)
+    def url_of(self, addresses: Sequence[str]) -> str:
+        return self._url if self._way is None else self._way.through(addresses)
 
     @property
     def direct_url(self) -> str:
@@ -128,9 +129,6 @@ class OwnLab(LinkedLab):
 
     def wait_ready(self) -> None:
         """Starts nothing: the store is the user's."""
-
-    def ghosts(self, namespace: str) -> list[str]:
-        return left_on(self._url, namespace, self.options)
 
     def stop(self) -> None:
         self.close_links()

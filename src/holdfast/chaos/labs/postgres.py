@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ...guarantees import Guarantees
 from ...stores.postgres.guarantees import POSTGRES
 from ..servers.postgres import PostgresServer
+from ..servers.sites import Site
 from .database import DatabaseLab
 from .failover import FailoverLab
 
@@ -26,15 +27,15 @@ class PostgresLab(DatabaseLab):
     def folders(cls) -> list[str]:
         return _folders()
 
-    def start_server(self, environment: dict[str, str]) -> PostgresServer:
-        return PostgresServer(environment=environment)
+    def start_server(self, environment: dict[str, str], site: Site) -> PostgresServer:
+        return PostgresServer(environment=environment, site=site)
 
     @property
     def guarantees(self) -> Guarantees:
         return POSTGRES
 
-    def url_of(self, ports: Sequence[int]) -> str:
-        return _url(ports)
+    def url_of(self, addresses: Sequence[str]) -> str:
+        return _url(addresses)
 
 
 class StandbyLab(FailoverLab[PostgresServer]):
@@ -61,13 +62,13 @@ class StandbyLab(FailoverLab[PostgresServer]):
     def guarantees(self) -> Guarantees:
         return POSTGRES
 
-    def url_of(self, ports: Sequence[int]) -> str:
-        return _url(ports)
+    def url_of(self, addresses: Sequence[str]) -> str:
+        return _url(addresses)
 
 
 def _folders() -> list[str]:
     return glob.glob("/usr/lib/postgresql/*/bin")
 
 
-def _url(ports: Sequence[int]) -> str:
-    return f"postgresql://postgres@127.0.0.1:{ports[0]}/postgres"
+def _url(addresses: Sequence[str]) -> str:
+    return f"postgresql://postgres@{addresses[0]}/postgres"

@@ -8,18 +8,19 @@ from ...guarantees import Guarantees
 from ...stores.redis.guarantees import REDIS
 from ..servers.proxy import Place
 from ..servers.redis import RedisServer
-from .leftovers import left_on
+from ..servers.rooms import Rooms
+from ..servers.sites import HERE, Site
 from .nodes import Node, NodeLab, clock_for_node, environment_of
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 """A restart forgets nothing: the loss of data is another fault."""
 
 
-def redis_node(name: str, *options: str) -> tuple[Node, RedisServer]:
+def redis_node(name: str, *options: str, site: Site = HERE) -> tuple[Node, RedisServer]:
     """Starts a server; returns it, and the node that it is."""
     clock = clock_for_node()
     try:
-        server = RedisServer(*options, environment=environment_of(clock), quick=True)
+        server = RedisServer(*options, environment=environment_of(clock), site=site)
     except BaseException:
         if clock is not None:
             clock.remove()
@@ -42,9 +43,9 @@ class RedisLab(NodeLab):
     modules = ("hiredis",)
     extra = "redis"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._node, self._server = redis_node("redis", *DURABLE)
+    def __init__(self, rooms: Rooms | None = None) -> None:
+        super().__init__(rooms)
+        self._node, self._server = redis_node("redis", *DURABLE, site=self.site("redis"))
 
     @property
     def guarantees(self) -> Guarantees:
@@ -55,10 +56,10 @@ class RedisLab(NodeLab):
         return [self._node]
 
     def places(self) -> dict[str, Place]:
-        return {"redis": self._server.port}
+        return {"redis": self._server.address}
 
-    def url_of(self, ports: Sequence[int]) -> str:
-        return f"redis://127.0.0.1:{ports[0]}/0"
+    def url_of(self, addresses: Sequence[str]) -> str:
+        return f"redis://{addresses[0]}/0"
 
     @property
     def direct_url(self) -> str:
@@ -70,9 +71,6 @@ class RedisLab(NodeLab):
 
     def wait_ready(self) -> None:
         self._server.wait_ready()
-
-    def ghosts(self, namespace: str) -> list[str]:
-        return left_on(self.direct_url, namespace, self.options)
 
     def stop(self) -> None:
         self.close_links()

@@ -10,9 +10,10 @@ from ...stores.redlock.guarantees import REDLOCK
 from ..faults import Fault
 from ..servers.proxy import Place, Proxy
 from ..servers.redis import RedisServer
+from ..servers.rooms import Rooms
+from ..servers.sites import LOOPBACK
 from ..servers.switchboard import Callers, Switchboard
 from .lab import Chance, Injury
-from .leftovers import left_on
 from .nodes import Node, NodeLab
 from .redis import DURABLE, redis_node
 
@@ -28,18 +29,20 @@ class RedlockLab(NodeLab):
     modules = ("hiredis",)
     extra = "redis"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, rooms: Rooms | None = None) -> None:
+        super().__init__(rooms)
         self._nodes: list[Node] = []
         self._servers: list[RedisServer] = []
         self._doors: list[Switchboard] = []
         callers = Callers()
         try:
             for number in range(1, NODES + 1):
-                node, server = redis_node(f"node {number}", *DURABLE)
+                name = f"node {number}"
+                node, server = redis_node(name, *DURABLE, site=self.site(name))
                 self._nodes.append(node)
                 self._servers.append(server)
-                self._doors.append(Switchboard(server.port, callers))
+                if rooms is None:
+                    self._doors.append(Switchboard(server.port, callers))
         except BaseException:
             self.stop()
             raise
@@ -57,7 +60,8 @@ class RedlockLab(NodeLab):
         return self._nodes
 
     def places(self) -> dict[str, Place]:
-        return {node.name: door.port for node, door in zip(self._nodes, self._doors, strict=True)}
+        servers = zip(self._nodes, self._servers, strict=True)
+        return {node.name: server.address for node, server in servers}
 
     def links_of(self, worker: str) -> dict[str, Proxy]:
         return {
@@ -65,22 +69,23 @@ class RedlockLab(NodeLab):
             for node, door in zip(self._nodes, self._doors, strict=True)
         }
 
-    def url_of(self, ports: Sequence[int]) -> str:
-        return "redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+    def url_of(self, addresses: Sequence[str]) -> str:
+        return "redlock://" + ",".join(addresses)
 
     def url_for(self, worker: str) -> str:
-        return self.direct_url
+        return self.direct_url if self.rooms is None else super().url_for(worker)
 
     @property
     def direct_url(self) -> str:
         """By way of the switchboards, too, since all clients have to name the same addresses."""
-        return self.url_of([door.port for door in self._doors])
+        ways: Sequence[Switchboard | RedisServer] = self._doors or self._servers
+        return self.url_of([f"{LOOPBACK}:{way.port}" for way in ways])
 
     def _partition(self, fault: Fault, chance: Chance) -> Injury:
         """Cuts one worker off from all nodes, or from some; or some nodes off from all workers."""
         kind = chance.random.choice(("all", "some", "nodes"))
         if kind == "all":
-            return self._cut(fault, chance, chance.victim)
+            return self.cut_off(fault, chance, chance.victim)
         count = chance.random.randint(1, NODES - 1)
         doors = sorted(chance.random.sample(range(NODES), count))
         names = [self._nodes[number].name for number in doors]
@@ -107,10 +112,8 @@ class RedlockLab(NodeLab):
         for server in self._servers:
             server.wait_ready()
 
-    def ghosts(self, namespace: str) -> list[str]:
-        return left_on(self.direct_url, namespace, self.options)
-
     def stop(self) -> None:
+        self.close_links()
         for door in self._doors:
             door.close()
         for server in self._servers:

@@ -41,5 +41,5 @@ class ReplicaLab(FailoverLab[RedisServer]):
     def guarantees(self) -> Guarantees:
         return REDIS
 
-    def url_of(self, ports: Sequence[int]) -> str:
-        return f"redis://127.0.0.1:{ports[0]}/0"
+    def url_of(self, addresses: Sequence[str]) -> str:
+        return f"redis://{addresses[0]}/0"

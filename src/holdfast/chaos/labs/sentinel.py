@@ -16,11 +16,12 @@ from ..faults import Fault
 from ..servers.errors import ServerError
 from ..servers.proxy import Place, Proxy
 from ..servers.redis import RedisServer
+from ..servers.rooms import Rooms
 from ..servers.sentinel import NAME, Watch
+from ..servers.sites import LOOPBACK
 from ..servers.switchboard import Callers, Switchboard
 from .lab import Chance, Injury
-from .leftovers import left_on
-from .links import LinkedLab
+from .links import Disturbance, LinkedLab
 from .redis import DURABLE
 
 SERVERS = ("first", "second")
@@ -40,6 +41,8 @@ class SentinelLab(LinkedLab):
         "pause",
         "holder-crash",
         "partition",
+        "cut",
+        "loss",
         "delay",
         "lost-reply",
         "reset",
@@ -48,13 +51,18 @@ class SentinelLab(LinkedLab):
         "kill-at-call",
     )
 
-    def __init__(self) -> None:
-        super().__init__()
+    related = True
+
+    def __init__(self, rooms: Rooms | None = None) -> None:
+        super().__init__(rooms)
         self._callers = Callers()
         self._doors: list[Switchboard] = []
         try:
             self._watch = Watch(
-                door=self._add_door, named=self._callers.name_process, options=DURABLE
+                door=self._add_door if rooms is None else None,
+                named=self._callers.name_process,
+                options=DURABLE,
+                site=self.site,
             )
         except BaseException:
             self._close_doors()
@@ -78,19 +86,21 @@ class SentinelLab(LinkedLab):
         return (*SERVERS, *SENTINELS)
 
     def places(self) -> dict[str, Place]:
-        ports = [sentinel.port for sentinel in self._watch.sentinels]
-        return dict(zip(SENTINELS, ports, strict=True))
+        places = [sentinel.address for sentinel in self._watch.sentinels]
+        return dict(zip(SENTINELS, places, strict=True))
 
     def links_of(self, worker: str) -> dict[str, Proxy]:
         lines = [door.line(worker) for door in self._doors]
         return {**super().links_of(worker), **dict(zip(SERVERS, lines, strict=True))}
 
     def url_for(self, worker: str) -> str:
+        if self.rooms is not None:
+            return super().url_for(worker)
         links = super().links_of(worker)
-        return self.url_of([links[name].port for name in SENTINELS])
+        return self.url_of([f"{LOOPBACK}:{links[name].port}" for name in SENTINELS])
 
-    def url_of(self, ports: Sequence[int]) -> str:
-        return "redis+sentinel://" + ",".join(f"127.0.0.1:{port}" for port in ports) + f"/{NAME}"
+    def url_of(self, addresses: Sequence[str]) -> str:
+        return f"redis+sentinel://{','.join(addresses)}/{NAME}"
 
     @property
     def direct_url(self) -> str:
@@ -185,11 +195,33 @@ class SentinelLab(LinkedLab):
         text = f"{name} is cut off from the sentinels and its replica; workers still reach it"
         return Injury(fault.name, [name], text, mend)
 
+    def node_to_cut(self, chance: Chance) -> str:
+        return self.name_of(self.primary)
+
+    def some_nodes(self, chance: Chance) -> list[str]:
+        return [self.name_of(self.primary)]
+
+    def disturb(
+        self, fault: Fault, one: str, others: Sequence[str], disturbance: Disturbance
+    ) -> Injury:
+        """Disturbs packets; the sentinels promote the replica if no packet of the primary passes."""
+        injury = super().disturb(fault, one, others, disturbance)
+        if fault.name != "cut" or one not in SERVERS:
+            return injury
+        old = self.primary
+        self._patience(QUICK)
+
+        def mend() -> None:
+            try:
+                self._followed(old)
+            finally:
+                self._patience(CALM)
+                injury.heal()
+
+        return Injury(fault.name, [one], injury.text, mend, count=injury.count)
+
     def wait_ready(self) -> None:
         self._watch.wait_ready()
-
-    def ghosts(self, namespace: str) -> list[str]:
-        return left_on(self.direct_url, namespace, self.options)
 
     def stop(self) -> None:
         self.close_links()

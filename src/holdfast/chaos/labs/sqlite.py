@@ -9,6 +9,7 @@ from ...stores.sqlite.guarantees import SQLITE
 from ..faults import CLOCK, Fault
 from ..servers.errors import ServerError
 from ..servers.processes import make_folder, remove_folder
+from ..servers.rooms import Rooms
 from ..servers.stepped import SteppedClock
 from ..servers.tracing import Trace
 from ..tiers import tier
@@ -33,8 +34,8 @@ class SqliteLab(Lab):
         "kill-at-call",
     )
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, rooms: Rooms | None = None) -> None:
+        super().__init__(rooms)
         self._folder = make_folder("sqlite")
         self._clocks: dict[str, SteppedClock] = {}
 

@@ -1,5 +1,5 @@
-"""A Redis cluster of three primaries and a replica of the first: throw-away, quick to fail over
-where that is asked for, and never because the machine stood still for a moment."""
+"""A Redis cluster of three primaries and a replica of the first, or of each: throw-away, quick to fail
+over where that is asked for, and never because the machine stood still for a moment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from binascii import crc_hqx
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
+from typing import Any
 
 from .errors import ServerError
 from .ports import free_port
@@ -21,8 +22,23 @@ CALM, HASTY = 20_000, 400
 
 
 class ClusterNode(RedisServer):
-    def __init__(self) -> None:
-        super().__init__("--cluster-enabled", "yes", port=port_with_bus())
+    def __init__(
+        self, *options: str, port: int = 0, known_at: tuple[int, int] = (0, 0), **others: Any
+    ) -> None:
+        """Starts a node. `others` are those of a server.
+
+        The others know it by the ports of `known_at`, for clients and for nodes, if those are not 0.
+        """
+        port = port or port_with_bus()
+        self.known_port, self._known_bus = known_at if any(known_at) else (port, port + BUS)
+        words: list[object] = []
+        if any(known_at):
+            words = ["--cluster-announce-ip", "127.0.0.1"]
+            words += ["--cluster-announce-port", self.known_port]
+            words += ["--cluster-announce-bus-port", self._known_bus]
+        super().__init__(
+            "--cluster-enabled", "yes", *map(str, words), *options, port=port, **others
+        )
         self.id: str = self("CLUSTER", "MYID").decode()
 
     def _arguments(self) -> list[str]:
@@ -30,17 +46,37 @@ class ClusterNode(RedisServer):
         quick += ["--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no"]
         return [*super()._arguments(), *quick]
 
+    @property
+    def meeting_place(self) -> tuple[str, int, int]:
+        """The address and the ports by which other nodes meet it."""
+        return self.site.host, self.known_port, self._known_bus
+
+    def owner_of(self, slot: int) -> int:
+        """Returns the port of the node that serves a slot, as this node knows it; 0: nobody does."""
+        for start, end, primary, *_ in self("CLUSTER", "SLOTS"):
+            if start <= slot <= end:
+                return int(primary[1])
+        return 0
+
+    @property
+    def follows(self) -> bool:
+        """Whether it is a replica that has all that its primary has."""
+        return b"master_link_status:up" in self("INFO", "replication")
+
     def knows(self, word: str) -> bool:
         return word.encode() in self("CLUSTER", "INFO")
 
 
 class Cluster:
-    def __init__(self) -> None:
+    def __init__(
+        self, replicas: int = 1, make: Callable[[int], ClusterNode] = lambda number: ClusterNode()
+    ) -> None:
+        """Starts three primaries and so many replicas, of one primary each, by `make`."""
         self.nodes: list[ClusterNode] = []
         self._numbers = count()
         try:
-            for _ in range(4):
-                self.nodes.append(ClusterNode())
+            for number in range(3 + replicas):
+                self.nodes.append(make(number))
             self._join()
         except BaseException:
             self.stop()
@@ -68,13 +104,36 @@ class Cluster:
         for node in self.nodes:
             for other in self.nodes:
                 if other is not node:
-                    node("CLUSTER", "MEET", "127.0.0.1", other.port)
-        first = self.nodes[0]
-        self.await_(lambda: all(node.knows("cluster_known_nodes:4") for node in self.nodes))
-        self.await_(lambda: self.replica("CLUSTER", "REPLICATE", first.id) is not None)
+                    node("CLUSTER", "MEET", *other.meeting_place)
+        every = f"cluster_known_nodes:{len(self.nodes)}\r"
+        self.await_(lambda: all(node.knows(every) for node in self.nodes))
+        for primary, replica in zip(self.nodes, self.nodes[3:], strict=False):
+            self._follow(replica, primary)
         self.await_(lambda: all(node.knows("cluster_state:ok") for node in self.nodes))
-        self.await_(lambda: b"link_status:up" in self.replica("INFO", "replication"))
-        self.await_(lambda: first("CLUSTER", "REPLICAS", first.id))
+        for primary, replica in zip(self.nodes, self.nodes[3:], strict=False):
+            self._await_followed(replica, primary)
+
+    def _follow(self, replica: ClusterNode, primary: ClusterNode) -> None:
+        self.await_(lambda: replica("CLUSTER", "REPLICATE", primary.id) is not None)
+
+    def _await_followed(self, replica: ClusterNode, primary: ClusterNode) -> None:
+        self.await_(lambda: replica.follows and primary("CLUSTER", "REPLICAS", primary.id))
+
+    def replica_of(self, primary: ClusterNode) -> ClusterNode:
+        """Returns the node that follows this one."""
+        (line,) = primary("CLUSTER", "REPLICAS", primary.id)
+        return next(node for node in self.nodes if node.id == line.decode().split()[0])
+
+    def wait_ready(self) -> None:
+        """Waits until every slot is served, and every node is a primary or has what its primary has."""
+        self.await_(self._complete)
+
+    def _complete(self) -> bool:
+        if not all(node.knows("cluster_state:ok") for node in self.nodes):
+            return False
+        primaries = [node for node in self.nodes if node("ROLE")[0] == b"master"]
+        replicas = [node for node in self.nodes if node not in primaries]
+        return len(primaries) == 3 and all(node.follows for node in replicas)
 
     def await_(self, condition: Callable[[], object]) -> None:
         limit = time.monotonic() + READY_LIMIT
@@ -94,13 +153,11 @@ class Cluster:
             ports.clear()
             for node in self.nodes:
                 if node.running:
-                    for start, end, primary, *_ in node("CLUSTER", "SLOTS"):
-                        if start <= slot <= end:
-                            ports.add(primary[1])
+                    ports.add(node.owner_of(slot))
             return len(ports) == 1
 
         self.await_(agree)
-        return next(node for node in self.nodes if node.port in ports)
+        return next(node for node in self.nodes if node.known_port in ports)
 
     def name_at(self, node: ClusterNode, word: str = "x") -> str:
         """A lock whose keys live there."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from .errors import ServerError
 from .processes import children_of, end_group, forget, make_folder, remove_folder, start
+from .sites import HERE, Site
 
 READY_LIMIT = 60.0
 
@@ -19,8 +20,9 @@ READY_LIMIT = 60.0
 class Daemon:
     """One process in a folder of its own. `user` is who runs it when we are root."""
 
-    def __init__(self, name: str, user: str) -> None:
+    def __init__(self, name: str, user: str, site: Site = HERE) -> None:
         self.name = name
+        self.site = site
         # Not below the folder of a test, which other users may not enter.
         self.folder = make_folder(name)
         self._as: dict[str, Any] = {}
@@ -62,11 +64,21 @@ class Daemon:
         environment: dict[str, str] | None = None,
     ) -> None:
         """Start it, and wait until it is ready."""
+        user = self._as
+        if self.site.inside:
+            command, user = [*self._enter(), *command], {}
         with (self.folder / "log").open("ab") as log:
             self._process = start(
-                command, environment=environment, output=log, folder=self.folder, **self._as
+                command, environment=environment, output=log, folder=self.folder, **user
             )
         self.wait_ready(ready)
+
+    def _enter(self) -> list[str]:
+        """Returns the command that enters its site, and there becomes the user who runs it."""
+        *words, end = self.site.inside
+        if self._as:
+            words += ["-S", str(self._as["user"]), "-G", str(self._as["group"])]
+        return [*words, end]
 
     def wait_ready(self, ready: Callable[[], bool]) -> None:
         """Wait until it is ready."""

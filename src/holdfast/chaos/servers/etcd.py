@@ -20,6 +20,7 @@ from .errors import ServerError
 from .peers import PeerLink
 from .ports import free_ports
 from .processes import end_group, make_folder, remove_folder, start
+from .sites import HERE, Site
 
 READY_LIMIT = 30.0
 
@@ -33,12 +34,19 @@ def environment() -> dict[str, str]:
 class Member:
     """One server process. It keeps its ports and its folder when it is killed and started again."""
 
-    def __init__(self, name: str, options: Sequence[str] = (), scheme: str = "http") -> None:
+    def __init__(
+        self,
+        name: str,
+        options: Sequence[str] = (),
+        scheme: str = "http",
+        site: Site = HERE,
+    ) -> None:
         program = shutil.which("etcd")
         if program is None:
             raise ServerError("etcd is not installed: apt-get install etcd-server")
         self._program = program
         self.name = name
+        self.site = site
         self.options = list(options)
         self.folder = make_folder("etcd")
         self.port, self.peer_port = free_ports(2)
@@ -54,18 +62,28 @@ class Member:
     @property
     def peer_url(self) -> str:
         """The URL at which the other members reach it."""
+        if self.site.far:
+            return f"http://{self.site.host}:{self.peer_port}"
         return f"http://127.0.0.1:{self.link.port}"
 
     @property
+    def address(self) -> tuple[str, int]:
+        """The address and the port at which clients reach it."""
+        return self.site.host, self.port
+
+    @property
     def client_url(self) -> str:
+        """The URL at which this process reaches it."""
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [*self.wrapper, self._program, "--name", self.name]
+        self.site.open(self.port)
+        here = f"{self.scheme}://{self.site.host}:{self.port}"
+        command = [*self.site.inside, *self.wrapper, self._program, "--name", self.name]
         command += ["--data-dir", str(self.folder / "data")]
-        command += ["--listen-client-urls", self.client_url]
-        command += ["--advertise-client-urls", self.client_url]
-        command += ["--listen-peer-urls", f"http://127.0.0.1:{self.peer_port}"]
+        command += ["--listen-client-urls", here]
+        command += ["--advertise-client-urls", here]
+        command += ["--listen-peer-urls", f"http://{self.site.host}:{self.peer_port}"]
         command += ["--initial-advertise-peer-urls", self.peer_url]
         command += ["--initial-cluster", self.peers, "--initial-cluster-token", self.peers]
         command += ["--initial-cluster-state", self.state]
@@ -115,11 +133,15 @@ class EtcdCluster:
         wrapper: Sequence[str] = (),
         scheme: str = "http",
         hasty: bool = True,
+        sites: Sequence[Site] = (),
     ) -> None:
         # A short election makes the shortest lease one second instead of two.
         pace = ("10", "100") if hasty else ("50", "500")
         paced = ["--heartbeat-interval", pace[0], "--election-timeout", pace[1], *options]
-        self.members = [Member(f"m{number}", paced, scheme) for number in range(size)]
+        places = sites or [HERE] * size
+        self.members = [
+            Member(f"m{number}", paced, scheme, site) for number, site in enumerate(places)
+        ]
         peers = ",".join(f"{member.name}={member.peer_url}" for member in self.members)
         self.ctl_options = list(ctl_options)
         self._wire: Wire | None = None

@@ -12,14 +12,17 @@ from typing import Any
 from .daemon import Daemon, find
 from .errors import ServerError
 from .ports import free_port
+from .sites import HERE, Site
 
 
 class MariaServer:
-    def __init__(self, *settings: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *settings: str, environment: dict[str, str] | None = None, site: Site = HERE
+    ) -> None:
         self._environment = environment
         other = os.environ.get("HOLDFAST_TEST_MYSQL_SERVER", "")
         self._program = other or find("mariadbd", "mariadb-server")
-        self._daemon = Daemon("mariadb", "mysql")
+        self._daemon = Daemon("mariadb", "mysql", site)
         self.port = free_port()
         self._settings = settings
         self._databases = 0
@@ -48,9 +51,10 @@ class MariaServer:
         with self.connect(database=None) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE DATABASE IF NOT EXISTS app")
             # A URL that is shown has no user: the system's user is taken then.
-            user = f"'{getpass.getuser()}'@'%'"
-            cursor.execute(f"CREATE USER IF NOT EXISTS {user}")
-            cursor.execute(f"GRANT ALL ON *.* TO {user} WITH GRANT OPTION")
+            for name in {getpass.getuser(), "root"}:
+                user = f"'{name}'@'%'"
+                cursor.execute(f"CREATE USER IF NOT EXISTS {user}")
+                cursor.execute(f"GRANT ALL ON *.* TO {user} WITH GRANT OPTION")
 
     def wipe(self) -> None:
         """Have it begin with no data, while it does not run; the next start makes its database."""
@@ -69,10 +73,18 @@ class MariaServer:
     def url(self) -> str:
         return f"mysql://root@127.0.0.1:{self.port}/app"
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """The address and the port at which workers reach it."""
+        return self._daemon.site.host, self.port
+
     def start(self) -> None:
         command = [self._program, "--no-defaults", f"--datadir={self._data}"]
         command += [f"--port={self.port}", f"--socket={self.socket}"]
-        command += ["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=16M", self._temporary]
+        site = self._daemon.site
+        site.open(self.port)
+        command += ["--skip-name-resolve"] if site.far else []
+        command += [f"--bind-address={site.host}", "--innodb-buffer-pool-size=16M", self._temporary]
         self._daemon.run([*command, *self._settings], self._answers, self._environment)
         if self._wiped:
             self._wiped = False
@@ -91,6 +103,8 @@ class MariaServer:
         import pymysql
 
         settings = {"host": "127.0.0.1", "port": self.port, "user": "root", "database": "app"}
+        if self._daemon.site.far:  # to whom is elsewhere it listens once it has such a user
+            settings["unix_socket"] = self.socket
         return pymysql.connect(**{**settings, **options})
 
     def follow(self, port: int) -> None:

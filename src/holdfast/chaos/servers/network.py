@@ -95,6 +95,11 @@ class Network:
         """Returns how many frames were dropped so far."""
         return int(self._ask({"do": "count"})["dropped"])
 
+    def disturbed(self) -> int:
+        """Returns how many frames were dropped or delayed so far."""
+        found = self._ask({"do": "count"})
+        return int(found["dropped"]) + int(found["delayed"])
+
     def stop(self) -> None:
         end_group(self._process)
         for pipe in (self._process.stdin, self._process.stdout):

@@ -72,6 +72,7 @@ class Switch:
         self._poll = select.poll()
         self._files: dict[int, int] = {}
         self.dropped = 0
+        self.delayed = 0
 
     def add(self, number: int, card: str) -> None:
         cable = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(EVERY_KIND))
@@ -121,6 +122,7 @@ class Switch:
             return
         wait = rule["delay"] + (LATE if random.random() < rule["reorder"] else 0.0)
         if wait:
+            self.delayed += 1
             at = time.monotonic() + wait
             heapq.heappush(self._waiting, (at, next(self._numbers), receiver, frame))
         else:
@@ -182,7 +184,7 @@ class Network:
             self._switch.disturb(sender, receiver, request)
         elif kind == "mend":
             self._switch.mend()
-        return {"dropped": self._switch.dropped}
+        return {"dropped": self._switch.dropped, "delayed": self._switch.delayed}
 
 
 def _serve(server: socket.socket, place: tuple[str, int]) -> None:

@@ -1,20 +1,23 @@
 """Ports for servers that are started a moment later, or again: no other process of ours takes them.
 
 Each process that starts servers has a share of the ports to itself, whichever run it belongs to, and
-gives the same one out again only after many others.
+gives the same one out again only after many others. They are below those that the kernel gives to
+whoever asks for any port, so that neither a proxy nor a connection gets one of them meanwhile.
 """
 
 from __future__ import annotations
 
 import atexit
+import itertools
+import os
 import socket
-from collections import deque
-from contextlib import ExitStack
+import threading
 from functools import cache
 
+FIRST, COUNT = 12000, 10000
+"""The ports that are given out; not those above, where the buses of Redis Cluster are."""
 SHARES = 16
-_given: deque[int] = deque(maxlen=300)
-"""Fewer than a share has."""
+_mutex = threading.Lock()
 
 
 def free_port() -> int:
@@ -23,18 +26,26 @@ def free_port() -> int:
 
 def free_ports(number: int) -> list[int]:
     """Returns so many ports, no two of them the same."""
+    with _mutex:
+        return [next(port for port in _candidates() if _is_free(port)) for _ in range(number)]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+@cache
+def _candidates() -> itertools.cycle[int]:
+    """Returns the ports of this process's share, again and again."""
     share, _ = _share()
-    found: list[int] = []
-    with ExitStack() as stack:
-        while len(found) < number:
-            sock = stack.enter_context(socket.socket())
-            sock.bind(("127.0.0.1", 0))
-            port: int = sock.getsockname()[1]
-            # The kernel gives odd ones to those who ask like this, and even ones to connections.
-            if port // 2 % SHARES == share and port not in _given:
-                _given.append(port)
-                found.append(port)
-    return found
+    ports = list(range(FIRST + share, FIRST + COUNT, SHARES))
+    start = os.getpid() * 37 % len(ports)
+    return itertools.cycle(ports[start:] + ports[:start])
 
 
 @cache

@@ -14,6 +14,7 @@ from typing import Any
 from .daemon import Daemon, find
 from .janitor_process import free_segment
 from .ports import free_port
+from .sites import HERE, Site
 
 
 class PostgresServer:
@@ -22,12 +23,13 @@ class PostgresServer:
         *settings: str,
         environment: dict[str, str] | None = None,
         primary: int = 0,
+        site: Site = HERE,
     ) -> None:
         """Starts a server; a standby, if it is given the port of a `primary`."""
         self._environment = environment
         folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
         self._program = find("postgres", "postgresql", *folders)
-        self._daemon = Daemon("postgres", "postgres")
+        self._daemon = Daemon("postgres", "postgres", site)
         self.port = free_port()
         self._settings = settings
         self._databases = 0
@@ -45,6 +47,9 @@ class PostgresServer:
     def _make_data(self) -> None:
         command = [self._initdb, "-D", self._data, "-A", "trust", "-N", "-U", "postgres"]
         self._daemon.prepare([*command, "-E", "UTF8", "--locale=C.UTF-8"])
+        if self._daemon.site.far:
+            with open(f"{self._data}/pg_hba.conf", "a", encoding="utf-8") as file:
+                file.write("host all all samenet trust\n")
 
     def wipe(self) -> None:
         """Have it begin with no data, while it does not run."""
@@ -58,8 +63,15 @@ class PostgresServer:
     def url(self) -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """The address and the port at which workers reach it."""
+        return self._daemon.site.host, self.port
+
     def start(self) -> None:
-        command = [self._program, "-D", self._data, "-p", str(self.port), "-h", "127.0.0.1"]
+        site = self._daemon.site
+        site.open(self.port)
+        command = [self._program, "-D", self._data, "-p", str(self.port), "-h", site.host]
         command += ["-k", str(self._daemon.folder), "-c", "shared_buffers=16MB"]
         # Killed, it would leave its shared memory behind: so that is a file, in its folder.
         command += ["-c", "max_connections=200", "-c", "dynamic_shared_memory_type=mmap"]

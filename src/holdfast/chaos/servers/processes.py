@@ -13,6 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+ROOM = 2**30
+"""Bytes that must be free in memory for one more folder to be made there."""
+
 
 def start(
     command: Sequence[str],
@@ -60,14 +63,14 @@ def forget(process: subprocess.Popen[Any]) -> None:
     janitor().forget_process(process.pid)
 
 
-def make_folder(name: str, *, quick: bool = False) -> Path:
+def make_folder(name: str) -> Path:
     """Makes a temporary folder that is removed when this process ends; by `remove_folder` before.
 
-    A `quick` one is in memory where there is room: a busy disk does not hold it up.
+    It is in memory where there is room: nobody cuts the power, and a busy disk holds no server up.
     """
     from .janitor import janitor
 
-    folder = Path(tempfile.mkdtemp(prefix=f"hf-{name}-", dir=_memory() if quick else None))
+    folder = Path(tempfile.mkdtemp(prefix=f"hf-{name}-", dir=_memory()))
     janitor().watch_folder(folder)
     return folder
 
@@ -82,7 +85,7 @@ def remove_folder(folder: Path) -> None:
 def _memory() -> str | None:
     place = Path("/dev/shm")
     try:
-        roomy = shutil.disk_usage(place).free > 2**28 and os.access(place, os.W_OK)
+        roomy = shutil.disk_usage(place).free > ROOM and os.access(place, os.W_OK)
     except OSError:
         return None
     return str(place) if roomy else None
@@ -98,6 +101,18 @@ def state_of(pid: int) -> str:
     """Returns the state of a process in one letter, as `ps` shows it; empty if there is none."""
     fields = stat_fields(pid)
     return fields[0] if fields else ""
+
+
+def has_ended(pid: int) -> bool:
+    """Tells whether there is no such process, or only what is left of it."""
+    return state_of(pid) in ("", "Z", "X")
+
+
+def await_ended(pid: int, limit: float) -> None:
+    """Waits until the process has ended, for so many seconds at most."""
+    until = time.monotonic() + limit
+    while not has_ended(pid) and time.monotonic() < until:
+        time.sleep(0.005)
 
 
 def stat_fields(pid: int | str) -> list[str]:
@@ -116,6 +131,18 @@ def children_of(pid: int) -> list[int]:
             with suppress(OSError):
                 found += [int(child) for child in (task / "children").read_text().split()]
     return found
+
+
+def freeze(pid: int) -> None:
+    """Has a process stand still, with all of its threads, which it does when this returns."""
+    os.kill(pid, signal.SIGSTOP)
+    await_stopped(pid)
+
+
+def thaw(pid: int) -> None:
+    """Has a process go on; harmless if it has ended."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
 
 
 def await_stopped(pid: int, limit: float = 10.0) -> None:

@@ -18,8 +18,8 @@ Place = int | str | tuple[str, int]
 class Proxy:
     """Each fault is an attribute; those named `..._once` are used up by the first connection."""
 
-    def __init__(self, target: Place, listen: str | None = "127.0.0.1") -> None:
-        """Listens at a free port of `listen`, or at that path; None: it is given its sockets."""
+    def __init__(self, target: Place, listen: str | None = "127.0.0.1", port: int = 0) -> None:
+        """Listens at a port of `listen`, or at that path; None: it is given its sockets."""
         self._target: Place = target
         self.port = 0
         self._server: socket.socket | None = None
@@ -28,7 +28,7 @@ class Proxy:
             self._server.bind(listen)
             self._server.listen(128)
         elif listen is not None:
-            self._server = socket.create_server((listen, 0))
+            self._server = socket.create_server((listen, port))
             self.port = self._server.getsockname()[1]
         self._requests_pass = threading.Event()
         self._requests_pass.set()
@@ -262,8 +262,12 @@ def connect_to(place: Place, timeout: float | None = None) -> socket.socket:
     """Returns a connection to a server."""
     if isinstance(place, str):
         sock = socket.socket(socket.AF_UNIX)
-        sock.settimeout(timeout)
-        sock.connect(place)
+        try:
+            sock.settimeout(timeout)
+            sock.connect(place)
+        except BaseException:
+            sock.close()
+            raise
         return sock
     where = ("127.0.0.1", place) if isinstance(place, int) else place
     return socket.create_connection(where, timeout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +14,8 @@ from typing import Any, NamedTuple
 
 from .errors import ServerError
 from .ports import free_port
-from .processes import end_group, make_folder, remove_folder, start
+from .processes import end_group, freeze, make_folder, remove_folder, start, thaw
+from .sites import HERE, Site
 
 READY_LIMIT = 20.0
 OTHERS = sorted((Path(sys.prefix) / "servers").glob("[!.]*"))
@@ -37,7 +37,7 @@ class RedisServer:
         environment: dict[str, str] | None = None,
         program: str = "",
         started: Callable[[int], None] = lambda pid: None,
-        quick: bool = False,
+        site: Site = HERE,
     ) -> None:
         """`started` is told the process id whenever the server was started, before it calls anybody."""
         wanted = program or os.environ.get("HOLDFAST_TEST_REDIS_SERVER", "redis-server")
@@ -45,8 +45,9 @@ class RedisServer:
         if found is None:
             raise ServerError(f"{wanted} is not installed: apt-get install redis-server")
         self._program = found
-        self.folder = make_folder("redis", quick=quick)
+        self.folder = make_folder("redis")
         self.port = port or free_port()
+        self.site = site
         self.options = options
         self.password = password
         self.wrapper: list[str] = []
@@ -60,9 +61,15 @@ class RedisServer:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """The address and the port at which those at its site, or at others, reach it."""
+        return self.site.host, self.port
+
     def start(self, wait: str = "PONG") -> None:
         """Start it, or start it again on the same port and folder; wait until it answers so."""
-        command = [*self.wrapper, self._program, *self._arguments()]
+        command = [*self.site.inside, *self.wrapper, self._program, *self._arguments()]
+        self.site.open(self.port)
         with (self.folder / "log").open("ab") as log:
             self._process = start(command, environment=self._environment, output=log)
         self._started(self._process.pid)
@@ -88,7 +95,9 @@ class RedisServer:
                 time.sleep(0.01)
 
     def _arguments(self) -> list[str]:
-        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        where = ["--port", str(self.port), "--bind", self.site.host, "--dir", str(self.folder)]
+        if self.site.far:
+            where += ["--protected-mode", "no"]
         if self.password:
             where += ["--requirepass", self.password, "--masterauth", self.password]
         return [*where, "--save", "", "--appendonly", "no", *self.options]
@@ -126,10 +135,10 @@ class RedisServer:
         return self._process.pid
 
     def pause(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
+        freeze(self.pid)
 
     def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        thaw(self.pid)
 
     def kill(self) -> None:
         """As a crash would; the folder stays."""

@@ -10,6 +10,7 @@ from functools import partial
 from .errors import ServerError
 from .ports import free_port
 from .redis import READY_LIMIT, RedisServer, Tls
+from .sites import HERE, Site
 
 NAME = "the-locks"
 QUICK = {"info_period": 100, "publish_period": 100, "ask_period": 100}
@@ -25,16 +26,20 @@ class Sentinel(RedisServer):
         *lines: str,
         password: str = "",
         started: Callable[[int], None] = lambda pid: None,
+        host: str = HERE.host,
+        site: Site = HERE,
     ) -> None:
+        """Watches the primary at a port of `host`."""
         self._lines = [
-            "bind 127.0.0.1",
-            f"sentinel monitor {NAME} 127.0.0.1 {primary} 2",
+            f"bind {site.host}",
+            *(["protected-mode no"] if site.far else []),
+            f"sentinel monitor {NAME} {host} {primary} 2",
             # Longer than any process may stand still by itself.
             f"sentinel down-after-milliseconds {NAME} 1500",
             f"sentinel failover-timeout {NAME} 4000",
             *lines,
         ]
-        super().__init__(password=password, started=started)
+        super().__init__(password=password, started=started, site=site)
         self.hurry(**QUICK)
 
     def _arguments(self) -> list[str]:
@@ -75,14 +80,17 @@ class Watch:
         door: Callable[[int], int] | None = None,
         named: Callable[[int, str], None] = lambda pid, name: None,
         options: Sequence[str] = (),
+        site: Callable[[str], Site] = lambda name: HERE,
     ) -> None:
         """Users as `user` lines have them. With TLS, all of them speak it with each other.
 
         Through `door`, which is given a server's port and returns another, all others reach that
-        server. `named` is told the id and the name of each process that was started.
+        server. `named` is told the id and the name of each process that was started. `site` returns
+        where the process of a name is to run.
         """
         self._door = door
         self._named = named
+        self._site = site
         names = iter(("first", "second", "sentinel 1", "sentinel 2", "sentinel 3"))
         self._started: list[RedisServer] = []
         self._places: dict[int, RedisServer] = {}
@@ -93,7 +101,8 @@ class Watch:
                 quick += ["--user", *user]
             self.first = self._serve(next(names), tls, *quick, password=password)
             (place,) = self._places
-            follow = ("--replicaof", "127.0.0.1", str(place))
+            host = self.first.site.host
+            follow = ("--replicaof", host, str(place))
             self.second = self._serve(next(names), tls, *quick, *follow, password=password)
             self.sentinels: list[Sentinel] = []
             lines = [f"sentinel auth-pass {NAME} {password}"] if password else []
@@ -104,8 +113,16 @@ class Watch:
                 own = sentinel_tls.settings(port) if sentinel_tls else []
                 self.secure_ports.append(port)
                 words = [f"{name} {value}" for name, value in own]
-                tell = partial(self._tell, next(names))
-                sentinel = Sentinel(place, *lines, *words, password=sentinel_password, started=tell)
+                name = next(names)
+                sentinel = Sentinel(
+                    place,
+                    *lines,
+                    *words,
+                    password=sentinel_password,
+                    started=partial(self._tell, name),
+                    host=host,
+                    site=site(name),
+                )
                 self.sentinels.append(sentinel)
                 self._started.append(sentinel)
             self.await_(self._complete)
@@ -129,7 +146,9 @@ class Watch:
             place = self._door(place)
             words += ["--replica-announce-ip", "127.0.0.1", "--replica-announce-port", str(place)]
         tell = partial(self._tell, name)
-        server = RedisServer(*options, *words, password=password, port=plain, started=tell)
+        server = RedisServer(
+            *options, *words, password=password, port=plain, started=tell, site=self._site(name)
+        )
         self._started.append(server)
         self._places[place] = server
         return server

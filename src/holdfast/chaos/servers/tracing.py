@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import time
@@ -14,22 +15,29 @@ from .errors import ServerError
 from .processes import end_group, forget, make_folder, remove_folder, start
 
 LIMIT = 10.0
+CALL = re.compile(r"^(?:\d+ +)?\w+\(", re.MULTILINE)
+"""The beginning of a call in what strace writes, not its end where that stands apart."""
+KILLED = "+++ killed by SIGKILL"
 
 
 class Trace:
     """A fault in the system calls of some processes, and of those that they start, until `stop`.
 
-    `injection` is in strace's words, without `inject=`: `fsync,fdatasync:error=EIO`.
+    `injection` is in strace's words, without `inject=`: `fsync,fdatasync:error=EIO`. With a `path`,
+    only calls to that file are hit.
     """
 
-    def __init__(self, pids: Sequence[int], injection: str) -> None:
+    def __init__(self, pids: Sequence[int], injection: str, path: str = "") -> None:
         program = shutil.which("strace")
         if program is None:
             raise ServerError("strace is not installed: apt-get install strace")
         self._folder = make_folder("strace")
+        self._kills = ":signal=SIGKILL" in injection
+        self._count = 0
         calls = injection.partition(":")[0]
         command = [program, "-f", "-qq", "-o", str(self._folder / "calls")]
         command += ["-e", f"trace={calls}", "-e", f"inject={injection}"]
+        command += ["-P", path] if path else []
         for pid in pids:
             command += ["-p", str(pid)]
         with (self._folder / "log").open("wb") as log:
@@ -43,11 +51,14 @@ class Trace:
             time.sleep(0.002)
 
     def count(self) -> int:
-        """Returns how many calls something was done to so far."""
+        """Returns how many calls something was done to so far, or until `stop`.
+
+        A call that is slow or fails counts from its beginning; one that kills, when it has killed.
+        """
         with suppress(FileNotFoundError):
             text = (self._folder / "calls").read_text(errors="replace")
-            return text.count("(DELAYED)") + text.count("(INJECTED)") + text.count("+++ killed")
-        return 0
+            self._count = text.count(KILLED) if self._kills else len(CALL.findall(text))
+        return self._count
 
     def stop(self) -> None:
         """Lets go of the processes, which go on."""
@@ -59,6 +70,7 @@ class Trace:
             except Exception:
                 end_group(self._process)
         forget(self._process)
+        self.count()  # while there is something to be read
         remove_folder(self._folder)
 
 

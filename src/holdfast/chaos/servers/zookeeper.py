@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +12,9 @@ from typing import Any
 
 from .errors import ServerError
 from .ports import free_port
-from .processes import end_group, make_folder, remove_folder, start
+from .processes import end_group, freeze, make_folder, remove_folder, start, thaw
 from .proxy import Place, connect_to
+from .tracing import Trace
 
 READY_LIMIT = 40.0
 TICK = 0.5
@@ -58,6 +57,7 @@ class Node:
         self.syncs = False
         """Whether it waits for its disk."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._trace: Trace | None = None
 
     @property
     def address(self) -> str:
@@ -127,31 +127,24 @@ class Node:
         return self._process is not None and self._process.poll() is None
 
     def pause(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
+        freeze(self.pid)
 
     def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        thaw(self.pid)
 
     @contextmanager
     def slow_disk(self, seconds: float) -> Iterator[None]:
         """Each write to its log of transactions takes so long; nothing else does."""
         logs = sorted((self.folder / "data" / "version-2").glob("log.*"))
-        command = ["strace", "-f", "-qq", "-o", str(self.folder / "writes"), "-e", "trace=write"]
-        command += ["-P", str(logs[-1]), "-p", str(self.pid)]
-        command += ["-e", f"inject=write:delay_enter={int(seconds * 1e6)}"]
-        strace = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        self._trace = Trace([self.pid], f"write:delay_enter={int(seconds * 1e6)}", str(logs[-1]))
         try:
             yield
-            if strace.poll() is not None:
-                raise ServerError("strace ended by itself")
         finally:
-            strace.terminate()
-            strace.wait()
+            self._trace.stop()
 
     def slow_writes(self) -> int:
         """How many were slow."""
-        written = self.folder / "writes"
-        return written.read_text().count("(DELAYED)") if written.exists() else 0
+        return 0 if self._trace is None else self._trace.count()
 
     def wipe(self) -> None:
         """Remove its data, while it does not run; it still knows its number."""
@@ -205,7 +198,7 @@ class ZooKeeperEnsemble:
         `environments` has what each node has on top. Their disks are waited for if `syncs` says so.
         `door` returns where we can reach a node that is in another network.
         """
-        self.folder = make_folder("zookeeper", quick=True)
+        self.folder = make_folder("zookeeper")
         self.nodes = [
             Node(number, self.folder, host, inside)
             for number, (host, inside) in enumerate(places, 1)

@@ -181,10 +181,13 @@ def summary(report: Mapping[str, Any], wanted: int) -> str:
         return f"Passed: every promise was kept; {controlled}."
     failed = [run for run in ours if run["passed"] is False]
     unmade = sum(bool(run.get("error")) for run in failed)
-    idle = sum(run["passed"] is None for run in ours)
+    idle = [run for run in ours if run["passed"] is None]
+    missed = sum(bool(run["figures"].get("missed")) for run in idle)
+    undone = len(idle) - missed
     parts = [f"{_counted(len(failed) - unmade)} of {len(ours)} broke a promise"]
     parts += [f"{_counted(unmade)} could not be made"] if unmade else []
-    parts += [f"in {_counted(idle)} no fault could be done"] if idle else []
+    parts += [f"in {_counted(undone)} no fault could be done"] if undone else []
+    parts += [f"in {_counted(missed)} no fault hit anything"] if missed else []
     return f"FAILED: {'; '.join([*parts, controlled])}."
 
 

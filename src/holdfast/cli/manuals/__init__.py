@@ -5,6 +5,7 @@ They stand apart from the commands, which start faster without them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from textwrap import wrap
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from .. import COMMANDS
 
 WIDTH = 80
+_HARD = "\N{NO-BREAK SPACE}"
 _MARGIN = 24
 """The column at which the meanings of options begin."""
 
@@ -31,7 +33,9 @@ class Manual(NamedTuple):
     examples: Mapping[str, str]
     """Command lines, with what each does."""
     statuses: Mapping[str, str]
-    """Exit statuses beside 0, 2 and 69, which all commands share."""
+    """Exit statuses beside 0, 2 and 69, which all commands share that use a store."""
+    uses_store: bool = True
+    """Whether the command connects to a store, which may be unreachable."""
 
 
 STORE: Group = (
@@ -47,11 +51,13 @@ STORE: Group = (
 
 JSON = {"--json": "write JSON, for programs"}
 TIMES = "TIME is a number and ms, s, m, h or d, such as 30s or 1.5m."
+USAGE = {"2": "wrong usage: an option, a name, a time, a URL"}
+"""The exit status of every command."""
 UNIVERSAL = {
-    "2": "wrong usage: an option, a name, a time, a URL",
-    "69": "the store is unreachable, or refuses to answer",
+    "2": f"{USAGE['2']}; or the store does not let this user in",
+    "69": "the store is unreachable, or cannot do it now",
 }
-"""Exit statuses of every command."""
+"""Exit statuses of every command that uses a store."""
 
 
 def manual_of(command: str) -> Manual:
@@ -76,9 +82,9 @@ def overview() -> str:
 def help_of(command: str) -> str:
     """Returns what `holdfast COMMAND --help` prints."""
     manual = manual_of(command)
-    lines = wrap(f"Usage: holdfast {manual.synopsis}", WIDTH, subsequent_indent=" " * 9)
+    lines = _usage(f"Usage: holdfast {manual.synopsis}")
     for paragraph in manual.text.strip().split("\n\n"):
-        lines += ["", *wrap(paragraph, WIDTH)]
+        lines += ["", *wrap(paragraph, WIDTH, break_on_hyphens=False)]
     for heading, options in manual.groups:
         lines += ["", f"{heading}:", *_meanings(options)]
     lines += ["", "Examples:"]
@@ -88,9 +94,17 @@ def help_of(command: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _usage(text: str) -> list[str]:
+    """Returns the lines of a synopsis, in which nothing between brackets is broken."""
+    text = re.sub(r"\[[^]]*\]", lambda option: option.group().replace(" ", _HARD), text)
+    lines = wrap(text, WIDTH, subsequent_indent=" " * 9, break_on_hyphens=False)
+    return [line.replace(_HARD, " ") for line in lines]
+
+
 def statuses_of(manual: Manual) -> dict[str, str]:
     """Returns all exit statuses of a command, with their meanings."""
-    return {**manual.statuses, **{k: v for k, v in UNIVERSAL.items() if k not in manual.statuses}}
+    shared = UNIVERSAL if manual.uses_store else USAGE
+    return {**manual.statuses, **{k: v for k, v in shared.items() if k not in manual.statuses}}
 
 
 def _meanings(table: Mapping[str, str], margin: int = _MARGIN) -> Iterator[str]:
@@ -105,4 +119,7 @@ def _meanings(table: Mapping[str, str], margin: int = _MARGIN) -> Iterator[str]:
 
 
 def _indented(text: str, margin: int) -> list[str]:
-    return wrap(text, WIDTH, initial_indent=" " * margin, subsequent_indent=" " * margin)
+    indent = " " * margin
+    return wrap(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )

@@ -1,13 +1,13 @@
 """The manual of `holdfast completion`."""
 
-from . import STORE, Manual
+from . import Manual
 
 MANUAL = Manual(
     synopsis="completion bash|zsh|fish",
     text="""\
 Prints a script by which a shell completes commands and their options.
 """,
-    groups=(STORE,),
+    groups=(),
     examples={
         "holdfast completion bash > ~/.local/share/bash-completion/completions/holdfast": "bash, with "
         "its package bash-completion",
@@ -15,4 +15,5 @@ Prints a script by which a shell completes commands and their options.
         "holdfast completion fish > ~/.config/fish/completions/holdfast.fish": "fish",
     },
     statuses={},
+    uses_store=False,
 )

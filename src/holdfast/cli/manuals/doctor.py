@@ -9,7 +9,8 @@ Looks at what the guarantees of a store rest on: the settings of its servers, ho
 whether they agree, what this user may do, clocks, round trips. Each finding is ok, a note, a warning
 or wrong, with why it matters and how to mend it. Wrong means that a guarantee does not hold.
 
-Nothing of yours is changed. On Redis and etcd a lock with a name of its own is tried out and removed.
+Nothing of yours is changed. On Redis, etcd and an embedded store that exists, a lock in a namespace of
+its own is tried out and removed; on ZooKeeper a few znodes are; on PostgreSQL a message is sent.
 
 {TIMES}
 """,

@@ -1,6 +1,6 @@
 """The manual of `holdfast man`."""
 
-from . import STORE, Manual
+from . import Manual
 
 MANUAL = Manual(
     synopsis="man",
@@ -8,7 +8,8 @@ MANUAL = Manual(
 Prints the manual page of all commands. Where Holdfast is installed by pip into a folder whose manuals
 man(1) finds, `man holdfast` shows it, too.
 """,
-    groups=(STORE,),
+    groups=(),
     examples={"holdfast man | man -l -": "reads it"},
     statuses={},
+    uses_store=False,
 )

@@ -16,4 +16,5 @@ Nothing is connected to; the URL says which kind of database it is.
         "holdfast schema mysql:// | mysql mydatabase": "for MySQL and MariaDB",
     },
     statuses={},
+    uses_store=False,
 )

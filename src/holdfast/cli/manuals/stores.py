@@ -1,6 +1,6 @@
 """The manual of `holdfast stores`."""
 
-from . import JSON, STORE, Manual
+from . import JSON, Manual
 
 MANUAL = Manual(
     synopsis="stores [STORE…] [--markdown | --json]",
@@ -8,7 +8,7 @@ MANUAL = Manual(
 Compares the stores: what each promises, and where its promises end. It is the data by which Holdfast
 itself refuses what a store cannot promise. Nothing is connected to.
 """,
-    groups=(("Options", {"--markdown": "write tables of Markdown, as in the docs", **JSON}), STORE),
+    groups=(("Options", {"--markdown": "write tables of Markdown, as in the docs", **JSON}),),
     examples={
         "holdfast stores": "all of them",
         "holdfast stores redis redlock": "two of them",
@@ -16,4 +16,5 @@ itself refuses what a store cannot promise. Nothing is connected to.
         "in their order",
     },
     statuses={},
+    uses_store=False,
 )

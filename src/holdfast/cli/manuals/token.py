@@ -49,4 +49,5 @@ TIME is a number and ms, s, m, h or d, such as 30s or 1.5m.
         "holdfast token revoke h0RvCq2xZk": "by the id, at once",
     },
     statuses={},
+    uses_store=False,
 )

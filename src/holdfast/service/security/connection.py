@@ -60,8 +60,8 @@ class GuardedProtocol(OneWriteProtocol):
     def data_received(self, data: bytes) -> None:
         self._head += len(data)
         super().data_received(data)
-        if self.transport.is_closing():
-            self._stop_timer()
+        if self.transport.is_closing() or self._full:
+            self._stop_timer()  # the answers to what came before are the last
             return
         if self._head > self.LIMITS.head_limit:
             self.transport.write(_TOO_LARGE)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from os.path import expanduser
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -75,7 +76,8 @@ class Address:
             if name in query:
                 self.settings[name] = query[name]
         self._text = f"{target.scheme}://{place or self.unix_socket}/{path}"
-        self._ssl = {name: query[name] for name in (*FILES, "ssl_key_password") if name in query}
+        given = {name: query[name] for name in (*FILES, "ssl_key_password") if name in query}
+        self._ssl = {**_files_of_option_file(self.settings), **given}
         self._switches = {name: _switch(name, query[name]) for name in SWITCHES if name in query}
         if self._ssl or len(self._switches) > ("ssl_disabled" in self._switches):
             self.tls_context()  # to refuse files that cannot be used
@@ -123,6 +125,23 @@ class Address:
         if self.unix_socket:
             return [Place(int(socket.AF_UNIX), self.unix_socket)]
         return resolve(self.host, self.port, deadline, now)
+
+
+def _files_of_option_file(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the TLS options that a file like `~/.my.cnf` has, under their names in a URL."""
+    group, file = settings.get("read_default_group"), settings.get("read_default_file")
+    if not group and not file:
+        return {}
+    from pymysql.optionfile import Parser
+
+    parser = Parser()
+    parser.read(expanduser(file or "/etc/my.cnf"))
+    found = {name: name.replace("_", "-") for name in FILES} | {"ssl_key_password": "ssl-password"}
+    return {
+        name: parser.get(group or "client", key)
+        for name, key in found.items()
+        if parser.has_option(group or "client", key)
+    }
 
 
 def _host_and_port(place: str, scheme: str) -> tuple[str, int]:

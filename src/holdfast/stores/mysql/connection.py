@@ -62,7 +62,7 @@ class MysqlConnection:
         settings = dict(address.settings)
         if address.tls == "required":
             settings["ssl"] = address.tls_context()
-        elif address.tls == "disabled":
+        else:  # PyMySQL's own context would read the certificates of all the world's authorities
             settings["ssl_disabled"] = True
         try:
             sock = connect(family, where, self._deadline)
@@ -80,8 +80,8 @@ class MysqlConnection:
                 program_name="holdfast",
                 **settings,
             )
-            if connection.ssl and address.tls == "preferred":
-                connection.ctx = address.tls_context()
+            if address.tls == "preferred" and hasattr(connection, "_ssl_required"):  # since 1.2
+                connection.ssl, connection.ctx = True, address.tls_context()
             connection._secure = bool(address.unix_socket)
             connection.connect(sock)
         except pymysql.err.MySQLError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 
 from ...clock import system_clock
+from ..connecting import connecting
 from ..sql.connections import Connection
 from . import schema
 from .address import Address
@@ -33,7 +34,8 @@ class PostgresDatabase:
         """Returns a connection that listens on a channel, which is a name of our own making."""
         connection = self.connection()
         try:
-            connection.open(deadline)
+            with connecting():
+                connection.open(deadline)
             connection.run(f'LISTEN "{channel}"'.encode(), [], deadline)
         except BaseException:
             connection.close()

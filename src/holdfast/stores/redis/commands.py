@@ -31,15 +31,6 @@ class LockTerms(Protocol):
     delay: float
 
 
-class LockTicket(Protocol):
-    """A ticket, as far as a command depends on it."""
-
-    @property
-    def terms(self) -> LockTerms: ...
-    @property
-    def owner(self) -> str: ...
-
-
 class AcquireCommand:
     """The beginning of the command that acquires one lock; the channel and the owner follow it."""
 
@@ -81,27 +72,24 @@ class Commands:
         self._scripts = scripts()
         self._acquires: dict[str, AcquireCommand] = {}
         self._releases: dict[str, bytes] = {}
+        self._lock_keys: dict[str, bytes] = {}
 
     @property
     def script_loads(self) -> list[bytes]:
         """The commands that load every script into a server."""
         return [script.load for script in self._scripts.values()]
 
-    def acquire(self, terms: LockTerms) -> bytes:
-        """Returns the beginning of an acquire; the channel and the owner follow it."""
-        return self._prepared(terms).command
-
-    def acquire_all(self, tickets: Sequence[LockTicket]) -> bytes:
-        """Returns one command that acquires the locks of all `tickets`. Not for a cluster."""
-        count = 3 * len(tickets)
-        prepared = [self._prepared(ticket.terms) for ticket in tickets]
+    def acquire_all(self, prepared: Sequence[AcquireCommand], owners: Sequence[str]) -> bytes:
+        """Returns one command that acquires all these locks, each for one owner. Not for a cluster."""
+        count = 3 * len(owners)
         parts = [self._scripts["acquire_all"].command(count, 2 * count)]
         parts += [one.keys for one in prepared]
-        for one, ticket in zip(prepared, tickets, strict=True):
-            parts += [one.arguments, bulk(ticket.owner.encode())]
+        for one, owner in zip(prepared, owners, strict=True):
+            parts.append(b"%b$%d\r\n%b\r\n" % (one.arguments, len(owner), owner.encode()))
         return b"".join(parts)
 
-    def _prepared(self, terms: LockTerms) -> AcquireCommand:
+    def acquire(self, terms: LockTerms) -> AcquireCommand:
+        """Returns the command for these terms; the channel and the owner follow it."""
         cached = self._acquires.get(terms.name)
         if (
             cached is None
@@ -151,10 +139,16 @@ class Commands:
 
     def release_all(self, pairs: Sequence[tuple[str, str]]) -> bytes:
         """Returns one command that releases the lock of each name and owner, where it can."""
-        keys = self.naming.packed([name for name, _ in pairs])
+        parts = [self._scripts["release_all"].command(len(pairs), 2 * len(pairs))]
+        for name, _ in pairs:
+            key = self._lock_keys.get(name)
+            if key is None:
+                key = bulk(self.naming.lock_key(name))
+                _keep_cached(self._lock_keys, name, key)
+            parts.append(key)
         owners = "".join([f"${len(owner) + 2}\r\n\x1f{owner}\x1f\r\n" for _, owner in pairs])
-        head = self._scripts["release_all"].command(len(pairs), 2 * len(pairs))
-        return b"".join([head, keys, owners.encode()])
+        parts.append(owners.encode())
+        return b"".join(parts)
 
     def renew_many(self, claims: Sequence[Claim]) -> bytes:
         """Returns one command that renews the leases of all `claims`, of locks with one holder each."""

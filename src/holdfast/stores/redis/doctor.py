@@ -275,11 +275,14 @@ def _try_scripts(
             with suppress(LockError):
                 _remove_trial(primaries, naming)
     except LockError as error:
+        why, mend = "every step of a lock is a script on the server", GRANT_ALL
+        what = f"a lock cannot be taken: {error}"
         if "NOPERM" in str(error):
             what = "this user may not do all that a lock needs (NOPERM)"
-        else:
-            what = f"a lock cannot be taken: {error}"
-        findings.wrong("scripts", what, "every step of a lock is a script on the server", GRANT_ALL)
+        elif "out of memory" in str(error):
+            why = "a server that has no room left grants and renews nothing"
+            mend = "CONFIG SET maxmemory to more than is used, or remove what need not be there"
+        findings.wrong("scripts", what, why, mend)
     else:
         findings.ok("scripts", "this user may run the scripts: a lock was taken and handed over")
 

@@ -175,7 +175,7 @@ class Commands:
     def _prepare(self, name: str, ttl: float, label: Label, kind: str = "lock") -> CommandPrefixes:
         keys = self.naming.of(name)
         lock, both = bulk(keys.lock), bulk(keys.lock) + bulk(keys.queue)
-        counter = bulk(self._counter % (crc32(keys.lock) % STRIPES))
+        counter = self._packed_counter(keys.lock)
         request = packed_request(ttl, label, LETTERS.get(kind, ""))
         arguments = bulk(b"%d" % millis(ttl)) + request
         scripts = self.scripts
@@ -207,6 +207,9 @@ class Commands:
         self._prefixes[name] = prefixes
         return prefixes
 
+    def _packed_counter(self, lock_key: bytes) -> bytes:
+        return bulk(self._counter % (crc32(lock_key) % STRIPES))
+
     def any_prefixes(self, name: str) -> CommandPrefixes:
         """Returns prefixes for the lock `name`, of whatever TTL: for commands that request nothing."""
         return self._prefixes.get(name) or self._prepare(name, 1.0, Label("", 0))
@@ -224,10 +227,10 @@ class Commands:
     def inspect(self, names: Sequence[str]) -> bytes:
         """Returns the command that reads the locks `names` on a node."""
         count = len(names)
-        prefixes = [self.any_prefixes(name) for name in names]
-        return self.scripts["inspect"].command(3 * count, 3 * count) + b"".join(
-            [one.keys for one in prefixes]
-        )
+        parts = [self.scripts["inspect"].command(3 * count, 3 * count)]
+        for keys in map(self.naming.of, names):
+            parts += bulk(keys.lock), bulk(keys.queue), self._packed_counter(keys.lock)
+        return b"".join(parts)
 
     def adopt(self, prefixes: CommandPrefixes, request: bytes, giver: bytes) -> bytes:
         """Returns the beginning of `adopt.lua`, as `CommandPrefixes.take` is one of `take.lua`.

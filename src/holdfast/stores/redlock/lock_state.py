@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...model import Label, LockState, Participant
@@ -17,6 +18,10 @@ _KINDS = {letter: kind for kind, letter in LETTERS.items()}
 _KINDS |= {SLOT: SEMAPHORE, READER: READ_WRITE, WRITER: READ_WRITE}
 
 
+REMEMBERED = 128
+"""Requests that are read once for all nodes: those of the locks in one command, and a few more."""
+
+
 class Hold(NamedTuple):
     """A hold, as one node has noted it."""
 
@@ -24,8 +29,10 @@ class Hold(NamedTuple):
     token: int
     left: int
     """Milliseconds until it ends."""
-    rest: bytes
-    """Since when it has been held, and the request; empty if the key is another program's."""
+    since: bytes
+    """The time at which it began: microseconds since the epoch."""
+    request: Request | None
+    """None if the key is another program's."""
 
 
 class Request(NamedTuple):
@@ -66,7 +73,7 @@ def read_lock(
             kinds.append((kind, int(capacity)))
             for field, text, ms in zip(holds[::3], holds[1::3], holds[2::3], strict=True):
                 hold = _hold(text, ms)
-                if hold.rest:
+                if hold.request is not None:
                     held.setdefault((field, hold.owner), []).append(hold)
         elif value is not None:
             hold = _hold(value, left)
@@ -83,18 +90,17 @@ def read_lock(
             tokens = [one.token for one in found]
             token = max(tokens, key=lambda value: (tokens.count(value), value))
             left = sorted(one.left for one in found)[-quorum] / 1000
-            since, _, rest = found[0].rest.partition(b"\x1f")
-            if not rest:
+            requests = [one.request for one in found if one.request is not None]
+            if not requests:
                 holders.append(Participant("", FOREIGN, 0, 0.0, left))
                 continue
             # The text may have been changed on the nodes that are enough for it.
-            request = max(
-                (read_request(one.rest.partition(b"\x1f")[2]) for one in found),
-                key=lambda request: request.version,
-            )
+            request = max(requests, key=lambda request: request.version)
             version = request.version
             # Users know the owner; its rounds have ids of their own, "owner~2".
-            participant = _participant(owner.partition(b"~")[0], token, since, request, left)
+            participant = _participant(
+                owner.partition(b"~")[0], token, found[0].since, request, left
+            )
             if field == WRITER.encode():
                 participant = participant._replace(weight=capacity)
             elif field.isdigit():
@@ -113,22 +119,23 @@ def read_lock(
 
 def _hold(value: bytes, left: int) -> Hold:
     """Returns the hold that a node has noted in `value`."""
+    request: Request | None
     try:
-        ours, owner, before, token, rest = value.split(b"\x1f", 4)
+        ours, owner, before, token, since, text = value.split(b"\x1f", 5)
         if ours != _OURS:
             raise ValueError
-        since, _, request = rest.partition(b"\x1f")
-        read_request(request)
+        request = read_request(text)
         int(since)
         # Where no token was agreed upon, the token is the value at which the hold began.
         known = int(token) if token else int(before) + 1
     except ValueError:
-        owner, known, rest = b"", 0, b""  # the key of another program
-    return Hold(owner, known, max(0, left), rest)
+        owner, known, since, request = b"", 0, b"", None  # the key of another program
+    return Hold(owner, known, max(0, left), since, request)
 
 
+@lru_cache(REMEMBERED)
 def read_request(text: bytes) -> Request:
-    """Returns the request in `text`; raises ValueError if that is not one."""
+    """Returns the request in `text`, which nodes have alike; raises ValueError if it is not one."""
     ttl, host, who, label_text = text.decode("utf-8", "replace").split("\x1f", 3)
     letter = next((char for char in who if char.isalpha()), "")
     pid, _, version = who.partition(letter) if letter else (who, "", "")

@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 from ...clock import Clock
 from ...errors import BackendUnavailable
+from ..connecting import connecting
 from .failures import Again, Late, Lost, Unready
 
 PAUSE, LONGEST_PAUSE = 0.01, 0.25
@@ -127,7 +128,8 @@ class Connections:
                 self._wait(deadline)
                 continue
             try:
-                connection.open(deadline)
+                with connecting():
+                    connection.open(deadline)
             except BaseException:
                 self._drop(connection)
                 raise

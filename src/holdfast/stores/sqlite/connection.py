@@ -124,7 +124,8 @@ class StoreConnection:
         if self.path in forking.unusable:
             raise BackendUnavailable(
                 f"the embedded store {self.path!r} cannot be used by this process, which was forked "
-                "off in the middle of a step on it; start it by spawn, or fork elsewhere"
+                "off in the middle of a step on it, or by C code that did not tell Python; start it by "
+                "spawn, or fork elsewhere, or open it in the child only (uWSGI: lazy-apps = true)"
             )
         location.prepare(self.path)
         self._presence = Presence.of(self.folder)

@@ -234,10 +234,10 @@ class Attempt:
         return self.weight == self.capacity
 
     @property
-    def sessions(self) -> set[ClientSession]:
+    def sessions(self) -> tuple[ClientSession, ...]:
         """The sessions whose end or loss concerns the attempt."""
-        known = {self.home, self.session, self.moving_to, self.waiting_session}
-        return {session for session in known if session is not None}
+        known = dict.fromkeys((self.home, self.session, self.moving_to, self.waiting_session))
+        return tuple(session for session in known if session is not None)
 
     @property
     def doubtful_session(self) -> ClientSession:

@@ -17,7 +17,7 @@ from typing import Any
 from .attempt import CREATING, DELETING, HELD, WAITING, WAITS, Attempt
 from .attempt_table import ignore, ignore_reply
 from .changes import ELECTION, NO_RECORD, read_record
-from .deletion import Deletion
+from .lines import Lines, stands
 from .names import NO_SLOT, SEMAPHORE, Entry, ordered_entries, slot_path
 from .requests import (
     EPHEMERAL,
@@ -40,7 +40,7 @@ MOST_KNOWN_LOCKS = 10_000
 MOST_TRIES = 5
 
 
-class Creation(Deletion):
+class Creation(Lines):
     """The steps that create an attempt's znode. Called under the mutex."""
 
     @abstractmethod
@@ -77,6 +77,12 @@ class Creation(Deletion):
         flags = EPHEMERAL | SEQUENTIAL
         data = WAITS + attempt.label if attempt.parked else attempt.label
         attempt.slot = self._likely_slot(attempt)
+        neighbour = self._neighbour(attempt)
+        if neighbour is not None:
+            request = create(session.client, attempt.path_prefix, data, flags)
+            on_reply = partial(self._on_created_behind, neighbour, neighbour.path)
+            self._send(attempt, request, on_reply)
+            return
         if attempt.slot == NO_SLOT:
             request = create(session.client, attempt.path_prefix, data, flags)
             self._send(attempt, request, self._on_created)
@@ -103,6 +109,38 @@ class Creation(Deletion):
         elif not isinstance(error, Unanswered):
             attempt.maybe_created = False
             attempt.error = error
+
+    def _neighbour(self, attempt: Attempt) -> Attempt | None:
+        """Returns the attempt of this manager behind which `attempt` can join the queue, to wait."""
+        line = self._lines.get(attempt.lock_path)
+        if line is None or attempt not in line.joining or not attempt.parked:
+            return None
+        return line.neighbour
+
+    def _on_created_behind(
+        self, neighbour: Attempt, path: str, attempt: Attempt, value: Any, error: Any
+    ) -> None:
+        """Goes on with an attempt that was created while `neighbour` was in the queue, at `path`."""
+        self._on_created(attempt, value, error)
+        if not attempt.path or attempt.state != CREATING:
+            self._on_listed(attempt, None, error)
+            return
+        line = self._lines[attempt.lock_path]
+        # Those before it on this session were answered before, so that each watches another.
+        before = line.latest
+        if before is not None and before.session is attempt.session and stands(before):
+            neighbour, path = before, before.path
+        line.latest = attempt
+        # One that was lost meanwhile, and joined again, is behind us.
+        there = stands(neighbour) and neighbour.path == path
+        self._watch_neighbour(attempt, path if there else "")
+
+    @abstractmethod
+    def _watch_neighbour(self, attempt: Attempt, path: str) -> None:
+        """Lets an attempt that has just been created wait behind the entry `path`, if that is there.
+
+        An empty `path` stands for an entry that is not.
+        """
 
     def _likely_slot(self, attempt: Attempt) -> int:
         """Returns the slot to create an entry with that most likely need not wait for it."""

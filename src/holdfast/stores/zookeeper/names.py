@@ -25,6 +25,7 @@ queue are always within 2^31 of each other.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -34,6 +35,8 @@ _MODULUS = 1 << 32
 _HALF = 1 << 31
 NO_SLOT = -1
 """The slot of an entry that has none."""
+REMEMBERED = 8192
+"""The number of names that are not taken apart again: a waiter reads the names of all before it."""
 SEMAPHORE = "semaphore"
 """The kind of lock whose holders have slots."""
 
@@ -77,7 +80,12 @@ class Entry(NamedTuple):
 
     @property
     def place(self) -> Contender:
-        return Contender(self.weight, self.capacity, f"{self.kind},{self.capacity}", False)
+        return _place(self.weight, self.capacity, self.kind)
+
+
+@lru_cache(64)
+def _place(weight: int, capacity: int, kind: str) -> Contender:
+    return Contender(weight, capacity, f"{kind},{capacity}", False)
 
 
 class Naming:
@@ -136,6 +144,7 @@ def entry_name(
     return f"{quote(owner, safe='')},{quote(kind, safe='')},{capacity},{weight},{term},"
 
 
+@lru_cache(REMEMBERED)
 def parse(name: str) -> Entry | None:
     """Returns the entry; None for a foreign znode, which nothing here touches."""
     parts = name.split(",")

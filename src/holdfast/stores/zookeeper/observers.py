@@ -1,4 +1,4 @@
-"""Those who observe elections: the watches by which they are told of the next change.
+"""The observers of elections, and the watches by which they are told of the next change.
 
 An observer has two watches on a session of its manager: on the record of the election, which each
 change writes, and on the first entry of its queue, whose end nobody may have written down yet. It has
@@ -44,7 +44,7 @@ class Observer:
             self.leave()
             self.session = session
         self.until = until
-        session.observers.add(self)
+        session.observers[self] = None
 
     def watch(self, path: str) -> Any:
         """Returns the watcher to give along with a read of `path`."""
@@ -57,7 +57,7 @@ class Observer:
         if self.session is not None:
             for path in self._paths:
                 self.session.unwatch(path, self)
-            self.session.observers.discard(self)
+            self.session.observers.pop(self, None)
         self.session = None
         self._paths.clear()
 

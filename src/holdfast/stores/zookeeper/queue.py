@@ -15,7 +15,7 @@ is read anew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import admission
@@ -25,6 +25,25 @@ from .attempt import CREATING, DELETING, HELD, MINTING, WAITING, WAITS, Attempt
 from .grants import Grants
 from .names import SEMAPHORE, Entry, ordered_entries
 from .requests import NoNodeError, Unanswered, get_children, get_data
+
+ReplyOf = Callable[[Attempt, Any, Any], None]
+"""A function to call with an attempt, and the value that its request returned, or the error."""
+
+
+class QueueRead:
+    """A queue as it was read for a renewal, with all that its waiters have in common: there may be
+    thousands, and each would otherwise go through the whole queue."""
+
+    __slots__ = ("admitted", "entries", "has_ended", "positions", "pzxid")
+
+    def __init__(self, entries: Sequence[Entry], pzxid: int, now: int) -> None:
+        self.entries = entries
+        self.pzxid = pzxid
+        self.positions = {entry.name: number for number, entry in enumerate(entries)}
+        self.admitted = admission.admitted([entry.place for entry in entries])
+        """The number of entries, from the first on, that may hold the lock."""
+        self.has_ended = any(entry.has_ended(now) for entry in entries)
+        """True if there is a detached entry whose time is over."""
 
 
 class Queue(Grants):
@@ -44,7 +63,7 @@ class Queue(Grants):
         if attempt.state == CREATING and ready:
             if attempt.maybe_created:
                 self._search(attempt)
-            else:
+            elif self._may_create(attempt):
                 self._create(attempt)
         elif attempt.state == WAITING:
             first = attempt.on_result is not None  # found again: perhaps it need not wait
@@ -105,18 +124,41 @@ class Queue(Grants):
             attempt.final_result = Busy(remaining)
             self._begin_deletion(attempt)
             return
-        attempt.state = WAITING
-        attempt.waited, attempt.record = True, None
-        self._known_locks[attempt.lock_path] = True
-        if first:
-            attempt.ticket.ttl = attempt.ttl  # the engine counts on it if the lock is handed over
-            self._return_result(attempt, Queued(remaining, attempt.vouch(attempt.sent_at)))
+        self._wait(attempt, remaining)
         if self._park(attempt):
             return
         if blocker != admission.ALL or attempt.watched_path != attempt.lock_path:
             self._watch(attempt, entries, mine, blocker)
         elif attempt.changed:
             self._read_queue(attempt)
+
+    def _wait(self, attempt: Attempt, remaining: float) -> None:
+        """Makes `attempt` a waiter, behind holders that have so many seconds left at the most."""
+        attempt.state = WAITING
+        attempt.waited, attempt.record = True, None
+        self._known_locks[attempt.lock_path] = True
+        if attempt.on_result is not None:
+            attempt.ticket.ttl = attempt.ttl  # the engine counts on it if the lock is handed over
+            self._return_result(attempt, Queued(remaining, attempt.vouch(attempt.sent_at)))
+
+    def _watch_neighbour(self, attempt: Attempt, path: str) -> None:
+        """Lets an attempt that has just been created wait behind the entry `path`, if that is there.
+
+        What is read behind the creation on the same session shows it after that: an entry of a mutex
+        that is older than ours, for as long as which we are not admitted.
+        """
+        if not path:
+            self._read_queue(attempt)
+            return
+        attempt.watched_blocks = True
+        self._watch_entry(attempt, path, self._on_neighbour_read)
+
+    def _on_neighbour_read(self, attempt: Attempt, value: Any, error: Any) -> None:
+        if attempt.state == CREATING and error is None:
+            self._wait(attempt, attempt.claim_window)
+        elif attempt.state == CREATING and isinstance(error, Unanswered):
+            attempt.state = WAITING
+        self._on_watched(attempt, value, error)
 
     def _read_queue(self, attempt: Attempt) -> None:
         attempt.in_flight = True
@@ -150,16 +192,16 @@ class Queue(Grants):
         attempt.watched_blocks = mine == 1 or attempt.exclusive or place.weight == place.capacity
         self._watch_entry(attempt, f"{attempt.lock_path}/{entries[blocker].name}")
 
-    def _watch_entry(self, attempt: Attempt, path: str) -> None:
+    def _watch_entry(self, attempt: Attempt, path: str, on_read: ReplyOf | None = None) -> None:
         attempt.in_flight = True
         attempt.changed = False
         attempt.watched_path = path
         watcher = attempt.session.watch(path, attempt)
-        self._send(attempt, get_data(path, watcher), self._on_watched)
+        self._send(attempt, get_data(path, watcher), on_read or self._on_watched)
 
     def _on_watched(self, attempt: Attempt, value: Any, error: Any) -> None:
         attempt.in_flight = False
-        if attempt.state != WAITING or isinstance(error, Unanswered):
+        if attempt.state not in (CREATING, WAITING) or isinstance(error, Unanswered):
             self._advance(attempt)
             return
         if error is not None:
@@ -184,24 +226,27 @@ class Queue(Grants):
         """Ends `attempt`, whose znode a renewal did not find."""
         self._lose(attempt)
 
-    def check_waiter(self, attempt: Attempt, entries: Sequence[Entry], pzxid: int) -> float:
+    def read_for_renewal(self, names: Sequence[str], pzxid: int) -> QueueRead:
+        """Returns what the renewal of waiters has read of their queue."""
+        return QueueRead(ordered_entries(names), pzxid, self._server_time)
+
+    def check_waiter(self, attempt: Attempt, read: QueueRead) -> float:
         """Moves a waiter on, by what a renewal has read; returns the longest TTL of the holders."""
         if attempt.state != WAITING or not attempt.path:
             return 0.0
-        places = [entry.place for entry in entries]
-        mine = _index_of(attempt, entries)
+        mine = read.positions.get(attempt.child)
         if mine is None:
             self._lose(attempt)
-        elif self._drop_ended(attempt, entries):
+        elif read.has_ended and self._drop_ended(attempt, read.entries):
             if attempt.in_flight:
                 attempt.changed = True
             else:
                 self._read_queue(attempt)
-        elif admission.blocker(places, mine) is None:
-            self._admit(attempt, pzxid)
+        elif mine < read.admitted:
+            self._admit(attempt, read.pzxid)
         elif not attempt.parked or not attempt.watched_path:
             self._advance(attempt)
-        return self._longest_remaining(entries[: admission.admitted(places)])
+        return self._longest_remaining(read.entries[: read.admitted])
 
     def _longest_remaining(self, holders: Sequence[Entry]) -> float:
         """Returns the seconds that the holders have left at the most, unless they are renewed."""
@@ -216,8 +261,11 @@ class Queue(Grants):
                 if deleted:
                     self._lose(attempt)
             return
-        if attempt.state != WAITING:
+        if attempt.state not in (CREATING, WAITING):
             return
+        # Also while the entry is still being read: it may be the watch of another attempt at the same
+        # path that tells all who are told of it, and ours, which may stand from that read on, tells
+        # nobody then.
         attempt.watched_path = ""
         if attempt.in_flight:
             attempt.changed = True

@@ -10,7 +10,6 @@ from ...entries import Claim
 from ...errors import GuaranteeError
 from ...model import GONE, UNKNOWN, Outcome, Renewed, Waiting
 from .attempt import DELETING, ENDED, HELD, MINTING, WAITING, Attempt, ResultCallback
-from .names import ordered_entries
 from .requests import NoNodeError, Unanswered, get_children, get_data
 from .session import ClientSession
 
@@ -83,10 +82,10 @@ class Renewal:
         def on_queue_read(waiters: dict[int, Attempt], value: Any, error: Exception | None) -> None:
             with self._attempts.mutex:
                 if proved and not isinstance(error, Unanswered):
-                    entries = ordered_entries(value[0]) if error is None else []
-                    pzxid = value[1].pzxid if error is None else 0
+                    names, pzxid = (value[0], value[1].pzxid) if error is None else ([], 0)
+                    read = self._attempts.read_for_renewal(names, pzxid)
                     for number, attempt in waiters.items():
-                        remaining = self._attempts.check_waiter(attempt, entries, pzxid)
+                        remaining = self._attempts.check_waiter(attempt, read)
                         self._record(number, attempt, remaining)
                 self._count_reply()
 

@@ -57,10 +57,11 @@ class ClientSession:
         """The reason why the ensemble does not let the session be used, if there is one."""
         self.attempts: dict[str, Attempt] = {}
         """By owner: the attempts whose znodes are on this session, or are to be."""
-        self.observers: set[Observer] = set()
+        self.observers: dict[Observer, None] = {}
         """The observers of elections that are told by this session."""
-        self._watches: dict[str, set[Attempt | Observer]] = {}
-        """By path: the attempts and observers that are told of a change there."""
+        self._watches: dict[str, dict[Attempt | Observer, None]] = {}
+        """By path: the attempts and observers that are told of a change there, in the order in which
+        they came. In that of a set, no run of the simulator would be like another."""
         self._backlog: list[tuple[Sequence[Any], Callable[[list[Any]], None]]] = []
         """Requests to be sent once the session is ready."""
         self.used_at = attempts.clock.now()
@@ -190,13 +191,13 @@ class ClientSession:
 
     def watch(self, path: str, attempt: Attempt | Observer) -> Callable[[Any], None]:
         """Returns the watcher to give along with a read, so that `attempt` is told of a change."""
-        self._watches.setdefault(path, set()).add(attempt)
+        self._watches.setdefault(path, {})[attempt] = None
         return self._on_event  # the same for all: kazoo keeps one of it for each path
 
     def unwatch(self, path: str, attempt: Attempt | Observer) -> None:
         attempts = self._watches.get(path)
         if attempts is not None:
-            attempts.discard(attempt)
+            attempts.pop(attempt, None)
             if not attempts:
                 del self._watches[path]
 

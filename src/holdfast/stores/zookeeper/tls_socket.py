@@ -12,6 +12,8 @@ import socket
 import ssl
 from typing import Any
 
+from ..connecting import connecting
+
 CHUNK = 65536
 
 
@@ -71,7 +73,8 @@ def connect(
     sock = socket.create_connection(place, timeout)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return TlsSocket(context.wrap_socket(sock, server_hostname=hostname))
+        with connecting():
+            return TlsSocket(context.wrap_socket(sock, server_hostname=hostname))
     except BaseException:
         sock.close()
         raise

@@ -19,6 +19,8 @@ export class Problem extends Error {
   }
 }
 
+const PATIENCE = 30000;  // milliseconds after which a request counts as unanswered
+
 /** Sends a request, and returns the answer; throws a `Problem` with the service's own words. */
 export async function ask(path, { method = "GET", query = {}, body } = {}) {
   const headers = { Accept: "application/json", "Holdfast-Request": "page" };
@@ -26,7 +28,7 @@ export async function ask(path, { method = "GET", query = {}, body } = {}) {
   let response;
   try {
     response = await fetch(address(path, query), {
-      method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store",
+      method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", signal: AbortSignal.timeout(PATIENCE),
     });
   } catch {
     throw new Problem(0, "The service does not answer.");

@@ -1,16 +1,20 @@
 /** Who waits for whom around one lock: parties and locks as boxes, arrows from the one that waits. */
 
 import { h } from "./dom.js";
-import { called, place } from "./words.js";
+import { both, called, place } from "./words.js";
 
 const DEEP = 4;
 const WIDE = 8;         // boxes of one column that are drawn
 const BOX = [190, 40];
 const GAP = [70, 14];
 
-/** A session, with its label: what the same manager holds and waits for belongs together. */
+/**
+ * A session, with its label: what the same manager holds and waits for belongs together. Of an owner id that is
+ * not of our making only the label is known.
+ */
 function party(participant) {
-  return `${participant.owner.slice(0, 10)} ${participant.label.text}`;
+  const [, session] = /^([0-9a-f]{10})[0-9a-f]{14}(~|$)/.exec(participant.owner) ?? [];
+  return session ? `session ${session} ${participant.label.text}` : `stranger ${both(participant)}`;
 }
 
 /** Finds the parties and locks that can be reached from `name`, both ways, and the arrows between them. */
@@ -20,7 +24,10 @@ export function surroundings(locks, name) {
   const people = new Map();
   const add = (map, key, value) => (map.get(key) ?? map.set(key, []).get(key)).push(value);
   for (const lock of locks.values()) {
-    for (const holder of lock.holders) { add(holds, party(holder), lock.name); people.set(party(holder), holder); }
+    for (const holder of lock.holders) {
+      people.set(party(holder), holder);
+      if (lock.waiters.length) add(holds, party(holder), lock.name);  // what nobody waits for stands in nobody's way
+    }
     for (const waiter of lock.waiters) { add(waits, party(waiter), lock.name); people.set(party(waiter), waiter); }
   }
   const column = new Map([[`lock ${name}`, 0]]);
@@ -66,6 +73,9 @@ export function graph(locks, name, stuckNames) {
   if (!edges.length) return h("p.soft", {}, "Nobody waits around this lock.");
   const columns = new Map();
   for (const [key, at] of column) (columns.get(at) ?? columns.set(at, []).get(at)).push(key);
+  // Arrows back come from below: no box of its column is under the one that such an arrow goes to.
+  const back = new Set(edges.filter(([from, to]) => column.get(to) < column.get(from)).map(([, to]) => to));
+  for (const keys of columns.values()) keys.sort((a, b) => back.has(a) - back.has(b));
   const order = [...columns.keys()].sort((a, b) => a - b);
   const tall = Math.max(...[...columns.values()].map((keys) => keys.length));
   const width = order.length * (BOX[0] + GAP[0]) - GAP[0] + 8;

@@ -10,6 +10,10 @@ const ORDERS = {
 };
 const BEYOND = 6;       // rows that are drawn above and below those in sight
 const SORT_PAUSE = 1000;
+const CIRCLES = 3;      // deadlocks that are spelled out, those that last longest
+const STEPS = 6;        // of each; its locks' own pages have all
+
+let left = {};          // where the list was when it was left, to come back to
 
 function since(lock) {
   return lock.holders.length ? lock.holders[0].since : Infinity;
@@ -31,6 +35,7 @@ export class ListView {
     this._top = 0;              // how far the list is scrolled, and how much of it is in sight: to ask
     this._tall = innerHeight;   // the browser at each drawing would cost a layout each time
     this.element = this._build();
+    if (left.prefix === this._search.value && left.order === this._order.value) this._comeBack = left.top;
     this._sight = new ResizeObserver(([one]) => { this._tall = one.contentRect.height; this._draw(); });
     this._sight.observe(this._scroller);
     this._onResize = () => this._arrange();
@@ -45,6 +50,7 @@ export class ListView {
     removeEventListener("resize", this._onResize);
     this._sight.disconnect();
     clearTimeout(this._later);
+    left = { prefix: this._search.value, order: this._order.value, top: this._top };
   }
 
   _build() {
@@ -83,7 +89,7 @@ export class ListView {
     const { live } = this;
     if (this._version !== live.version) {
       const wait = this._sortedAt + SORT_PAUSE - performance.now();
-      if (wait <= 0 || !this._shown.length) return this._arrange();
+      if (wait <= 0 || !this._shown.length || !this._whole) return this._arrange();
       this._later ??= setTimeout(() => this._arrange(), wait);
     }
     this._draw();
@@ -103,7 +109,7 @@ export class ListView {
 
   _summary() {
     const { live } = this;
-    if (!live.loaded) return;
+    if (!live.loaded && !live.all) return;
     const { held, waiting } = live.counts();
     setText(this._held, figure(held));
     setText(this._waiting, figure(waiting));
@@ -134,13 +140,24 @@ export class ListView {
   _deadlocks() {
     const { deadlocks } = this.live;
     const key = JSON.stringify(deadlocks);
-    if (key === this._deadlockKey) return;
+    if (key === this._deadlockKey) return this._deadlockTimes();
     this._deadlockKey = key;
     this._alarm.hidden = !deadlocks.length;
     this._stuck = new Set(deadlocks.flatMap((one) => one.names));
-    this._alarm.replaceChildren(...deadlocks.slice(0, 3).map((one) => h("div", {},
-      h("h2", {}, `Deadlock: ${plural(one.names.length, "lock waits", "locks wait")} in a circle, for ${briefly(this.live.now() - one.since)}`),
-      h("ol", {}, one.cycle.map((step) => h("li", {}, h("a", { href: this._place.link({ lock: step.name }) }, step.name), ` – ${waits(step)}`))))));
+    const shown = deadlocks.slice(0, CIRCLES).map((one) => ({ one, title: h("h2") }));
+    this._titles = shown;
+    const more = deadlocks.length - shown.length;
+    this._alarm.replaceChildren(...shown.map(({ one, title }) => h("div", {}, title,
+      h("ol", {}, one.cycle.slice(0, STEPS).map((step) => h("li", {}, h("a", { href: this._place.link({ lock: step.name }) }, step.name), ` – ${waits(step)}`))),
+      one.cycle.length > STEPS ? h("p", {}, `and ${one.cycle.length - STEPS} more in this circle`) : null)),
+      more ? h("p", {}, `and ${plural(more, "more deadlock", "more deadlocks")}`) : "");
+    this._deadlockTimes();
+  }
+
+  _deadlockTimes() {
+    for (const { one, title } of this._titles ?? []) {
+      setText(title, `Deadlock: ${plural(one.names.length, "lock waits", "locks wait")} in a circle, for ${briefly(this.live.now() - one.since)}`);
+    }
   }
 
   _arrange(moved = false) {
@@ -150,12 +167,18 @@ export class ListView {
     this._version = this.live.version;
     this._summary();
     const prefix = this._search.value;
+    this._whole = this.live.loaded;
     const shown = [];
-    for (const lock of this.live.locks.values()) if (lock.name.startsWith(prefix)) shown.push(lock);
+    // The locks that come first are the top of the list in its first order, and of no other.
+    if (this._whole || (!prefix && this._order.value === "waited")) {
+      for (const lock of this.live.locks.values()) if (lock.name.startsWith(prefix)) shown.push(lock);
+    }
     shown.sort(ORDERS[this._order.value][1]);
+    const focused = this._rows.find((row) => row.link === document.activeElement);
+    const at = focused && !moved ? shown.findIndex((lock) => lock.name === focused.lock) : -1;
     this._shown = shown;
     if (moved) this._top = this._scroller.scrollTop = 0;
-    const total = this.live.locks.size;
+    const total = this.live.number();
     setText(this._number, prefix ? `${figure(shown.length)} of ${plural(total, "lock", "locks")}` : plural(total, "lock", "locks"));
     this._table.hidden = !shown.length;
     this._empty.hidden = !!shown.length;
@@ -163,7 +186,12 @@ export class ListView {
     setAttribute(this._table, "aria-rowcount", String(shown.length + 1));
     this._height = matchMedia("(max-width: 600px)").matches ? 68 : 44;
     this._space.style.height = `${shown.length * this._height}px`;
+    if (this._comeBack && this._whole) {
+      this._top = this._scroller.scrollTop = this._comeBack;
+      this._comeBack = 0;
+    }
     this._draw();
+    if (at >= 0 && at !== focused.index) this._focus(at);  // the lock that was chosen, wherever it went
   }
 
   _explain(prefix) {
@@ -212,6 +240,7 @@ export class ListView {
   _fill(row, lock, index) {
     const { live } = this;
     row.index = index;
+    row.lock = lock.name;
     setTransform(row.element, `translateY(${index * this._height}px)`);
     const linked = `${location.search} ${lock.name}`;
     if (row.linked !== linked) setAttribute(row.link, "href", this._place.link({ lock: lock.name }));

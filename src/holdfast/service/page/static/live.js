@@ -8,6 +8,7 @@
 import { address, ask } from "./api.js";
 
 const LATE = 5;        // seconds without a word after which the page says so
+const GONE = 30;       // seconds without a word after which the stream is opened again
 const LONGEST_PAUSE = 15;
 const KEPT = 4000;     // events that are kept of all locks; the service remembers more of each
 const BUSY = 100;      // changes in one message that are drawn with the next second, and not by themselves
@@ -15,9 +16,43 @@ const SOON = 150;      // milliseconds in which other changes may come, to be dr
 const ENDS = ["released", "expired", "forced", "left"];
 const SECONDS = 60;    // of the line of grants per second
 
+/** A lock as the service tells it, whose waiters are found by their owners: ten thousand may wait for one. */
+class Lock {
+  constructor(told) {
+    Object.assign(this, told);
+  }
+
+  get waiters() {
+    return (this._list ??= [...this._queue.values()]);
+  }
+
+  set waiters(list) {
+    this._list = list;
+    this._queue = null;
+  }
+
+  join(waiter) {
+    this._find();
+    if (this._queue.has(waiter.owner)) return;
+    this._queue.set(waiter.owner, waiter);
+    this._list = null;
+  }
+
+  leave(owner) {
+    if (this._list?.length === 0) return;
+    this._find();
+    if (this._queue.delete(owner)) this._list = null;
+  }
+
+  _find() {
+    this._queue ??= new Map(this._list.map((one) => [one.owner, one]));
+  }
+}
+
 export class Live {
   constructor(onChange) {
     this.locks = new Map();       // name -> lock
+    this.all = null;              // what all locks add up to, while only the first of them are here
     this.histories = new Map();   // name -> events, the oldest first
     this.grants = [];             // [second, grants], the latest last
     this.lost = [];               // times at which leases were lost, in the last hour
@@ -29,6 +64,7 @@ export class Live {
     this.offset = 0;
     this.heardAt = 0;
     this.loaded = false;
+    this.begun = 0;               // counts the times at which everything was loaded anew
     this._onChange = onChange;
     this._cursor = "";
     this._pause = 1;
@@ -74,6 +110,7 @@ export class Live {
       this._changed();
     });
     for (const kind of ["ready", "reset"]) on(kind, (data) => this._begin(data));
+    on("more", (data) => this._add(data.locks));
     on("events", (pairs) => {
       for (const [kind, data] of pairs) this._take(kind, data, source);
       this._changed(pairs.length);
@@ -105,19 +142,44 @@ export class Live {
     clearTimeout(this._soon);
   }
 
-  /** Takes all locks as they were seen last, and what the service remembers. */
+  /** Opens the stream again if it says nothing any more: its other end may be gone without a word. */
+  check() {
+    if (this.state === "live" && this.silence() > GONE && this._source.readyState !== EventSource.CLOSED) this._broken(this._source);
+  }
+
+  /** Takes what the service remembers, and the first locks as they were seen last. */
   _begin(data) {
+    this.begun += 1;
+    this.histories = new Map();  // what was between them and now is not known
+    this._names = [];
     this._heard(data.at);
     this.storeAway = data.unreachable ?? "";
     this.since = data.since;
     this.lost = data.lost;
     this.grants = data.grants;
-    this.loaded = data.locks !== undefined;  // else the store has not answered yet
-    this.locks = new Map();
-    for (const lock of data.locks ?? []) {
-      for (const holder of lock.holders) this._scale(holder, data.seen_at);
-      this.locks.set(lock.name, lock);
+    this._coming = new Map();
+    this._begun = data;
+    if (data.locks === undefined) this.loaded = false;  // the store has not answered yet
+    // Locks that are shown already stay until all of the new ones are here.
+    if (!this.loaded) {
+      this.locks = this._coming;
+      this.all = data.locks && { held: data.held, waiting: data.waiting, number: data.number };
     }
+    this.version += 1;
+    this._draw();
+    this._add(data.locks ?? []);
+  }
+
+  /** Takes some locks as they were seen last; with the last of them all are known. */
+  _add(locks) {
+    for (const lock of locks) {
+      for (const holder of lock.holders) this._scale(holder, this._begun.seen_at);
+      this._coming.set(lock.name, new Lock(lock));
+    }
+    if (!(this._coming.size >= this._begun.number)) return;  // nor if no number was told
+    this.locks = this._coming;
+    this.loaded = true;
+    this.all = null;
     this.version += 1;
     this._draw();
     this.look();
@@ -151,7 +213,7 @@ export class Live {
     let lock = this.locks.get(name);
     if (!lock) {
       if (ENDS.includes(kind)) lock = null;
-      else this.locks.set(name, (lock = { name, holders: [], waiters: [], token: 0, out: [] }));
+      else this.locks.set(name, (lock = new Lock({ name, holders: [], waiters: [], token: 0, out: [] })));
     }
     if (kind === "granted") this._count(event.at);
     if (kind === "expired") this.lost.push(event.at);
@@ -159,12 +221,11 @@ export class Live {
       lock.kind = event.kind ?? lock.kind;
       lock.capacity = event.capacity ?? lock.capacity;
       lock.token = Math.max(lock.token, event.token ?? 0);
-      const without = (list) => list.filter((one) => one.owner !== owner);
       if (kind === "queued") {
-        if (!lock.waiters.some((one) => one.owner === owner)) lock.waiters.push(event);
+        lock.join(event);
       } else {
-        lock.waiters = without(lock.waiters);
-        lock.holders = without(lock.holders);
+        lock.leave(owner);
+        lock.holders = lock.holders.filter((one) => one.owner !== owner);
         if (kind === "granted" || kind === "changed") {
           this._scale(event, event.at);
           lock.holders.push(event);
@@ -204,13 +265,27 @@ export class Live {
 
   /** Asks who waits for each other in a circle: not at every change, since the store is read for it. */
   async look() {
-    if (!this.loaded || this.state !== "live" || this._lookedAt === this.version) return;
-    this._lookedAt = this.version;
-    const found = this.counts().waiting ? (await ask("v1/deadlocks").catch(() => ({ deadlocks: this.deadlocks }))).deadlocks : [];
+    if (!this.loaded || this.state !== "live" || this._lookedAt === this.version || this._looking) return;
+    const version = this.version;
+    let found = [];
+    if (this.counts().waiting) {
+      this._looking = true;
+      try {
+        found = (await ask("v1/deadlocks")).deadlocks;
+      } catch {
+        return;  // it is asked again soon
+      } finally {
+        this._looking = false;
+      }
+    }
+    const same = version === this.version;
+    if (same) this._lookedAt = version;
     const known = JSON.stringify(this.deadlocks);
+    found.sort((one, other) => one.since - other.since);
     this.deadlocks = found.map((one) => ({ ...one, names: one.cycle.map((step) => step.name) }));
     if (JSON.stringify(this.deadlocks) === known) return;
-    this._lookedAt = this.version += 1;
+    this.version += 1;
+    if (same) this._lookedAt = this.version;
     this._changed();
   }
 
@@ -231,6 +306,7 @@ export class Live {
 
   /** How many locks are held, and how many waiters there are. */
   counts() {
+    if (this.all) return this.all;
     if (this._countedAt !== this.version) {
       this._countedAt = this.version;
       this._counts = { held: 0, waiting: 0 };
@@ -240,6 +316,11 @@ export class Live {
       }
     }
     return this._counts;
+  }
+
+  /** How many locks are held or waited for. */
+  number() {
+    return this.all?.number ?? this.locks.size;
   }
 
   /** The grants of each of the last seconds, the latest last. */

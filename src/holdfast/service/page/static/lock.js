@@ -4,9 +4,9 @@ import { ask, base, lockPath } from "./api.js";
 import { h, setText } from "./dom.js";
 import { graph } from "./graph.js";
 import { timeline } from "./timeline.js";
-import { both, briefly, called, clockTime, place, plural, quoted, sharing, waits } from "./words.js";
+import { both, briefly, called, clockTime, figure, place, plural, quoted, sharing, waits } from "./words.js";
 
-const MOST = 200;  // waiters that are shown
+const MOST = 50;  // holders or waiters that are shown
 const PADDING = 16;  // of a panel, at each side
 
 export class LockView {
@@ -18,7 +18,6 @@ export class LockView {
     this._version = -1;
     this._times = [];
     this.element = this._build();
-    this._recall();
   }
 
   get title() {
@@ -58,12 +57,20 @@ export class LockView {
       this._since = since;
       this._version = -1;
       this.update();
-    } catch {
+    } catch (problem) {
       // Then the history begins with this page.
+      this._covered = problem.status !== 403;
+      this._version = -1;
+      this.update();
     }
   }
 
   update() {
+    if (this._begun !== this.live.begun && this.live.begun) {
+      this._begun = this.live.begun;
+      this._since = undefined;
+      this._recall();
+    }
     if (this._version === this.live.version) return this._tell();
     this._version = this.live.version;
     const { live } = this;
@@ -72,25 +79,35 @@ export class LockView {
     const waiters = lock?.waiters ?? [];
     this._times = [];
     setText(this._kind, { rwlock: "read/write lock", undefined: "lock" }[lock?.kind] ?? lock?.kind ?? "lock");
+    const focused = document.activeElement === this._force;
     this._force.hidden = !(this._me.role === "admin" && holders.length);
+    if (focused && this._force.hidden) document.querySelector("main").focus({ preventScroll: true });
     const shared = lock ? sharing(lock) : "";
     setText(this._line, holders.length
       ? `Held${shared ? ` (${shared})` : ""} as token ${lock.token}; ${waiters.length ? plural(waiters.length, "waits", "wait") : "nobody waits"}.`
+      : this._covered === false ? "Your token does not cover this lock, so nothing of it is shown."
       : live.loaded ? "Free: nobody holds it." : "Loading…");
-    this._holders.replaceChildren(h("h2", {}, holders.length > 1 ? `Holders (${holders.length})` : "Holder"), holders.length
-      ? h("ul.plain", {}, holders.slice(0, MOST).map((one) => this._holder(one))) : h("p.soft", {}, "Nobody."));
-    this._waiters.replaceChildren(h("h2", {}, waiters.length ? `Waiting (${waiters.length}), in this order` : "Waiting"), waiters.length
+    this._holders.replaceChildren(h("h2", {}, holders.length > 1 ? `Holders (${figure(holders.length)})` : "Holder"), holders.length
+      ? h("ul.plain", {}, holders.slice(0, MOST).map((one) => this._holder(one))) : h("p.soft", {}, "Nobody."),
+      holders.length > MOST ? h("p.soft", {}, `and ${figure(holders.length - MOST)} more`) : "");
+    this._waiters.replaceChildren(h("h2", {}, waiters.length ? `Waiting (${figure(waiters.length)}), in this order` : "Waiting"), waiters.length
       ? h("ul.plain", {}, waiters.slice(0, MOST).map((one, index) => this._waiter(one, index))) : h("p.soft", {}, "Nobody."),
-      waiters.length > MOST ? h("p.soft", {}, `and ${waiters.length - MOST} more`) : "");
+      waiters.length > MOST ? h("p.soft", {}, `and ${figure(waiters.length - MOST)} more`) : "");
     const stuck = live.deadlocks.filter((one) => one.names.includes(this.name));
     this._circle.hidden = !stuck.length;
-    this._circle.replaceChildren(...stuck.map((one) => h("div", {}, h("h2", {}, `Deadlock, for ${briefly(live.now() - one.since)}: nobody in this circle can go on`),
+    this._circle.replaceChildren(...stuck.map((one) => h("div", {}, this._title(one),
       h("ol", {}, one.cycle.map((step) => h("li", {}, waits(step)))), h("p", {}, "One of them has to give up: stop it, or force one of the locks free."))));
     this._graph.replaceChildren(h("h2", {}, "Who waits for whom"), graph(live.locks, this.name, new Set(stuck.flatMap((one) => one.names))));
     const since = this._since ?? live.since;
     this._history.replaceChildren(h("h2", {}, "History"), timeline(live.histories.get(this.name) ?? [], lock, live.now(), this._history.clientWidth - 2 * PADDING),
       h("p.soft", {}, since ? `Watched since ${clockTime(since)}. What came and went between two looks, about a second apart, is not in it.` : ""));
     this._tell();
+  }
+
+  _title(deadlock) {
+    const title = h("h2");
+    this._times.push(() => setText(title, `Deadlock, for ${briefly(this.live.now() - deadlock.since)}: nobody in this circle can go on`));
+    return title;
   }
 
   _holder(one) {
@@ -126,26 +143,38 @@ export class LockView {
   _ask() {
     const lock = this.live.locks.get(this.name);
     if (!lock?.holders.length) return;
-    const told = lock.holders.slice(0, 5).map(both).join(", ");
+    const asked = [...lock.holders];
+    const one = asked.length === 1;
+    const more = asked.length > 5 ? ` and ${figure(asked.length - 5)} more` : "";
+    const told = asked.slice(0, 5).map(both).join(", ") + more;
     const next = lock.waiters[0];
     const problem = h("p.chip.bad", { hidden: true, role: "alert" });
-    const go = h("button.danger", { type: "button", onclick: () => this._release(go, problem) }, "Force release");
+    const go = h("button.danger", { type: "button", onclick: () => this._release(go, problem, asked) }, "Force release");
     this._dialog?.remove();
     this._dialog = h("dialog", { "aria-labelledby": "force-title" },
       h("h2", { id: "force-title" }, `Force “${this.name}” free?`),
-      h("p", {}, `${told} ${this._me.recall ? "is told at once" : "is told at its next renewal"}, and counts as having lost the lock. It may still be at work.`),
+      h("p", {}, `${told} ${one ? "is" : "are"} told ${this._me.recall ? "at once" : "at the next renewal"}, and ${one ? "counts" : "count"} as having lost the lock, but may still be at work.`),
       h("p", {}, `The token is raised above ${lock.token}: a fence refuses what is written with ${lock.token} from the next holder's first write on. Without a fence nothing stops it.`),
       h("p", {}, next ? `Next in the queue: ${both(next)}.` : "Nobody waits for it."),
       h("p.soft", {}, "This is written to the audit log."), problem,
       h("div.answer", {}, h("button", { type: "button", autofocus: true, onclick: () => this._dialog.close() }, "Cancel"), go));
-    this._dialog.addEventListener("close", () => this._force.focus());
+    this._dialog.addEventListener("close", () => (this._force.hidden ? document.querySelector("main") : this._force).focus());
     document.body.append(this._dialog);
     this._dialog.showModal();
   }
 
-  async _release(button, problem) {
+  /** Forces the lock free, if those hold it of whom the question was. */
+  async _release(button, problem, asked) {
     button.disabled = true;
+    const owners = (holders) => holders.map((one) => one.owner).sort().join();
+    const known = owners(asked);
     try {
+      const { holders } = await ask(lockPath(this.name));
+      if (owners(holders) !== known) {
+        problem.hidden = false;
+        setText(problem, holders.length ? "It has changed hands meanwhile, and was left as it is. Look again." : "It was released meanwhile.");
+        return;
+      }
       await ask(lockPath(this.name), { method: "DELETE" });
       this._dialog.close();
     } catch (error) {

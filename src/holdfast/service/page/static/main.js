@@ -31,6 +31,7 @@ const place = {
 let me = {};
 let view = null;   // null as long as nothing is known of oneself
 let live = null;
+let away = false;  // whether the store could not be reached when that was told last
 
 function show() {
   view?.close();
@@ -60,11 +61,19 @@ function status() {
   setText(line, live.state === "cut" ? `disconnected, ${ago}` : late ? ago : live.state === "live" ? "live" : "connecting");
   const notice = part("notice");
   notice.hidden = !live.storeAway;
-  if (live.storeAway) setText(notice, `The store cannot be reached: ${live.storeAway} What is shown is as it was before.`);
+  if (notice.hidden === away) health();
+  away = !notice.hidden;
+  if (away) setText(notice, `The store cannot be reached: ${live.storeAway.replace(/[.!?]?$/, ".")} What is shown is as it was before.`);
 }
 
 async function health() {
   const chip = part("health");
+  if (!me.prefixes?.includes("")) return;  // the doctor speaks of the whole store
+  if (live?.storeAway) {
+    chip.className = "chip bad";
+    chip.title = "";
+    return setText(chip, "unreachable");
+  }
   try {
     const { findings } = await ask("v1/doctor");
     const worst = ["wrong", "warning"].find((level) => findings.some((one) => one.level === level)) ?? "ok";
@@ -78,12 +87,18 @@ async function health() {
   }
 }
 
-/** Shows the log-in, and begins anew once it has succeeded. */
+/** Shows the log-in, and nothing of what was seen before it; begins anew once it has succeeded. */
 function enter() {
   live?.stop();
   live = null;
   view?.close();
   view = null;
+  for (const name of ["store", "health", "live"]) setText(part(name), "");
+  part("health").className = "chip";
+  part("live").className = "live";
+  part("logout").hidden = true;
+  part("notice").hidden = true;
+  document.title = "Holdfast";
   main.replaceChildren(login(begin));
 }
 
@@ -130,9 +145,13 @@ addEventListener("keydown", (event) => {
     show();
   }
 });
-part("logout").addEventListener("click", () => ask("v1/session", { method: "DELETE" }).finally(() => enter()));
+part("logout").addEventListener("click", () => ask("v1/session", { method: "DELETE" }).then(enter, (problem) => {
+  if (problem.status === 401) return enter();
+  setText(part("logout"), "Not logged out: try again");
+}));
 setInterval(() => {
   if (!live || document.hidden) return;
+  live.check();
   status();
   view?.tick();
 }, 1000);

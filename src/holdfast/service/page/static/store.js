@@ -1,7 +1,7 @@
 /** The store's page: what it promises, what the doctor found, its nodes, and its elections. */
 
 import { address, ask } from "./api.js";
-import { h } from "./dom.js";
+import { h, setText } from "./dom.js";
 import { both, briefly } from "./words.js";
 
 const PROMISES = [
@@ -62,17 +62,27 @@ export class StoreView {
       for (const node of lock.out ?? []) out.add(node);
       if (lock.kind === "election") elections.push(lock);
     }
+    this._times = [];
     this._nodes.hidden = !out.size;
     this._nodes.replaceChildren(h("h2", {}, "Nodes that do not vote"), h("ul", {}, [...out].map((text) => h("li", {}, text))));
     this._elections.replaceChildren(h("h2", {}, "Elections"), elections.length
       ? h("ul.plain", {}, elections.sort((a, b) => (a.name < b.name ? -1 : 1)).slice(0, 200).map((lock) => {
         const [leader] = lock.holders;
         return h("li", {}, h("div", {}, h("a", { href: this._place.link({ lock: lock.name, view: "" }) }, lock.name), h("span.small", {}, leader ? `led by ${both(leader)}` : "nobody leads")),
-          h("span.right.soft.term", {}, leader ? `term ${leader.token}, for ${briefly(live.now() - leader.since)}` : ""));
+          leader ? this._term(leader) : h("span.right.soft.term"));
       })) : h("p.soft", {}, "None is under way."));
+  }
+
+  _term(leader) {
+    const text = h("span.right.soft.term");
+    const tell = () => setText(text, `term ${leader.token}, for ${briefly(this.live.now() - leader.since)}`);
+    this._times.push(tell);
+    tell();
+    return text;
   }
 
   tick() {
     this.update();
+    for (const tell of this._times ?? []) tell();
   }
 }

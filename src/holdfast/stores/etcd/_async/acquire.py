@@ -10,15 +10,14 @@ lock is not free, and its queue is of their kind.
 from __future__ import annotations
 
 from functools import partial
-from itertools import count
 from math import inf
 from typing import Final, Literal
 
-from ...._runtime.aio import Turn
 from ....admission import admitted, blocker, fits_behind
 from ....model import Busy, Granted, Queued, Renewed
 from ....refusals import given_up, in_use_as, owner_used_again
 from ....settlement import ELECTION
+from ..._async.turnstile import Turnstile
 from .. import slots
 from ..keys import GRANTED, WAITING, StoredEntry
 from ..wire import messages
@@ -36,7 +35,7 @@ FIRST_LOOK = 0.3
 FIRST_SLOT = 0
 """The slot of a semaphore's only holder."""
 
-LANES = 32
+JOINS_AT_ONCE = 32
 """The number of attempts of one manager that join queues at the same time. A thousand requests at once
 would keep the lease of all who have joined from being kept alive."""
 
@@ -56,10 +55,7 @@ class Acquirer:
         self._granter = granter
         self._releaser = releaser
         self._claim_window = claim_window
-        self._lanes = [Turn() for _ in range(LANES)]
-        self._joins = count()
-        self._answered = 0.0
-        """The time at which the store last answered an attempt that joined in a lane."""
+        self._turnstile = Turnstile(JOINS_AT_ONCE, self._clock)
 
     async def acquire(self, attempt: Attempt, queue: bool, deadline: float) -> Answer:
         """Asks for the lock; joins its queue, if `queue` says so, where others have it."""
@@ -71,7 +67,12 @@ class Acquirer:
                     line.turn, deadline, partial(self._ask_first, attempt, deadline)
                 )
             else:
-                answer, deadline = await self._join_in_lane(attempt, deadline)
+                answer, deadline = await self._turnstile.ask(
+                    partial(self._join_behind, attempt),
+                    deadline,
+                    attempt.ticket.until,
+                    self._retrier.too_late,
+                )
                 if answer is None:
                     break  # there is a reason, which the whole question finds out
             if answer != AGAIN:
@@ -83,33 +84,6 @@ class Acquirer:
         if attempt.queue.neighbour is not None:
             return AGAIN
         return await self._ask(attempt, True, deadline)
-
-    async def _join_in_lane(
-        self, attempt: Attempt, deadline: float
-    ) -> tuple[Queued | Literal["again"] | None, float]:
-        """Joins the queue behind an attempt of this manager, when few others are about to.
-
-        Returns the answer, and a later deadline. The time for which the attempt stood behind others
-        of its own manager is not the store's: as long as that answers them, the deadline moves, up to
-        the end of what the caller has given.
-        """
-        now = self._clock.now
-        patience, until = deadline - now(), attempt.ticket.until or inf
-        lane = self._lanes[next(self._joins) % len(self._lanes)]
-        # The turn is ended twice, as a signal handler may raise at its very entry.
-        try:
-            while not await lane.take(deadline - now()):
-                deadline = max(deadline, min(self._answered + patience, until))
-                if deadline <= now():
-                    raise self._retrier.too_late()
-            deadline = max(deadline, min(now() + patience, until))
-            return await self._join_behind(attempt, deadline), deadline
-        finally:
-            try:
-                lane.end()
-            except BaseException:
-                lane.end()
-                raise
 
     async def _join_behind(
         self, attempt: Attempt, deadline: float
@@ -143,7 +117,7 @@ class Acquirer:
         except Failure:  # the lease has ended
             await self._leases.keep_alive(wait, deadline)
             return None if queue.neighbour is neighbour else AGAIN
-        self._answered = self._clock.now()
+        self._turnstile.answered()
         if attempt.released:
             raise given_up(attempt.name, attempt.owner)
         queue.saw_waiters()

@@ -225,14 +225,14 @@ class EtcdBackend:
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
-    async def close(self) -> None:
+    async def close(self, deadline: float | None = None) -> None:
         if self._wire.closed:
             return
         self._attempts.holder_watch.close()
         await self._watches.close()
         await self._wakeups.close()
         try:
-            await self._leases.revoke_all(self.clock.now() + CLOSE_LIMIT)
+            await self._leases.revoke_all(deadline or self.clock.now() + CLOSE_LIMIT)
         finally:
             await self._wire.close()
 

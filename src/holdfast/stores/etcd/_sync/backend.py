@@ -227,14 +227,14 @@ class EtcdBackend:
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
-    def close(self) -> None:
+    def close(self, deadline: float | None = None) -> None:
         if self._wire.closed:
             return
         self._attempts.holder_watch.close()
         self._watches.close()
         self._wakeups.close()
         try:
-            self._leases.revoke_all(self.clock.now() + CLOSE_LIMIT)
+            self._leases.revoke_all(deadline or self.clock.now() + CLOSE_LIMIT)
         finally:
             self._wire.close()
 

@@ -316,10 +316,10 @@ class HttpBackend:
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
-    async def close(self) -> None:
+    async def close(self, deadline: float | None = None) -> None:
         # A clean-up that goes on behind its cancelled caller may have to connect first.
         self._closing = Signal(self.clock)
-        until = self.clock.now() + CLOSE_LIMIT
+        until = deadline or self.clock.now() + CLOSE_LIMIT
         while self._releases and await self._closing.wait(until):
             pass
         await self._wakeups.close()

@@ -316,10 +316,10 @@ class HttpBackend:
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
-    def close(self) -> None:
+    def close(self, deadline: float | None = None) -> None:
         # A clean-up that goes on behind its cancelled caller may have to connect first.
         self._closing = Signal(self.clock)
-        until = self.clock.now() + CLOSE_LIMIT
+        until = deadline or self.clock.now() + CLOSE_LIMIT
         while self._releases and self._closing.wait(until):
             pass
         self._wakeups.close()

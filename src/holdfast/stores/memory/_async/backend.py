@@ -125,7 +125,7 @@ class MemoryBackend:
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
-    async def close(self) -> None:
+    async def close(self, deadline: float | None = None) -> None:
         if not self._closed:
             self._closed = True
             if self._made_in == forks.current():

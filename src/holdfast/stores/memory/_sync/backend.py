@@ -125,7 +125,7 @@ class MemoryBackend:
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
-    def close(self) -> None:
+    def close(self, deadline: float | None = None) -> None:
         if not self._closed:
             self._closed = True
             if self._made_in == forks.current():

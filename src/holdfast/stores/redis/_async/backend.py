@@ -29,18 +29,18 @@ from ....model import (
     quick_new,
 )
 from ....refusals import given_up, in_use_as, owner_used_again
-from ..._async.contract import Backend, Ticket
+from ..._async.contract import Backend, Terms, Ticket
 from ...timing import TIMING_OPTIONS, Timing, timing_of
 from ...urls import Target, merge_options
 from .. import guarantees
 from ..address import TLS_OPTIONS, Address, address_of
 from ..answers import lock_state
-from ..commands import Commands
+from ..commands import AcquireCommand, Commands
 from ..keys import Naming
 from ..owners import OwnerSet
 from ..wire.aio import PrimaryFinder, Wire
 from ..wire.protocol import Lost, require_hiredis
-from ..wire.refusals import TRANSIENT
+from ..wire.refusals import TRANSIENT, code_of
 from .elections import Elections
 from .leases import HeldLeases
 from .replicated import replicated
@@ -126,9 +126,7 @@ class RedisBackend(HeldLeases, Elections):
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
         owner = ticket.owner
         terms = ticket.terms
-        command = terms.prepared
-        if command is None:
-            command = terms.prepared = self._commands.acquire(terms)
+        command = (terms.prepared or self._prepare(terms)).command
         owner_argument = b"$%d\r\n%b\r\n" % (len(owner), owner.encode())
         try:
             reply = await self._wire.acquire(ticket, command, owner_argument, deadline)
@@ -253,8 +251,11 @@ class RedisBackend(HeldLeases, Elections):
             commands = [self._commands.inspect(name) for name in some]
             replies = await self._retrier.call_many(commands, deadline)
             for name, reply in zip(some, replies, strict=True):
-                if not isinstance(reply, Exception):  # else the key is no lock at all
+                if not isinstance(reply, Exception):
                     states.append(lock_state(name, reply))
+                elif code_of(reply) == "NOPERM":
+                    raise self._retrier.error_for(reply)
+                # Otherwise the key is no lock at all.
         return [state for state in states if state.holders or state.waiters]
 
     async def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
@@ -282,12 +283,17 @@ class RedisBackend(HeldLeases, Elections):
     ) -> Sequence[Any]:
         return await wire.batch([command, then], deadline)
 
-    async def close(self) -> None:
+    async def close(self, deadline: float | None = None) -> None:
         await self._wire.close()
         if self._replica_wire is not None:
             await self._replica_wire.close()
 
     # Parts of the verbs.
+
+    def _prepare(self, terms: Terms) -> AcquireCommand:
+        """Returns the command for these terms, which keep it from now on."""
+        prepared = terms.prepared = self._commands.acquire(terms)
+        return prepared
 
     def _accept_hand_over(self, grant: Granted, ticket: Ticket) -> Granted:
         """Takes a grant whose wake-up came together with the reply that the ticket is in the queue."""

@@ -236,5 +236,5 @@ class ReplicatedBackend:
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return await self._inner.tether(name, owner, deadline)
 
-    async def close(self) -> None:
-        await self._inner.close()
+    async def close(self, deadline: float | None = None) -> None:
+        await self._inner.close(deadline)

@@ -87,12 +87,14 @@ class SentinelBackend(OneServerBackend):
             raise
         self._routine = Routine(self._watch_primary, "holdfast-sentinel")
 
-    async def close(self) -> None:
+    async def close(self, deadline: float | None = None) -> None:
         self._closed = True
         self._stop.set()
         if self._routine is not None:
-            await self._routine.join()
-        await super().close()
+            # A question to sentinels that do not answer fails when their connections are closed.
+            left = None if deadline is None else max(deadline - self.clock.now(), 0.0)
+            await self._routine.join(left)
+        await super().close(deadline)
         await self._sentinels.close()
 
     async def _watch_primary(self) -> None:

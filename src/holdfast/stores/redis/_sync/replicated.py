@@ -238,5 +238,5 @@ class ReplicatedBackend:
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return self._inner.tether(name, owner, deadline)
 
-    def close(self) -> None:
-        self._inner.close()
+    def close(self, deadline: float | None = None) -> None:
+        self._inner.close(deadline)

@@ -89,12 +89,14 @@ class SentinelBackend(OneServerBackend):
             raise
         self._routine = Routine(self._watch_primary, "holdfast-sentinel")
 
-    def close(self) -> None:
+    def close(self, deadline: float | None = None) -> None:
         self._closed = True
         self._stop.set()
         if self._routine is not None:
-            self._routine.join()
-        super().close()
+            # A question to sentinels that do not answer fails when their connections are closed.
+            left = None if deadline is None else max(deadline - self.clock.now(), 0.0)
+            self._routine.join(left)
+        super().close(deadline)
         self._sentinels.close()
 
     def _watch_primary(self) -> None:

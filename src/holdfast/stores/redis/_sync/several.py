@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-from ....model import Busy, Granted
+from ....model import Busy, Granted, quick_new
 from ..._sync.contract import Ticket
 from ..wire.protocol import Lost
 from .backend import RedisBackend
@@ -18,7 +17,8 @@ class OneServerBackend(RedisBackend):
     """The adapter to one server at a time, on which all locks are."""
 
     def acquire_all(self, tickets: Sequence[Ticket], deadline: float) -> Sequence[Granted] | Busy:
-        command = self._commands.acquire_all(tickets)
+        prepared = [ticket.terms.prepared or self._prepare(ticket.terms) for ticket in tickets]
+        command = self._commands.acquire_all(prepared, [ticket.owner for ticket in tickets])
         send = self._sender(command, deadline)
         try:
             try:
@@ -33,15 +33,16 @@ class OneServerBackend(RedisBackend):
             self._doubt(tickets)
             raise
         if type(reply) is list:
-            for ticket in tickets:
-                if ticket.capacity != 1:
+            grants: list[Granted] = []
+            for token, ticket in zip(reply, tickets, strict=True):
+                terms = ticket.terms
+                if terms.capacity != 1:
                     self._singly_renewed.add(ticket.owner)
-                if not self._wire.attentive:
+                grants.append(quick_new(Granted, (token, terms.ttl, False, 0.0, None)))
+            if not self._wire.attentive:
+                for ticket in tickets:
                     self._wire.attend(ticket.owner)
-            return [
-                Granted(token, ticket.terms.ttl)
-                for token, ticket in zip(reply, tickets, strict=True)
-            ]
+            return grants
         for ticket in tickets:
             if ticket.owner in self._doubtful_owners:
                 # An earlier request may still arrive: nobody would release its grants.
@@ -58,12 +59,36 @@ class OneServerBackend(RedisBackend):
 
         That is one step for all that nobody else holds or waits for, and one write for the rest.
         """
-        for _, owner in pairs:
-            if owner in self._singly_renewed:
-                self._forget(owner)
+        if self._singly_renewed:
+            for _, owner in pairs:
+                if owner in self._singly_renewed:
+                    self._forget(owner)
+        doubtful = self._doubtful_owners
+        if doubtful and any(owner in doubtful for _, owner in pairs):
+            return self._release_each(pairs, [False] * len(pairs), False, deadline)
+        command = self._commands.release_all(pairs)
         lost = False
+        try:
+            answers = self._wire.call(command, deadline)
+            if isinstance(answers, Exception):
+                send = self._sender(command, deadline)
+                answers = self._retrier.retry_refused(answers, send, deadline)
+        except Lost as error:
+            lost = True
+            answers = self._retrier.retry_lost(error, self._sender(command, deadline), deadline)
+        if isinstance(answers, Exception):
+            raise self._retrier.error_for(answers)
+        freed = [answer == 1 for answer in answers]
+        return freed if all(freed) else self._release_each(pairs, freed, lost, deadline)
 
-        def send(commands: Sequence[bytes]) -> Any:
+    def _release_each(
+        self, pairs: Sequence[tuple[str, str]], freed: list[bool], lost: bool, deadline: float
+    ) -> list[bool]:
+        """Releases what is not `freed` yet, in one write; `lost`: an earlier reply was lost."""
+        rest = [i for i in range(len(pairs)) if not freed[i]]
+        commands = [self._release_command(*pairs[i]) for i in rest]
+
+        def send() -> Any:
             nonlocal lost
             try:
                 replies = self._wire.batch(commands, deadline)
@@ -72,27 +97,14 @@ class OneServerBackend(RedisBackend):
                 raise
             return self._retrier.transient_among(replies) or replies
 
-        def send_persistently(commands: Sequence[bytes]) -> list[Any]:
-            replies = self._retrier.send_persistently(partial(send, commands), deadline)
-            if isinstance(replies, Exception):
-                raise self._retrier.error_for(replies)
-            for reply in replies:
-                if isinstance(reply, Exception):
-                    raise self._retrier.error_for(reply)
-            return list(replies)
-
-        rest: Sequence[int] = range(len(pairs))
-        freed = [False] * len(pairs)
-        if not any(owner in self._doubtful_owners for _, owner in pairs):
-            (answers,) = send_persistently([self._commands.release_all(pairs)])
-            freed = [answer == 1 for answer in answers]
-            rest = [i for i in rest if not freed[i]]
-        if rest:
-            replies = send_persistently([self._release_command(*pairs[i]) for i in rest])
-            for i, reply in zip(rest, replies, strict=True):
-                # By our own clock it was held when we first asked; if that was lost, we freed it.
-                freed[i] = lost or reply == 1
-                self._doubtful_owners.discard(pairs[i][1])
+        replies = self._retrier.send_persistently(send, deadline)
+        for reply in [replies] if isinstance(replies, Exception) else replies:
+            if isinstance(reply, Exception):
+                raise self._retrier.error_for(reply)
+        for i, reply in zip(rest, replies, strict=True):
+            # By our own clock it was held when we first asked; if that was lost, we freed it.
+            freed[i] = lost or reply == 1
+            self._doubtful_owners.discard(pairs[i][1])
         return freed
 
     def _release_command(self, name: str, owner: str) -> bytes:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from ....errors import BackendUnavailable, ConfigError
 from ..address import Address
 
-_LOGIN_CODES = ("NOAUTH", "WRONGPASS", "NOPERM")
+DENIED = ("NOAUTH", "WRONGPASS", "NOPERM")
+"""Refusals of a user, a password or a permission."""
+_DENIED_IN_SCRIPTS = ("ERR The user executing the script can't ", "ERR ACL failure in script")
+"""The words of Redis 7 and Valkey for a command, or a key, that the user may not use in a script."""
 _REASONS = {
     "READONLY": "is a read-only replica; connect to the primary",
     "LOADING": "is still loading its data",
@@ -40,6 +43,8 @@ def code_of(error: Exception) -> str:
     if text.startswith("ERR Error running script"):
         # Redis 6 wraps the refusal of a command inside a script.
         text = text.partition(": -")[2] or text
+    if text.startswith(_DENIED_IN_SCRIPTS):
+        return "NOPERM"
     return text.partition(" ")[0]
 
 
@@ -52,7 +57,7 @@ def refusal(error: Exception, address: Address) -> BackendUnavailable | ConfigEr
     """Returns the exception to raise for a refusal. Its text never has secrets in it."""
     code = code_of(error)
     text = str(error)
-    if code in _LOGIN_CODES or text.startswith("ERR AUTH") or "invalid password" in text:
+    if code in DENIED or text.startswith("ERR AUTH") or "invalid password" in text:
         return ConfigError(
             f"the server at {address} does not let us in ({code}): check the user, the password and "
             "the user's permissions"

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ...connecting import connecting
 from ...resolving import resolve, resolve_in_loop
 from ..address import Address
 
@@ -79,7 +80,8 @@ def open_socket(address: Address, deadline: float, now: Callable[[], float]) -> 
             return sock
         sock.settimeout(max(_LEAST, deadline - now()))
         try:
-            return address.tls.wrap_socket(sock, server_hostname=address.host)
+            with connecting():
+                return address.tls.wrap_socket(sock, server_hostname=address.host)
         except TimeoutError:
             raise TimeoutError(unanswered(address)) from None
     except BaseException:

@@ -335,7 +335,7 @@ class RedlockBackend:
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
-    async def close(self) -> None:
+    async def close(self, deadline: float | None = None) -> None:
         self._wire.shut()  # so that no caller waits for a node that hangs
         await self._observing.close()
         await self._recovery.close()

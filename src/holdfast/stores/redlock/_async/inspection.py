@@ -45,6 +45,8 @@ class Inspection:
                 read += 1
             except BackendUnavailable as error:
                 self._table.report_failure(node.index, str(error))
+            if read == self._quorum:
+                break  # a lock that is held is on one of them
         if read < self._quorum:
             raise self._recovery.unavailable_error("the locks were read from too few nodes", None)
         found = sorted(name for name in names if name.startswith(prefix))

@@ -335,7 +335,7 @@ class RedlockBackend:
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
-    def close(self) -> None:
+    def close(self, deadline: float | None = None) -> None:
         self._wire.shut()  # so that no caller waits for a node that hangs
         self._observing.close()
         self._recovery.close()

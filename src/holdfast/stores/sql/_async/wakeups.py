@@ -23,6 +23,7 @@ from ....model import Granted
 from ..._async.contract import Ticket
 from ..failures import Again, Lost
 from ..store import SqlStore
+from ..unheard import Unheard
 
 FIRST_LOOK, SLOWER, LAST_LOOK = 0.01, 1.3, 0.25
 """Seconds between two looks, after something has changed and after a while; and how they grow apart."""
@@ -74,8 +75,8 @@ class Wakeups:
         self._preparing = Mutex()
         self.tickets: dict[str, Ticket] = {}
         """The waiting attempts, by owner."""
-        self._unheard: set[str] = set()
-        """The owners to which the database sends no messages: they are looked after."""
+        self._unheard = Unheard()
+        """The owners to which the database sends no messages: they are looked after (with `_mutex`)."""
         self._channel = f"holdfast_{token_hex(8)}"
         self._listening: Listening | None = None
         self._watched = -1
@@ -166,12 +167,13 @@ class Wakeups:
             self._reading = False
             self._turn.set()
         if self._listening is None:
-            self._look_after([ticket.owner])
+            self._look_after([ticket])
 
     def drop(self, owner: str) -> None:
         """Forgets a waiter, an observer or a holder."""
         self.tickets.pop(owner, None)
-        self._unheard.discard(owner)
+        with self._mutex:
+            self._unheard.discard(owner)
         self._observing.discard(owner)
         self._unlistened.discard(owner)
 
@@ -180,7 +182,9 @@ class Wakeups:
         that `owners` are woken on `channel`."""
         now = self._clock.now()
         if channel:
-            self._unheard.difference_update(owners)
+            with self._mutex:
+                for owner in owners:
+                    self._unheard.discard(owner)
         if self._listener is None:
             return
         if self._listening is None:
@@ -288,7 +292,7 @@ class Wakeups:
         if not self._closed:
             self._listen_at = self._clock.now() + LISTEN_AGAIN
             self._turn.set()
-            self._look_after(list(self.tickets))
+            self._look_after(list(self.tickets.values()))
             for ticket in list(self.tickets.values()):
                 ticket.tell()
 
@@ -300,9 +304,11 @@ class Wakeups:
 
     # Looking.
 
-    def _look_after(self, owners: Iterable[str]) -> None:
+    def _look_after(self, tickets: Iterable[Ticket]) -> None:
         with self._mutex:
-            self._unheard.update(owners)
+            for ticket in tickets:
+                observes = ticket.owner in self._observing
+                self._unheard.add(ticket.owner, ticket.name, observes)
             self._pause = FIRST_LOOK
             if self._unheard and self._looking is None and not self._closed:
                 self._looking = Routine(self._look, "holdfast-looking")
@@ -313,7 +319,7 @@ class Wakeups:
         while True:
             await self._changed.wait(self._clock.now() + self._pause)
             with self._mutex:
-                owners = list(self._unheard)
+                owners = self._unheard.first()
                 if self._closed or not owners:
                     self._looking = None
                     return
@@ -335,5 +341,6 @@ class Wakeups:
         if token:
             self.drop(owner)
         elif owner in self._observing:
-            self._unheard.discard(owner)  # until it asks what has changed
+            with self._mutex:
+                self._unheard.discard(owner)  # until it asks what has changed
         ticket.tell(Granted(token, ticket.ttl, True) if token else None)

@@ -5,15 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from ...._runtime.threads import Poller, Worker, finish
 from ....clock import system_clock
 from ....entries import MISSED_HEARTBEATS, AcquireRequest, Claim
-from ....errors import BackendUnavailable
+from ....errors import BackendUnavailable, LockError
 from ....guarantees import Guarantees
 from ....model import Busy, Gone, Granted, LockState, Observation, Outcome, Queued, Renewed
 from ..._sync.contract import OBSERVED_FOR, OPEN_LIMIT, Backend, Ticket
+from ..._sync.turnstile import Turnstile
 from ...timing import Timing, timing_of
 from ...urls import Target, merge_options
 from ..options import SQL_OPTIONS, connections_of
@@ -57,6 +59,7 @@ class SqlBackend:
         self.heartbeat, self.claim_window = timing
         self._address = database.address
         self._store = SqlStore(database, namespace, self.clock, connections)
+        self._turnstile = Turnstile(connections, self.clock)
         self._worker = Worker("holdfast-sql", connections)
         self._keeper = Worker("holdfast-sql-keeping")
         """Renewals wait for nobody."""
@@ -87,7 +90,9 @@ class SqlBackend:
         self._refuse_if_closed()
         wakeups = self._wakeups
         queue = ticket.queue and wakeups.ready
-        answer = self._acquire(ticket, queue, deadline)
+        answer, deadline = self._turnstile.ask(
+            partial(self._acquire, ticket, queue), deadline, ticket.until, self._too_late
+        )
         if isinstance(answer, Busy) and ticket.queue and not queue:
             # The first waiter: from now on there is something to wake it.
             wakeups.prepare(deadline)
@@ -110,6 +115,7 @@ class SqlBackend:
         finally:
             if not isinstance(answer, Queued):
                 wakeups.drop(ticket.owner)
+        self._turnstile.answered()
         if isinstance(answer, Granted):
             wakeups.granted(ticket.owner)
         return answer
@@ -235,7 +241,7 @@ class SqlBackend:
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
-    def close(self) -> None:
+    def close(self, deadline: float | None = None) -> None:
         if not self._closed:
             self._closed = True
             self._wakeups.close()
@@ -243,6 +249,9 @@ class SqlBackend:
             # What was asked for is done first: a release whose caller was cancelled.
             self._worker.close(self._store.close)
             self._keeper.close()
+
+    def _too_late(self) -> LockError:
+        return BackendUnavailable(f"{self._address} did not answer in time")
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

@@ -193,7 +193,7 @@ class SqliteBackend:
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return await self._worker.call(self._store.tether, self._prefix + name, owner, deadline)
 
-    async def close(self) -> None:
+    async def close(self, deadline: float | None = None) -> None:
         with self._mutex:
             self._watches.clear()
         self._poller.close()

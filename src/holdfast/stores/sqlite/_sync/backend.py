@@ -189,7 +189,7 @@ class SqliteBackend:
     def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return self._worker.call(self._store.tether, self._prefix + name, owner, deadline)
 
-    def close(self) -> None:
+    def close(self, deadline: float | None = None) -> None:
         with self._mutex:
             self._watches.clear()
         self._poller.close()

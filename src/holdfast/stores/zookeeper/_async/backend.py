@@ -96,8 +96,10 @@ class ZooKeeperBackend:
             raise
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
+        patience = deadline - self.clock.now()
+        later = partial(self._attempts.later_deadline, ticket.owner, ticket.until, patience)
         result: Granted | Queued | Busy = await self._call(
-            self._attempts.acquire, ticket, deadline=deadline
+            self._attempts.acquire, ticket, deadline=deadline, later=later
         )
         return result
 
@@ -154,10 +156,11 @@ class ZooKeeperBackend:
     async def tether(self, name: str, owner: str, deadline: float) -> int | None:
         return None
 
-    async def close(self) -> None:
+    async def close(self, deadline: float | None = None) -> None:
         if os.getpid() == self._pid:
             # What has not been closed by then ends by itself.
-            await self._result(self._attempts.close, deadline=self.clock.now() + CLOSE_LIMIT)
+            deadline = deadline or self.clock.now() + CLOSE_LIMIT
+            await self._result(self._attempts.close, deadline=deadline)
             self._deputy.close()
 
     # unasync: aio-only
@@ -167,18 +170,24 @@ class ZooKeeperBackend:
     # unasync: end
 
     async def _call(
-        self, verb: Callable[..., None], *args: Any, deadline: float, changes: bool = True
+        self,
+        verb: Callable[..., None],
+        *args: Any,
+        deadline: float,
+        changes: bool = True,
+        later: Callable[[], float] | None = None,
     ) -> Any:
         """Calls a verb of `attempts` and returns its result; raises if there is none by `deadline`.
 
-        `changes` says whether the verb may change something at the store.
+        `changes` says whether the verb may change something at the store, and `later` when it has to
+        be answered if it is not by then.
         """
         if os.getpid() != self._pid:
             raise BackendUnavailable(
                 "this connection to ZooKeeper belongs to the process that has forked this one; call "
                 "connect() here"
             )
-        results = await self._result(verb, *args, deadline=deadline)
+        results = await self._result(verb, *args, deadline=deadline, later=later)
         if not results:
             failure = self._attempts.failure()
             self._attempts.try_other_servers()
@@ -191,7 +200,11 @@ class ZooKeeperBackend:
         return results[0]
 
     async def _result(
-        self, verb: Callable[..., None], *args: Any, deadline: float
+        self,
+        verb: Callable[..., None],
+        *args: Any,
+        deadline: float,
+        later: Callable[[], float] | None = None,
     ) -> Sequence[Any]:
         """Returns the result of a verb of `attempts`; nothing if there is none by `deadline`."""
         signal = Signal(self.clock)
@@ -208,8 +221,13 @@ class ZooKeeperBackend:
                 on_result(error)
 
         self._deputy.call(call)
-        while not results and await signal.wait(deadline):
-            pass
+        while not results:
+            if await signal.wait(deadline):
+                continue
+            moved = later() if later is not None else 0.0
+            if moved <= deadline:
+                break
+            deadline = moved
         return results
 
 
