@@ -174,15 +174,18 @@ def in_free_slot(token: int, taken: Container[int], permits: int) -> int:
 
 OWNER_ID = 24
 """The number of characters of an owner id that we make."""
-
-
 SESSION_ID = 10
 """The number of characters at the beginning of an owner id that are those of its session."""
+NESTED_ID = OWNER_ID + SESSION_ID
+"""The number of characters of an owner id in which another session's id follows that of its own: that
+of the `holdfast run` that this program runs under."""
 
 
 def new_session_id() -> str:
     """Returns what all owner ids of a session begin with."""
-    return os.urandom(SESSION_ID // 2).hex()
+    around, _, _ = os.environ.get("HOLDFAST_OWNER", "").partition(",")  # of several locks
+    outer = around[:SESSION_ID] if _is_ours(around) else ""
+    return os.urandom(SESSION_ID // 2).hex() + outer
 
 
 def new_owner(session_id: str | None = None) -> str:
@@ -203,7 +206,18 @@ def party_of(one: Participant) -> tuple[str, str]:
 
     Of an owner id that is not of our making only the label is known.
     """
-    owner, _, _ = one.owner.partition("~")  # behind which a store may number its own attempts
-    if len(owner) == OWNER_ID and not owner.strip("0123456789abcdef"):
-        return owner[:SESSION_ID], one.label.text
+    if _is_ours(one.owner):
+        return one.owner[:SESSION_ID], one.label.text
     return "", str(one.label)
+
+
+def session_around(owner: str) -> str:
+    """Returns the id of the session in whose hold the program of `owner` runs; empty if in none."""
+    nested = len(owner) >= NESTED_ID and _is_ours(owner)
+    return owner[SESSION_ID : 2 * SESSION_ID] if nested else ""
+
+
+def _is_ours(owner: str) -> bool:
+    """Tells whether an owner id is of our making."""
+    made, _, _ = owner.partition("~")  # behind which a store may number its own attempts
+    return len(made) in (OWNER_ID, NESTED_ID) and not made.strip("0123456789abcdef")

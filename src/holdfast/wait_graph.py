@@ -14,6 +14,10 @@ of parties that can all be reached from each other by that is one deadlock, told
 circle. A party that waits for a lock which it holds does not count as waiting for that: it is another
 of its threads, or tasks, and the one that holds the lock may be about to release it.
 
+A party may run **inside** another: a program under `holdfast run`, which may be `holdfast run` again.
+The outer one gives back what it holds when the inner one has ended; so it is stuck while the inner one
+is, and waits for it.
+
 **Looking twice.** A store may read one lock after another, so that what it shows was never true all at
 once. An owner holds or waits for one stretch of time, and never again. So what is in two readings, one
 after the other, was all true between the two; and holders and waiters that are missing in a reading
@@ -27,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from .model import Label, LockState, Participant, party_of
+from .model import Label, LockState, Participant, party_of, session_around
 
 Party = tuple[str, str]
 """The id of a session, empty where it is not known; and the label."""
@@ -52,8 +56,15 @@ class Wait(NamedTuple):
         return f"{self.waiter.label} waits for {self.name!r}, which {verb} {self.blocker.label}"
 
 
+Edges = dict[Party, dict[Party, Wait | None]]
+"""Whom each party waits for, and how: None, where that one runs inside it."""
+
+
 class Deadlock(NamedTuple):
-    """Parties that wait for each other: the blocker of each step is the one that waits in the next."""
+    """Parties that wait for each other: the blocker of each step is the one that waits in the next.
+
+    Or it is `holdfast run`, and the one that waits in the next runs inside it.
+    """
 
     cycle: tuple[Wait, ...]
 
@@ -73,8 +84,20 @@ class Deadlock(NamedTuple):
         clock."""
         return max(wait.waiter.since for wait in self.cycle)
 
+    def steps(self) -> Iterator[tuple[Wait, Participant | None]]:
+        """Yields each step, with the one that runs inside its blocker and waits in the next step.
+
+        Or with None: its blocker waits in the next step.
+        """
+        for wait, following in zip(self.cycle, (*self.cycle[1:], self.cycle[0]), strict=True):
+            inside = party_of(wait.blocker) != party_of(following.waiter)
+            yield wait, following.waiter if inside else None
+
     def __str__(self) -> str:
-        return "; ".join(map(str, self.cycle))
+        return "; ".join(
+            f"{wait}, which runs {inner.label}" if inner else str(wait)
+            for wait, inner in self.steps()
+        )
 
 
 def deadlocks_in(states: Iterable[LockState], fair: bool = True) -> list[Deadlock]:
@@ -82,9 +105,11 @@ def deadlocks_in(states: Iterable[LockState], fair: bool = True) -> list[Deadloc
 
     `fair`: waiters are admitted in their order.
     """
+    states = list(states)
     contended = [state for state in states if state.waiters]
-    free = _free(contended, fair)
-    edges: dict[Party, dict[Party, Wait]] = {}
+    inside = _inside(states)
+    free = _free(contended, fair, inside)
+    edges: Edges = {}
     for state in contended:
         holders = [one for one in state.holders if party_of(one) not in free]
         waiters = [one for one in state.waiters if party_of(one) not in free]
@@ -95,7 +120,10 @@ def deadlocks_in(states: Iterable[LockState], fair: bool = True) -> list[Deadloc
                 for blocker in (*(holders if full else ()), *before.get(waiter.owner, ())):
                     if party_of(blocker) != party_of(waiter):
                         targets.setdefault(party_of(blocker), Wait(state.name, waiter, blocker))
-    return [Deadlock(_shortest_cycle(edges, group)) for group in _groups(edges)]
+    for outer, inner in inside.items():
+        edges.setdefault(outer, {}).update(dict.fromkeys(inner - free))
+    cycles = [_shortest_cycle(edges, group) for group in _groups(edges)]
+    return [Deadlock(cycle) for cycle in cycles if cycle]
 
 
 def in_both(first: Sequence[LockState], second: Sequence[LockState]) -> list[LockState]:
@@ -147,33 +175,67 @@ def _waiters_before(waiters: Sequence[Participant]) -> dict[str, list[Participan
     return found
 
 
-def _free(states: Sequence[LockState], fair: bool) -> set[Party]:
+def _inside(states: Iterable[LockState]) -> dict[Party, set[Party]]:
+    """Returns the parties that run inside others, by those."""
+    parties: dict[str, set[Party]] = {}
+    around: dict[Party, str] = {}
+    for state in states:
+        for one in (*state.holders, *state.waiters):
+            party = party_of(one)
+            parties.setdefault(party[0], set()).add(party)
+            outer = session_around(one.owner)
+            if outer:
+                around[party] = outer
+    inside: dict[Party, set[Party]] = {}
+    for party, session in around.items():
+        for outer_party in parties.get(session, ()):
+            inside.setdefault(outer_party, set()).add(party)
+    return inside
+
+
+def _free(
+    states: Sequence[LockState], fair: bool, inside: Mapping[Party, set[Party]]
+) -> set[Party]:
     """Returns the parties that will give back all that they hold, as far as can be seen."""
     places: dict[Party, set[int]] = {}
     """The locks that a party holds or waits for, by their place in `states`."""
-    stuck: dict[Party, set[int]] = {}
-    """The locks for which a party may wait in vain."""
+    stuck: dict[Party, set[int | Party]] = {}
+    """The locks for which a party may wait in vain, and those inside it that may do so."""
+    around: dict[Party, list[Party]] = {}
+    for outer, inner in inside.items():
+        stuck[outer] = set(inner)
+        for party in inner:
+            around.setdefault(party, []).append(outer)
     for number, state in enumerate(states):
         for one in (*state.holders, *state.waiters):
             places.setdefault(party_of(one), set()).add(number)
         holding = {party_of(holder) for holder in state.holders}
         for party in {party_of(waiter) for waiter in state.waiters} - holding:
             stuck.setdefault(party, set()).add(number)
-    free = set(places) - set(stuck)
+    free: set[Party] = set()
     unseen = set(range(len(states)))
-    while unseen:
+    fresh = list(set(places).union(around) - set(stuck))
+    while fresh or unseen:
+        if fresh:
+            party = fresh.pop()
+            free.add(party)
+            unseen |= places.get(party, set())
+            for outer in around.get(party, ()):
+                stuck[outer].discard(party)
+                if not stuck[outer]:
+                    fresh.append(outer)
+            continue
         number = unseen.pop()
         state = states[number]
         blocked = {party_of(waiter) for waiter, _ in _blocked(state, fair, free)}
         for party in {party_of(waiter) for waiter in state.waiters} - blocked - free:
             stuck[party].discard(number)  # where it holds the lock, too, that is not in there
             if not stuck[party]:
-                free.add(party)
-                unseen |= places[party]
+                fresh.append(party)
     return free
 
 
-def _groups(edges: Mapping[Party, Mapping[Party, Wait]]) -> list[list[Party]]:
+def _groups(edges: Edges) -> list[list[Party]]:
     """Returns the strongly connected components of more than one party, in the order of `edges`.
 
     Tarjan's algorithm, without recursion: a circle may be long.
@@ -213,7 +275,7 @@ def _groups(edges: Mapping[Party, Mapping[Party, Wait]]) -> list[list[Party]]:
 
 def _visit(
     party: Party,
-    edges: Mapping[Party, Mapping[Party, Wait]],
+    edges: Edges,
     index: dict[Party, int],
     low: dict[Party, int],
     stack: list[Party],
@@ -226,9 +288,7 @@ def _visit(
     work.append((party, iter(edges.get(party, ()))))
 
 
-def _shortest_cycle(
-    edges: Mapping[Party, Mapping[Party, Wait]], group: Sequence[Party]
-) -> tuple[Wait, ...]:
+def _shortest_cycle(edges: Edges, group: Sequence[Party]) -> tuple[Wait, ...]:
     """Returns the shortest circle within a component, or a short one of a huge component."""
     members = set(group)
     best: list[Party] = []
@@ -252,4 +312,5 @@ def _shortest_cycle(
         path.reverse()  # from `start` to `start`
         if not best or len(path) < len(best):
             best = path
-    return tuple(edges[party][target] for party, target in pairwise(best))
+    steps_of_best = (edges[party][target] for party, target in pairwise(best))
+    return tuple(wait for wait in steps_of_best if wait is not None)

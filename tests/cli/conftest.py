@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.stage import Stage
-from stores import STORES
+from stores import STORES, UNFAIR
 
 
 @pytest.fixture
@@ -21,5 +21,12 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 @pytest.fixture(params=sorted(set(STORES) - {"memory"}))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Yields the URL of an empty store, once for each kind that other processes can see."""
+    with STORES[request.param](tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(params=sorted({*STORES} - {"memory", *UNFAIR}))
+def fair_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Yields the URL of an empty store, for each of those that serves waiters in their order."""
     with STORES[request.param](tmp_path) as found:
         yield found

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 from contextlib import suppress
 
 import holdfast
-from cli.stage import Stage, eventually
+from cli.stage import HOLDFAST, Stage, ended, eventually
 
 
 def test_a_deadlock_is_drawn_and_spelled_out(stage: Stage) -> None:
@@ -41,6 +42,38 @@ def test_a_deadlock_is_drawn_and_spelled_out(stage: Stage) -> None:
         shipping.close()
         for thread in threads:
             thread.join(20.0)
+
+
+def test_commands_that_run_inside_each_other(stage: Stage, fair_url: str) -> None:
+    """Each `run` holds a lock until the `run` inside it has ended."""
+    script = "echo > $0.on; until [ -e $1.on ]; do sleep 0.02; done; exec {} run $1 -- true"
+    script = script.format(shlex.join(HOLDFAST))
+    environment = stage.environment(HOLDFAST_URL=fair_url)
+    outer = [
+        stage.start("run", first, "--", "sh", "-c", script, first, second, env=environment)
+        for first, second in [("a", "b"), ("b", "a")]
+    ]
+
+    def drawn() -> str:
+        return stage.run("show", "a", env=environment).out.partition("DEADLOCK")[2]
+
+    eventually(lambda: "waits for b, held by" in drawn() and "waits for a, held by" in drawn())
+    assert drawn().count("    runs\n") == 2
+    for process in outer:
+        assert f":{process.pid}" in drawn()
+    (circle,) = json.loads(stage.run("show", "b", "--json", env=environment).out)["deadlocks"]
+    assert sorted(wait["name"] for wait in circle["cycle"]) == ["a", "b"]
+    for process in outer:
+        process.terminate()
+        ended(process)
+
+
+def test_a_command_that_waits_for_the_lock_that_it_runs_under(stage: Stage) -> None:
+    command = ["run", "x", "--", *HOLDFAST, "run", "x", "--", "true"]
+    process = stage.start(*command)
+    eventually(lambda: "    runs\n" in stage.run("show", "x").out)
+    process.terminate()
+    ended(process)
 
 
 def test_where_nobody_waits_there_is_none(stage: Stage) -> None:

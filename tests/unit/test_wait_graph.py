@@ -5,7 +5,17 @@ from __future__ import annotations
 import itertools
 import random
 
-from holdfast.model import Label, LockState, Participant, new_owner, new_session_id, party_of
+import pytest
+
+from holdfast.model import (
+    Label,
+    LockState,
+    Participant,
+    new_owner,
+    new_session_id,
+    party_of,
+    session_around,
+)
 from holdfast.wait_graph import deadlocks_in, in_both
 
 _tokens = itertools.count(1)
@@ -20,6 +30,15 @@ def entry(who: str, weight: int = 1, since: float = 0.0) -> Participant:
     """An entry of the manager with that name; a new attempt each time."""
     session = SESSIONS.setdefault(who, new_session_id())
     return Participant(new_owner(session), Label("host", 7, who), 0, since, 9.0, weight)
+
+
+def nested(monkeypatch: pytest.MonkeyPatch, *chains: str) -> None:
+    """Has each manager of a chain run inside the one before it: new ones, of these names."""
+    for chain in chains:
+        monkeypatch.delenv("HOLDFAST_OWNER", raising=False)
+        for who in chain:
+            SESSIONS[who] = new_session_id()
+            monkeypatch.setenv("HOLDFAST_OWNER", new_owner(SESSIONS[who]))
 
 
 def lock(name: str, holders: str, waiters: str = "", capacity: int = 1) -> LockState:
@@ -220,3 +239,67 @@ def test_random_graphs_agree_with_a_plain_search() -> None:
         in_circles = {who for who in first if comes_back(who)}
         told = {label.text for one in deadlocks_in(states) for label in one.participants}
         assert told == in_circles
+
+
+def test_who_runs_inside_another_keeps_it_from_giving_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    nested(monkeypatch, "no", "pq")
+    states = [lock("x", "n", "q"), lock("y", "p", "o")]
+    (deadlock,) = deadlocks_in(states)
+    assert {(wait.name, wait.waiter.label.text) for wait in deadlock.cycle} == {
+        ("x", "q"),
+        ("y", "o"),
+    }
+    assert "o (host:7) waits for 'y', which is held by p (host:7), which runs q" in str(deadlock)
+    inner = {inner.label.text for _, inner in deadlock.steps() if inner is not None}
+    assert inner == {"o", "q"}
+    assert found(states[0], lock("y", "z", "o")) == []
+    assert found(states[0], states[1], lock("z", "o", "q")) != []
+
+
+def test_inside_what_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    nested(monkeypatch, "nmo")
+    held = lock("between", "m")
+    assert found(lock("x", "n", "b"), lock("y", "b", "o"), held) == [{("x", "b"), ("y", "o")}]
+    assert found(lock("x", "n", "b"), lock("y", "b", "o")) == []  # it is not known who is around
+
+
+def test_who_waits_for_what_is_held_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    nested(monkeypatch, "no")
+    (deadlock,) = deadlocks_in([lock("x", "n", "o")])
+    assert deadlock.names == ("x",)
+    assert str(deadlock).endswith("which runs o (host:7)")
+    assert found(lock("x", "n", "b")) == []
+
+
+def test_two_inside_the_same_one_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    nested(monkeypatch, "no", "n")
+    monkeypatch.setenv("HOLDFAST_OWNER", new_owner(SESSIONS["n"]))
+    SESSIONS["o"], SESSIONS["q"] = new_session_id(), new_session_id()
+    around = lock("a", "n")
+    assert found(around, lock("x", "o", "b"), lock("y", "b", "q")) == []  # o ends, and gives back x
+    assert found(around, lock("x", "o", "q"), lock("y", "q", "o")) == [{("x", "q"), ("y", "o")}]
+
+
+def test_two_that_claim_to_run_inside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No honest programs do, and nobody stumbles over it."""
+    first, second = "1" * 10, "2" * 10
+    SESSIONS.update(n=first + second, o=second + first)
+    assert found(lock("x", "n", "o")) == []
+    assert found(lock("x", "n", "b"), lock("y", "o", "c")) == []
+
+
+def test_only_an_owner_id_of_ours_says_what_is_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    outer = new_owner("0123456789")
+    for told, around in [
+        (outer, "0123456789"),
+        (outer + "~2", "0123456789"),
+        (f"{outer},{outer}", "0123456789"),
+        ("me", ""),
+        ("", ""),
+    ]:
+        monkeypatch.setenv("HOLDFAST_OWNER", told)
+        assert session_around(new_owner(new_session_id())) == around
+    monkeypatch.setenv("HOLDFAST_OWNER", outer)
+    inner = new_owner(new_session_id())
+    monkeypatch.setenv("HOLDFAST_OWNER", inner)
+    assert session_around(new_owner(new_session_id())) == inner[:10]

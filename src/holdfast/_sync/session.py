@@ -96,7 +96,7 @@ class Session:
         self.listeners = listeners
         self.label = Label(os.uname().nodename, os.getpid(), label)
         self.id = new_session_id()
-        """The characters that its owner ids begin with: another store's client knows them by that."""
+        """The characters that its owner ids begin with: who looks at the store knows them by that."""
         self.generation = forks.current()
         self.home = here()
         # Guards the state of every lease here, and is only ever held for a few statements. It is

@@ -40,10 +40,13 @@ def main(words: list[str]) -> int:
 def describe_deadlock(pen: Pen, deadlock: Deadlock, now: float) -> Iterator[str]:
     """Yields the lines that show who waits for whom in a circle."""
     yield pen.paint(f"DEADLOCK since {moment(deadlock.since, now)}: each waits for the next", RED)
-    for wait in deadlock.cycle:
+    for wait, inner in deadlock.steps():
         blocker = "held by" if wait.blocker.token else "waited for before it by"
         yield f"  {holder_of(wait.waiter)}"
         yield f"    waits for {pen.paint(visible(wait.name), BOLD)}, {blocker}"
+        if inner is not None:
+            yield f"  {holder_of(wait.blocker)}"
+            yield "    runs"
     yield f"  {holder_of(deadlock.cycle[0].waiter)}"
 
 

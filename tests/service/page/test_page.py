@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,28 @@ def test_a_deadlock_is_marked_and_spelled_out(browser: Browser, api: Api, url: s
             page.click(".deadlock a")
             page.wait("document.querySelectorAll('.graph path.stuck').length === 4")
             assert "waits for “y”, which is held by bob" in page.text(".deadlock")
+        for lease in leases:
+            lease.release()
+        for waiter in waiters:
+            waiter.result().release()
+
+
+def test_a_deadlock_of_programs_that_run_inside_others(
+    browser: Browser, api: Api, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each outer one gives back what it holds when the one inside has ended; the two are one box."""
+    with connect(url, "alice") as alice, connect(url, "bob") as bob, ExitStack() as inside:
+        leases = [alice.lock("x").acquire(), bob.lock("y").acquire()]
+        waiters = []
+        for lease, name in zip(leases, "yx", strict=True):
+            monkeypatch.setenv("HOLDFAST_OWNER", lease.owner)
+            inner = inside.enter_context(connect(url, "inner"))
+            waiters.append(Job(inner.lock(name).acquire))
+        with opened(browser, at(api, lock="x")) as page:
+            page.wait("document.querySelectorAll('.graph path.stuck').length === 4")
+            page.wait("document.querySelectorAll('.graph .party.stuck').length === 2")
+            assert "is held by bob" in page.text(".deadlock")
+            assert page.text(".deadlock").count("which runs inner") == 2
         for lease in leases:
             lease.release()
         for waiter in waiters:

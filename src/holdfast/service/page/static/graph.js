@@ -1,20 +1,32 @@
 /** Who waits for whom around one lock: parties and locks as boxes, arrows from the one that waits. */
 
 import { h } from "./dom.js";
-import { both, called, place } from "./words.js";
+import { called, party, place, sessionOf } from "./words.js";
 
 const DEEP = 4;
 const WIDE = 8;         // boxes of one column that are drawn
 const BOX = [190, 40];
 const GAP = [70, 14];
 
-/**
- * A session, with its label: what the same manager holds and waits for belongs together. Of an owner id that is
- * not of our making only the label is known.
- */
-function party(participant) {
-  const [, session] = /^([0-9a-f]{10})[0-9a-f]{14}(~|$)/.exec(participant.owner) ?? [];
-  return session ? `session ${session} ${participant.label.text}` : `stranger ${both(participant)}`;
+/** Returns, by session, one participant of each `holdfast run` around others: they are drawn as one. */
+function outermost(locks) {
+  const first = new Map();
+  const nested = [];
+  for (const lock of locks.values()) {
+    for (const one of [...lock.holders, ...lock.waiters]) {
+      const { session, around } = sessionOf(one);
+      if (session && !first.has(session)) first.set(session, one);
+      if (around) nested.push([session, around]);
+    }
+  }
+  const outer = new Map(nested.filter(([session, around]) => first.has(around) && around !== session));
+  const found = new Map();
+  for (const session of outer.keys()) {
+    let last = session;
+    for (let steps = 0; outer.has(last) && steps < outer.size; steps += 1) last = outer.get(last);
+    found.set(session, first.get(last));
+  }
+  return found;
 }
 
 /** Finds the parties and locks that can be reached from `name`, both ways, and the arrows between them. */
@@ -22,13 +34,15 @@ export function surroundings(locks, name) {
   const holds = new Map();
   const waits = new Map();
   const people = new Map();
+  const around = outermost(locks);
+  const drawn = (one) => around.get(sessionOf(one).session) ?? one;
   const add = (map, key, value) => (map.get(key) ?? map.set(key, []).get(key)).push(value);
   for (const lock of locks.values()) {
     for (const holder of lock.holders) {
-      people.set(party(holder), holder);
-      if (lock.waiters.length) add(holds, party(holder), lock.name);  // what nobody waits for stands in nobody's way
+      people.set(party(drawn(holder)), drawn(holder));
+      if (lock.waiters.length) add(holds, party(drawn(holder)), lock.name);  // what nobody waits for stands in nobody's way
     }
-    for (const waiter of lock.waiters) { add(waits, party(waiter), lock.name); people.set(party(waiter), waiter); }
+    for (const waiter of lock.waiters) { add(waits, party(drawn(waiter)), lock.name); people.set(party(drawn(waiter)), drawn(waiter)); }
   }
   const column = new Map([[`lock ${name}`, 0]]);
   const edges = [];
@@ -51,13 +65,13 @@ export function surroundings(locks, name) {
       const lock = locks.get(lockName);
       if (!lock) continue;
       for (const holder of lock.holders) {
-        const key = party(holder);
+        const key = party(drawn(holder));
         if (!reach(key, at + 1)) continue;
         edges.push([`lock ${lockName}`, key, "held by"]);
         for (const other of waits.get(key) ?? []) if (reach(`lock ${other}`, at + 2)) next.push([other, at + 2]);
       }
       for (const waiter of lock.waiters) {
-        const key = party(waiter);
+        const key = party(drawn(waiter));
         if (!reach(key, at - 1)) continue;
         edges.push([key, `lock ${lockName}`, "waits for"]);
         if (step === 0) for (const other of holds.get(key) ?? []) if (reach(`lock ${other}`, at - 2)) next.push([other, at - 2]);

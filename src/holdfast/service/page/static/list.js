@@ -1,7 +1,7 @@
 /** The first screen: counts, and one row per lock, of which only those in sight are elements. */
 
 import { h, setAttribute, setText, setTransform } from "./dom.js";
-import { briefly, called, figure, place, plural, sharing, waits } from "./words.js";
+import { briefly, called, figure, place, plural, sharing, steps } from "./words.js";
 
 const ORDERS = {
   waited: ["most waited for", (a, b) => b.waiters.length - a.waiters.length || since(a) - since(b) || compare(a, b)],
@@ -148,7 +148,7 @@ export class ListView {
     this._titles = shown;
     const more = deadlocks.length - shown.length;
     this._alarm.replaceChildren(...shown.map(({ one, title }) => h("div", {}, title,
-      h("ol", {}, one.cycle.slice(0, STEPS).map((step) => h("li", {}, h("a", { href: this._place.link({ lock: step.name }) }, step.name), ` – ${waits(step)}`))),
+      h("ol", {}, steps(one.cycle).slice(0, STEPS).map((step, index) => h("li", {}, h("a", { href: this._place.link({ lock: one.names[index] }) }, one.names[index]), ` – ${step}`))),
       one.cycle.length > STEPS ? h("p", {}, `and ${one.cycle.length - STEPS} more in this circle`) : null)),
       more ? h("p", {}, `and ${plural(more, "more deadlock", "more deadlocks")}`) : "");
     this._deadlockTimes();

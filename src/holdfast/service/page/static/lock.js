@@ -4,7 +4,7 @@ import { ask, base, lockPath } from "./api.js";
 import { h, setText } from "./dom.js";
 import { graph } from "./graph.js";
 import { timeline } from "./timeline.js";
-import { both, briefly, called, clockTime, figure, place, plural, quoted, sharing, waits } from "./words.js";
+import { both, briefly, called, clockTime, figure, place, plural, quoted, sharing, steps } from "./words.js";
 
 const MOST = 50;  // holders or waiters that are shown
 const PADDING = 16;  // of a panel, at each side
@@ -96,7 +96,7 @@ export class LockView {
     const stuck = live.deadlocks.filter((one) => one.names.includes(this.name));
     this._circle.hidden = !stuck.length;
     this._circle.replaceChildren(...stuck.map((one) => h("div", {}, this._title(one),
-      h("ol", {}, one.cycle.map((step) => h("li", {}, waits(step)))), h("p", {}, "One of them has to give up: stop it, or force one of the locks free."))));
+      h("ol", {}, steps(one.cycle).map((step) => h("li", {}, step))), h("p", {}, "One of them has to give up: stop it, or force one of the locks free."))));
     this._graph.replaceChildren(h("h2", {}, "Who waits for whom"), graph(live.locks, this.name, new Set(stuck.flatMap((one) => one.names))));
     const since = this._since ?? live.since;
     this._history.replaceChildren(h("h2", {}, "History"), timeline(live.histories.get(this.name) ?? [], lock, live.now(), this._history.clientWidth - 2 * PADDING),

@@ -59,7 +59,23 @@ export function sharing(lock) {
   return "";
 }
 
-/** Returns one step of a circle: who waits for which lock, and who keeps it. */
-export function waits({ name, waiter, blocker }) {
-  return `${both(waiter)} waits for “${name}”, which ${blocker.token ? "is held by" : "is waited for, before it, by"} ${both(blocker)}`;
+/** Returns the session of a holder or waiter, and the one in whose hold it runs; only of an owner id of our making. */
+export function sessionOf({ owner }) {
+  const [, session, around] = /^([0-9a-f]{10})([0-9a-f]{10})?[0-9a-f]{14}(~|$)/.exec(owner) ?? [];
+  return { session, around };
+}
+
+/** Returns a key for a session with its label: what the same manager holds and waits for belongs together. */
+export function party(participant) {
+  const { session } = sessionOf(participant);
+  return session ? `session ${session} ${participant.label.text}` : `stranger ${both(participant)}`;
+}
+
+/** Returns the steps of a circle in words: who waits for which lock, and who keeps it, or runs whoever waits next. */
+export function steps(cycle) {
+  return cycle.map(({ name, waiter, blocker }, index) => {
+    const next = cycle[(index + 1) % cycle.length].waiter;
+    const runs = party(next) === party(blocker) ? "" : `, which runs ${both(next)}`;
+    return `${both(waiter)} waits for “${name}”, which ${blocker.token ? "is held by" : "is waited for, before it, by"} ${both(blocker)}${runs}`;
+  });
 }
