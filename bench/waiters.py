@@ -78,7 +78,8 @@ async def _wait_and_count(url: str, number: int, window: float) -> None:
     tasks = [asyncio.create_task(work()) for _ in range(number)]
     session = await locks._session()
     end = time.monotonic() + QUEUED_WITHIN
-    while len(session.waiters) < number - 2 and time.monotonic() < end:  # noqa: ASYNC110
+    most = number - max(2, number // 100)  # the others take the lock, and come back
+    while len(session.waiters) < most and time.monotonic() < end:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     say({"queued": len(session.waiters)})
     await asyncio.to_thread(sys.stdin.readline)
