@@ -39,6 +39,7 @@ def nested(monkeypatch: pytest.MonkeyPatch, *chains: str) -> None:
         for who in chain:
             SESSIONS[who] = new_session_id()
             monkeypatch.setenv("HOLDFAST_OWNER", new_owner(SESSIONS[who]))
+    monkeypatch.delenv("HOLDFAST_OWNER")
 
 
 def lock(name: str, holders: str, waiters: str = "", capacity: int = 1) -> LockState:
@@ -272,12 +273,25 @@ def test_who_waits_for_what_is_held_around_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_two_inside_the_same_one_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    nested(monkeypatch, "no", "n")
+    nested(monkeypatch, "no")
     monkeypatch.setenv("HOLDFAST_OWNER", new_owner(SESSIONS["n"]))
-    SESSIONS["o"], SESSIONS["q"] = new_session_id(), new_session_id()
+    SESSIONS["q"] = new_session_id()
+    monkeypatch.delenv("HOLDFAST_OWNER")
     around = lock("a", "n")
     assert found(around, lock("x", "o", "b"), lock("y", "b", "q")) == []  # o ends, and gives back x
     assert found(around, lock("x", "o", "q"), lock("y", "q", "o")) == [{("x", "q"), ("y", "o")}]
+
+
+def test_it_gives_back_when_all_inside_it_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    nested(monkeypatch, "no")
+    monkeypatch.setenv("HOLDFAST_OWNER", new_owner(SESSIONS["n"]))
+    SESSIONS["q"] = new_session_id()
+    monkeypatch.delenv("HOLDFAST_OWNER")
+    circle = [lock("x", "n", "b"), lock("y", "b", "o")]
+    assert found(*circle, lock("z", "q")) == [{("x", "b"), ("y", "o")}]  # o goes on waiting
+    one_of_two = lock("s", "nk", "w", capacity=2)
+    assert found(one_of_two, lock("y", "w", "k"), lock("z", "q")) == []  # n ends, and s has room
+    assert found(one_of_two, lock("y", "w", "ko")) != []
 
 
 def test_two_that_claim_to_run_inside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
