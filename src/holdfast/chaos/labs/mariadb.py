@@ -27,7 +27,7 @@ class MariaLab(DatabaseLab):
     extra = "mysql"
 
     def start_server(self, environment: dict[str, str], site: Site) -> MariaServer:
-        return MariaServer(environment=environment, site=site)
+        return MariaServer(environment=environment, site=site, on_disk=True)
 
     @property
     def guarantees(self) -> Guarantees:

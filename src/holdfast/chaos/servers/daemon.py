@@ -20,11 +20,11 @@ READY_LIMIT = 60.0
 class Daemon:
     """One process in a folder of its own. `user` is who runs it when we are root."""
 
-    def __init__(self, name: str, user: str, site: Site = HERE) -> None:
+    def __init__(self, name: str, user: str, site: Site = HERE, *, on_disk: bool = False) -> None:
         self.name = name
         self.site = site
         # Not below the folder of a test, which other users may not enter.
-        self.folder = make_folder(name)
+        self.folder = make_folder(name, on_disk=on_disk)
         self._as: dict[str, Any] = {}
         if os.geteuid() == 0:
             try:

@@ -17,12 +17,17 @@ from .sites import HERE, Site
 
 class MariaServer:
     def __init__(
-        self, *settings: str, environment: dict[str, str] | None = None, site: Site = HERE
+        self,
+        *settings: str,
+        environment: dict[str, str] | None = None,
+        site: Site = HERE,
+        on_disk: bool = False,
     ) -> None:
+        """One that is not `on_disk` maps its log, and waits for no disk: there no disk can be slow."""
         self._environment = environment
         other = os.environ.get("HOLDFAST_TEST_MYSQL_SERVER", "")
         self._program = other or find("mariadbd", "mariadb-server")
-        self._daemon = Daemon("mariadb", "mysql", site)
+        self._daemon = Daemon("mariadb", "mysql", site, on_disk=on_disk)
         self.port = free_port()
         self._settings = settings
         self._databases = 0

@@ -63,14 +63,15 @@ def forget(process: subprocess.Popen[Any]) -> None:
     janitor().forget_process(process.pid)
 
 
-def make_folder(name: str) -> Path:
+def make_folder(name: str, *, on_disk: bool = False) -> Path:
     """Makes a temporary folder that is removed when this process ends; by `remove_folder` before.
 
-    It is in memory where there is room: nobody cuts the power, and a busy disk holds no server up.
+    Unless it is to be `on_disk`, it is in memory where there is room: nobody cuts the power, and a busy
+    disk holds no server up.
     """
     from .janitor import janitor
 
-    folder = Path(tempfile.mkdtemp(prefix=f"hf-{name}-", dir=_memory()))
+    folder = Path(tempfile.mkdtemp(prefix=f"hf-{name}-", dir=None if on_disk else _memory()))
     janitor().watch_folder(folder)
     return folder
 
