@@ -130,7 +130,7 @@ async def test_whoever_comes_later_sees_how_things_stand(url: str) -> None:
 
 async def test_a_leader_that_died_is_seen_to_be_gone(url: str) -> None:
     async with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
-        await (await locks.election("chief", ttl=1.0).campaign()).export()  # nobody renews it
+        await (await locks.election("chief", ttl=3.0).campaign()).export()  # nobody renews it
         async with aclosing(elsewhere.election("chief").observe()) as changes:
             assert await anext(changes) is not None
             assert await anext(changes) is None

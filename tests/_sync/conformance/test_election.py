@@ -132,7 +132,7 @@ def test_whoever_comes_later_sees_how_things_stand(url: str) -> None:
 
 def test_a_leader_that_died_is_seen_to_be_gone(url: str) -> None:
     with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
-        locks.election("chief", ttl=1.0).campaign().export()  # nobody renews it
+        locks.election("chief", ttl=3.0).campaign().export()  # nobody renews it
         with closing(elsewhere.election("chief").observe()) as changes:
             assert next(changes) is not None
             assert next(changes) is None
