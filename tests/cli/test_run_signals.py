@@ -15,17 +15,32 @@ from cli.stage import Stage, ended, eventually, lives
 FORWARDED = ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
 
 
+MEMBER = """
+import os, signal, sys
+
+child = os.fork()
+name = "child" if child else "grandchild"
+
+def tell(number, frame):
+    with open(name, "w") as file:
+        file.write("told\\n")
+    os._exit(0)
+
+signal.signal(getattr(signal, "SIG" + sys.argv[1]), tell)
+with open(name + ".pid", "w") as file:
+    file.write(f"{os.getpid()}\\n")
+while True:
+    signal.pause()
+"""
+"""Two processes, each of which writes a word when it gets the signal that is named, and ends."""
+
+
 @pytest.mark.parametrize("name", FORWARDED)
 def test_the_whole_group_gets_it_and_the_status_stays_the_commands(stage: Stage, name: str) -> None:
-    loop = "trap 'echo told > {0}; exit 0' {1}; echo $$ > {0}.pid; while :; do sleep 0.01; done"
-    for member in ("child", "grandchild"):
-        (stage.folder / f"{member}.sh").write_text(loop.format(member, name))
-    # Not by a shell's `&`, which has SIGINT and SIGQUIT ignored.
-    code = (
-        "import os; os.posix_spawnp('sh', ['sh', 'grandchild.sh'], os.environ);"
-        "os.execvp('sh', ['sh', 'child.sh'])"
-    )
-    process = stage.start("run", "x", "--", sys.executable, "-c", code)
+    # Not shells: one has SIGINT and SIGQUIT ignored behind `&`, and one may miss a signal that hits it
+    # while it starts a process.
+    (stage.folder / "member.py").write_text(MEMBER)
+    process = stage.start("run", "x", "--", sys.executable, "member.py", name)
     stage.pid("child")
     stage.pid("grandchild")
     process.send_signal(getattr(signal, f"SIG{name}"))
