@@ -27,6 +27,10 @@ WITHOUT = {"axe": "axe_core", "azurite": "azure"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    for name in [
+        name for name in os.environ if name.startswith("HOLDFAST_") and "TEST" not in name
+    ]:
+        del os.environ[name]  # of a `holdfast run` around the tests, or of whoever runs them
     # Who starts the tests in the background lets them, and all they start, ignore these.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):

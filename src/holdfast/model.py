@@ -176,20 +176,29 @@ OWNER_ID = 24
 """The number of characters of an owner id that we make."""
 SESSION_ID = 10
 """The number of characters at the beginning of an owner id that are those of its session."""
-NESTED_ID = OWNER_ID + SESSION_ID
-"""The number of characters of an owner id in which another session's id follows that of its own: that
-of the `holdfast run` that this program runs under."""
+MOST_AROUND = 3
+"""Sessions of the commands around a program that an owner id names, behind its own, nearest first."""
+AROUND = "HOLDFAST_INSIDE"
+"""The variable by which `holdfast run` tells a program the sessions around it, with commas."""
+
+
+def sessions_around() -> str:
+    """Returns the ids of the sessions that wait for this program's end, one behind the other."""
+    told = os.environ.get(AROUND, "")
+    found = [one for one in told.split(",", MOST_AROUND)[:MOST_AROUND] if _is_hex(one, SESSION_ID)]
+    return "".join(found)
 
 
 def new_session_id() -> str:
     """Returns what all owner ids of a session begin with."""
-    around, _, _ = os.environ.get("HOLDFAST_OWNER", "").partition(",")  # of several locks
-    outer = around[:SESSION_ID] if _is_ours(around) else ""
-    return os.urandom(SESSION_ID // 2).hex() + outer
+    return os.urandom(SESSION_ID // 2).hex()
 
 
 def new_owner(session_id: str | None = None) -> str:
-    """Returns an owner id, of a session: unique for ever, and used for one attempt only."""
+    """Returns an owner id, of a session: unique for ever, and used for one attempt only.
+
+    Behind the id of the session, those of the sessions around it may stand.
+    """
     # Not drawn in advance: a machine that is cloned while it runs would have the same ones twice.
     return (session_id or new_session_id()) + os.urandom((OWNER_ID - SESSION_ID) // 2).hex()
 
@@ -211,13 +220,20 @@ def party_of(one: Participant) -> tuple[str, str]:
     return "", str(one.label)
 
 
-def session_around(owner: str) -> str:
-    """Returns the id of the session in whose hold the program of `owner` runs; empty if in none."""
-    nested = len(owner) >= NESTED_ID and _is_ours(owner)
-    return owner[SESSION_ID : 2 * SESSION_ID] if nested else ""
+def around(owner: str) -> list[str]:
+    """Returns the ids of the sessions around the program of `owner`, the nearest first."""
+    if len(owner) < OWNER_ID + SESSION_ID or not _is_ours(owner):
+        return []
+    end = len(owner.partition("~")[0]) - (OWNER_ID - SESSION_ID)
+    return [owner[at : at + SESSION_ID] for at in range(SESSION_ID, end, SESSION_ID)]
 
 
 def _is_ours(owner: str) -> bool:
     """Tells whether an owner id is of our making."""
     made, _, _ = owner.partition("~")  # behind which a store may number its own attempts
-    return len(made) in (OWNER_ID, NESTED_ID) and not made.strip("0123456789abcdef")
+    number, rest = divmod(len(made) - OWNER_ID, SESSION_ID)
+    return rest == 0 and 0 <= number <= MOST_AROUND and _is_hex(made, len(made))
+
+
+def _is_hex(text: str, length: int) -> bool:
+    return len(text) == length and not text.strip("0123456789abcdef")

@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from .model import Label, LockState, Participant, party_of, session_around
+from .model import Label, LockState, Participant, around, party_of
 
 Party = tuple[str, str]
 """The id of a session, empty where it is not known; and the label."""
@@ -67,6 +67,9 @@ class Deadlock(NamedTuple):
     """
 
     cycle: tuple[Wait, ...]
+    locks: tuple[str, ...] = ()
+    """The names of all locks for which those wait who are caught in it, in their order; the circle is
+    the shortest one among them, and may leave some out."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,20 +113,38 @@ def deadlocks_in(states: Iterable[LockState], fair: bool = True) -> list[Deadloc
     inside = _inside(states)
     free = _free(contended, fair, inside)
     edges: Edges = {}
+    steps: set[tuple[str, Party, Party]] = set()
     for state in contended:
         holders = [one for one in state.holders if party_of(one) not in free]
         waiters = [one for one in state.waiters if party_of(one) not in free]
         before = _waiters_before(waiters) if fair else {}
         for waiter, full in _blocked(state, fair, free):
             if party_of(waiter) not in free:
-                targets = edges.setdefault(party_of(waiter), {})
+                party = party_of(waiter)
+                targets = edges.setdefault(party, {})
                 for blocker in (*(holders if full else ()), *before.get(waiter.owner, ())):
-                    if party_of(blocker) != party_of(waiter):
+                    if party_of(blocker) != party:
                         targets.setdefault(party_of(blocker), Wait(state.name, waiter, blocker))
+                        steps.add((state.name, party, party_of(blocker)))
     for outer, inner in inside.items():
         edges.setdefault(outer, {}).update(dict.fromkeys(inner - free))
-    cycles = [_shortest_cycle(edges, group) for group in _groups(edges)]
-    return [Deadlock(cycle) for cycle in cycles if cycle]
+    groups = _groups(edges)
+    names = _names_in(groups, steps)
+    cycles = [_shortest_cycle(edges, group) for group in groups]
+    return [Deadlock(*pair) for pair in zip(cycles, names, strict=True) if pair[0]]
+
+
+def _names_in(
+    groups: Sequence[Sequence[Party]], steps: Iterable[tuple[str, Party, Party]]
+) -> list[tuple[str, ...]]:
+    """Returns, for each group, the names of the locks by which one member waits for another."""
+    places = {party: place for place, group in enumerate(groups) for party in group}
+    names: list[set[str]] = [set() for _ in groups]
+    for name, party, blocker in steps:
+        place = places.get(party)
+        if place is not None and places.get(blocker) == place:
+            names[place].add(name)
+    return [tuple(sorted(found)) for found in names]
 
 
 def in_both(first: Sequence[LockState], second: Sequence[LockState]) -> list[LockState]:
@@ -178,18 +199,21 @@ def _waiters_before(waiters: Sequence[Participant]) -> dict[str, list[Participan
 def _inside(states: Iterable[LockState]) -> dict[Party, set[Party]]:
     """Returns the parties that run inside others, by those."""
     parties: dict[str, set[Party]] = {}
-    around: dict[Party, str] = {}
+    nested: dict[Party, list[str]] = {}
     for state in states:
         for one in (*state.holders, *state.waiters):
             party = party_of(one)
             parties.setdefault(party[0], set()).add(party)
-            outer = session_around(one.owner)
-            if outer:
-                around[party] = outer
+            sessions = around(one.owner)
+            if sessions:
+                nested[party] = sessions
     inside: dict[Party, set[Party]] = {}
-    for party, session in around.items():
-        for outer_party in parties.get(session, ()):
-            inside.setdefault(outer_party, set()).add(party)
+    for party, sessions in nested.items():
+        nearest = next(
+            (one for one in sessions if one in parties), ""
+        )  # others are of other stores
+        for outer in parties.get(nearest, ()):
+            inside.setdefault(outer, set()).add(party)
     return inside
 
 
@@ -201,11 +225,11 @@ def _free(
     """The locks that a party holds or waits for, by their place in `states`."""
     stuck: dict[Party, set[int | Party]] = {}
     """The locks for which a party may wait in vain, and those inside it that may do so."""
-    around: dict[Party, list[Party]] = {}
+    outers: dict[Party, list[Party]] = {}
     for outer, inner in inside.items():
         stuck[outer] = set(inner)
         for party in inner:
-            around.setdefault(party, []).append(outer)
+            outers.setdefault(party, []).append(outer)
     for number, state in enumerate(states):
         for one in (*state.holders, *state.waiters):
             places.setdefault(party_of(one), set()).add(number)
@@ -214,13 +238,13 @@ def _free(
             stuck.setdefault(party, set()).add(number)
     free: set[Party] = set()
     unseen = set(range(len(states)))
-    fresh = list(set(places).union(around) - set(stuck))
+    fresh = list(set(places).union(outers) - set(stuck))
     while fresh or unseen:
         if fresh:
             party = fresh.pop()
             free.add(party)
             unseen |= places.get(party, set())
-            for outer in around.get(party, ()):
+            for outer in outers.get(party, ()):
                 stuck[outer].discard(party)
                 if not stuck[outer]:
                     fresh.append(outer)

@@ -7,14 +7,17 @@ import random
 
 import pytest
 
+from holdfast import checks
 from holdfast.model import (
+    AROUND,
     Label,
     LockState,
     Participant,
+    around,
     new_owner,
     new_session_id,
     party_of,
-    session_around,
+    sessions_around,
 )
 from holdfast.wait_graph import deadlocks_in, in_both
 
@@ -35,11 +38,12 @@ def entry(who: str, weight: int = 1, since: float = 0.0) -> Participant:
 def nested(monkeypatch: pytest.MonkeyPatch, *chains: str) -> None:
     """Has each manager of a chain run inside the one before it: new ones, of these names."""
     for chain in chains:
-        monkeypatch.delenv("HOLDFAST_OWNER", raising=False)
+        sessions: list[str] = []
         for who in chain:
-            SESSIONS[who] = new_session_id()
-            monkeypatch.setenv("HOLDFAST_OWNER", new_owner(SESSIONS[who]))
-    monkeypatch.delenv("HOLDFAST_OWNER")
+            monkeypatch.setenv(AROUND, ",".join(sessions))
+            SESSIONS[who] = new_session_id() + sessions_around()
+            sessions.insert(0, SESSIONS[who][:10])
+    monkeypatch.delenv(AROUND)
 
 
 def lock(name: str, holders: str, waiters: str = "", capacity: int = 1) -> LockState:
@@ -258,10 +262,14 @@ def test_who_runs_inside_another_keeps_it_from_giving_back(monkeypatch: pytest.M
 
 
 def test_inside_what_nobody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    nested(monkeypatch, "nmo")
-    held = lock("between", "m")
-    assert found(lock("x", "n", "b"), lock("y", "b", "o"), held) == [{("x", "b"), ("y", "o")}]
-    assert found(lock("x", "n", "b"), lock("y", "b", "o")) == []  # it is not known who is around
+    """Nor where the one between is in another store: all that are around it are known."""
+    for chain in ("no", "nmo", "nmmo"):
+        nested(monkeypatch, chain)
+        circle = [lock("x", "n", "b"), lock("y", "b", "o")]
+        assert found(*circle, lock("between", "m")) == [{("x", "b"), ("y", "o")}]
+        assert found(*circle) == [{("x", "b"), ("y", "o")}]
+    nested(monkeypatch, "nmmmo")  # more than an owner id can name
+    assert found(lock("x", "n", "b"), lock("y", "b", "o")) == []
 
 
 def test_who_waits_for_what_is_held_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,9 +282,7 @@ def test_who_waits_for_what_is_held_around_it(monkeypatch: pytest.MonkeyPatch) -
 
 def test_two_inside_the_same_one_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
     nested(monkeypatch, "no")
-    monkeypatch.setenv("HOLDFAST_OWNER", new_owner(SESSIONS["n"]))
-    SESSIONS["q"] = new_session_id()
-    monkeypatch.delenv("HOLDFAST_OWNER")
+    SESSIONS["q"] = new_session_id() + SESSIONS["n"]
     around = lock("a", "n")
     assert found(around, lock("x", "o", "b"), lock("y", "b", "q")) == []  # o ends, and gives back x
     assert found(around, lock("x", "o", "q"), lock("y", "q", "o")) == [{("x", "q"), ("y", "o")}]
@@ -284,9 +290,7 @@ def test_two_inside_the_same_one_are_two(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_it_gives_back_when_all_inside_it_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     nested(monkeypatch, "no")
-    monkeypatch.setenv("HOLDFAST_OWNER", new_owner(SESSIONS["n"]))
-    SESSIONS["q"] = new_session_id()
-    monkeypatch.delenv("HOLDFAST_OWNER")
+    SESSIONS["q"] = new_session_id() + SESSIONS["n"]
     circle = [lock("x", "n", "b"), lock("y", "b", "o")]
     assert found(*circle, lock("z", "q")) == [{("x", "b"), ("y", "o")}]  # o goes on waiting
     one_of_two = lock("s", "nk", "w", capacity=2)
@@ -302,18 +306,31 @@ def test_two_that_claim_to_run_inside_each_other(monkeypatch: pytest.MonkeyPatch
     assert found(lock("x", "n", "b"), lock("y", "o", "c")) == []
 
 
-def test_only_an_owner_id_of_ours_says_what_is_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    outer = new_owner("0123456789")
-    for told, around in [
-        (outer, "0123456789"),
-        (outer + "~2", "0123456789"),
-        (f"{outer},{outer}", "0123456789"),
-        ("me", ""),
-        ("", ""),
+def test_only_ids_of_sessions_are_taken_for_what_is_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, three, four = ("0123456789", "1" * 10, "2" * 10, "3" * 10)
+    for told, expected in [
+        (one, [one]),
+        (f"{one},{two}", [one, two]),
+        (",".join([one, two, three, four]), [one, two, three]),
+        (f"me,{two}", [two]),
+        ("x" * 10, []),
+        ("0" * 1_000_000, []),
+        ("", []),
     ]:
-        monkeypatch.setenv("HOLDFAST_OWNER", told)
-        assert session_around(new_owner(new_session_id())) == around
-    monkeypatch.setenv("HOLDFAST_OWNER", outer)
-    inner = new_owner(new_session_id())
-    monkeypatch.setenv("HOLDFAST_OWNER", inner)
-    assert session_around(new_owner(new_session_id())) == inner[:10]
+        monkeypatch.setenv(AROUND, told)
+        owner = new_owner(new_session_id() + sessions_around())
+        assert around(owner) == expected
+        assert around(f"{owner}~7") == expected
+        assert len(owner) == 24 + 10 * len(expected) <= checks.MAX_OWNER - 10
+    assert around("mine") == around("f" * 30) == []
+
+
+def test_all_locks_of_a_deadlock_are_named_though_its_circle_is_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nested(monkeypatch, "no")
+    SESSIONS["q"] = new_session_id() + SESSIONS["n"]
+    states = [lock("c", "n", "b"), lock("x", "b", "o"), lock("y", "b", "q"), lock("z", "b", "w")]
+    (deadlock,) = deadlocks_in(states)
+    assert len(deadlock.cycle) == 2
+    assert deadlock.locks == ("c", "x", "y")  # and not z: who waits for it is waited for by nobody

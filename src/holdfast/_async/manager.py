@@ -196,7 +196,8 @@ class Locks:
             name, options, kind="once", hold_type=OnceHold, lease_type=OnceLease
         )
         length.refuse_too_long(name, self.guarantees)
-        return await once(self._opening, request, length, checks.at_least(at_least))
+        at_least = length.checked(checks.at_least(at_least))
+        return await once(self._opening, request, length, at_least)
 
     async def adopt(self, exported: str, **options: Unpack[LockKeywords]) -> Lease:
         """Takes over the lease that `lease.export()` gave away; raises `LeaseLost` if it has ended.

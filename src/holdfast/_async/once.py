@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .. import checks
 from .._runtime.aio import in_background
-from ..errors import GuaranteeError, LockError
+from ..errors import ConfigError, GuaranteeError, LockError
 from ..guarantees import MAX_DETACHED
 from .detaching import detach
 from .hold import Hold
@@ -135,6 +135,15 @@ class Period:
             self._cron = Cron(period, timezone)
         else:
             self._seconds = checks.ttl(period, "period")
+
+    def checked(self, at_least: float) -> float:
+        """Returns `at_least`, unless it is longer than the period itself."""
+        if self._cron is None and at_least > self._seconds:
+            raise ConfigError(
+                f"at_least={at_least:g} is longer than the period of {self._seconds:g} s, after which "
+                "the slot is anybody's; make it shorter, or the period longer"
+            )
+        return at_least
 
     def refuse_too_long(
         self, name: str, guarantees: Guarantees, seconds: float | None = None

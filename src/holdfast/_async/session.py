@@ -17,7 +17,7 @@ from .._runtime.aio import Alarm, Signal, current, finish, here, in_background
 from ..errors import GuaranteeError, LockError
 from ..events import Event, Listeners
 from ..lifecycle import drift_margin, handed_for
-from ..model import Granted, Label, new_session_id
+from ..model import Granted, Label, new_session_id, sessions_around
 from ..refusals import owner_used_again
 from ..stores._async.contract import Backend, Ticket
 from .closing import Closing
@@ -93,7 +93,7 @@ class Session:
         self.heartbeat = backend.heartbeat
         self.listeners = listeners
         self.label = Label(os.uname().nodename, os.getpid(), label)
-        self.id = new_session_id()
+        self.id = new_session_id() + sessions_around()
         """The characters that its owner ids begin with: who looks at the store knows them by that."""
         self.generation = forks.current()
         self.home = here()

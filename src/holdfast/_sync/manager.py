@@ -198,7 +198,8 @@ class Locks:
             name, options, kind="once", hold_type=OnceHold, lease_type=OnceLease
         )
         length.refuse_too_long(name, self.guarantees)
-        return once(self._opening, request, length, checks.at_least(at_least))
+        at_least = length.checked(checks.at_least(at_least))
+        return once(self._opening, request, length, at_least)
 
     def adopt(self, exported: str, **options: Unpack[LockKeywords]) -> Lease:
         """Takes over the lease that `lease.export()` gave away; raises `LeaseLost` if it has ended.

@@ -19,7 +19,7 @@ from .._runtime.threads import Alarm, Signal, current, finish, here, in_backgrou
 from ..errors import GuaranteeError, LockError
 from ..events import Event, Listeners
 from ..lifecycle import drift_margin, handed_for
-from ..model import Granted, Label, new_session_id
+from ..model import Granted, Label, new_session_id, sessions_around
 from ..refusals import owner_used_again
 from ..stores._sync.contract import Backend, Ticket
 from .closing import Closing
@@ -95,7 +95,7 @@ class Session:
         self.heartbeat = backend.heartbeat
         self.listeners = listeners
         self.label = Label(os.uname().nodename, os.getpid(), label)
-        self.id = new_session_id()
+        self.id = new_session_id() + sessions_around()
         """The characters that its owner ids begin with: who looks at the store knows them by that."""
         self.generation = forks.current()
         self.home = here()

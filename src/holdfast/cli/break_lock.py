@@ -55,6 +55,7 @@ def main(words: list[str]) -> int:
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"--token-above takes a token, not {text!r:.40}")
+    text = text.lstrip("0") or "0"
     if int(text[:40]) > checks.MAX_TOKEN_ABOVE:
         raise UsageError(
             f"--token-above takes a token up to {checks.MAX_TOKEN_ABOVE}, not {text:.40}: no store "

@@ -52,12 +52,12 @@ def lock(state: LockState) -> dict[str, Any]:
 
 def deadlock(found: Deadlock) -> dict[str, Any]:
     """Returns a circle of those who wait for each other as an object."""
-    circle = [
-        {
-            "name": wait.name,
-            "waiter": participant(wait.waiter, "lock"),
-            "blocker": participant(wait.blocker, "lock"),
-        }
-        for wait in found.cycle
-    ]
-    return {"since": round(found.since, 3), "cycle": circle}
+    circle = []
+    for wait, inner in found.steps():
+        kind = "lock" if wait.blocker.slot is None else "semaphore"
+        step = {"name": wait.name, "waiter": participant(wait.waiter, kind)}
+        step["blocker"] = participant(wait.blocker, kind)
+        if inner is not None:
+            step["runs"] = participant(inner, "lock")
+        circle.append(step)
+    return {"since": round(found.since, 3), "cycle": circle, "locks": list(found.locks)}

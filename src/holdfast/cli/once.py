@@ -45,6 +45,10 @@ class OnceOptions(WorkOptions):
             more["timezone"] = options["--timezone"]
         if "--at-least" in options:
             more["at_least"] = seconds("--at-least", options["--at-least"])
+            if isinstance(self.period, float) and more["at_least"] > self.period:
+                raise UsageError(
+                    "--at-least is longer than --every, after which others may try anyway"
+                )
         if "--at-most" in options:
             self.at_most = seconds("--at-most", options["--at-most"])
             if not self.at_most:

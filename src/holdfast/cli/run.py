@@ -57,7 +57,7 @@ def _permits(text: str | None) -> int | None:
         return None
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"-n needs a whole number, such as -n 3, and not {text!r:.40}")
-    number = int(text[:20])
+    number = int(text.lstrip("0")[:20] or "0")
     if not 1 <= number <= checks.MAX_CAPACITY:
         raise UsageError(f"-n must be from 1 to {checks.MAX_CAPACITY}, not {text:.40}")
     return number

@@ -16,6 +16,7 @@ class SeveralLeases:
         self._lease = lease
         self.leases = list(lease.leases.values())
         self.name = ", ".join(lease.names)
+        self.names = ",".join(lease.names)
         self.tokens = dict(lease.tokens)
         self.owner = ",".join(part.owner for part in self.leases)
         self.ttl = lease.ttl

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from .. import Deadlock, LockState
 from . import encoding
 from .arguments import STORE_OPTIONS, read
-from .drawing import BOLD, DIM, RED, YELLOW, Cell, Column, Pen, visible
+from .drawing import BOLD, DIM, RED, YELLOW, Cell, Column, Pen, clip, visible
 from .lock_rows import held_for, holder_of, kind_of, moment, remains
 from .store import open_store
 
@@ -23,7 +23,7 @@ def main(words: list[str]) -> int:
         state = locks.inspect(given.operands[0])
         # Nobody is stuck where nobody waits; and only then all locks have to be read.
         found = locks.deadlocks() if state.waiters else []
-    circles = [one for one in found if state.name in one.names]
+    circles = [one for one in found if state.name in one.locks]
     pen = Pen(sys.stdout)
     if "--json" in given.options:
         shown = encoding.lock(state) | {"deadlocks": [encoding.deadlock(one) for one in circles]}
@@ -40,14 +40,19 @@ def main(words: list[str]) -> int:
 def describe_deadlock(pen: Pen, deadlock: Deadlock, now: float) -> Iterator[str]:
     """Yields the lines that show who waits for whom in a circle."""
     yield pen.paint(f"DEADLOCK since {moment(deadlock.since, now)}: each waits for the next", RED)
+
+    def cut(text: str, beside: int) -> str:
+        return clip(text, max(pen.columns - beside, 8), "middle") if pen.columns else text
+
     for wait, inner in deadlock.steps():
         blocker = "held by" if wait.blocker.token else "waited for before it by"
-        yield f"  {holder_of(wait.waiter)}"
-        yield f"    waits for {pen.paint(visible(wait.name), BOLD)}, {blocker}"
+        name = cut(visible(wait.name), len(f"    waits for , {blocker}"))
+        yield f"  {cut(holder_of(wait.waiter), 2)}"
+        yield f"    waits for {pen.paint(name, BOLD)}, {blocker}"
         if inner is not None:
-            yield f"  {holder_of(wait.blocker)}"
+            yield f"  {cut(holder_of(wait.blocker), 2)}"
             yield "    runs"
-    yield f"  {holder_of(deadlock.cycle[0].waiter)}"
+    yield f"  {cut(holder_of(deadlock.cycle[0].waiter), 2)}"
 
 
 def describe(pen: Pen, state: LockState, now: float) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from .. import BackendUnavailable, ConfigError, GuaranteeError, Lease, LeaseLost, LockError, checks
+from ..model import AROUND, SESSION_ID
 from . import statuses
 from .arguments import UsageError, sort, unknown
 from .attempt import Attempt, Interrupted
@@ -144,7 +145,9 @@ def work(
     ignored = () if terminal is None else terminal.default_signals
     finish = end or (lambda lease, status: lease.release())
     try:
-        child = Child.start(request.command, _environment(lease), attempt.tethers, ignored)
+        child = Child.start(
+            request.command, _environment(lease, request.leftovers), attempt.tethers, ignored
+        )
     except CannotStart as error:
         report.event("not_started", error=str(error), status=error.status)
         say(str(error))
@@ -192,15 +195,18 @@ def _free(
     return freed
 
 
-def _environment(lease: Lease | SeveralLeases) -> dict[str, str]:
+def _environment(lease: Lease | SeveralLeases, leftovers: str) -> dict[str, str]:
     told = {name: value for name, value in os.environ.items() if name not in _TOLD}
     ttl = int(lease.ttl) if lease.ttl == int(lease.ttl) else lease.ttl
     told |= {"HOLDFAST_LOCK": lease.name, "HOLDFAST_OWNER": lease.owner, "HOLDFAST_TTL": str(ttl)}
+    if leftovers == "wait":  # for whatever has this; else nobody knows if we do
+        told[AROUND] = ",".join([lease.owner[:SESSION_ID], *filter(None, [os.environ.get(AROUND)])])
     if not isinstance(lease, Lease):
         from json import dumps  # slow to import, and only needed here
 
         # No token stands for all: each is compared with others of its own lock.
         told["HOLDFAST_TOKENS"] = dumps(lease.tokens, ensure_ascii=False)
+        told["HOLDFAST_LOCK"] = lease.names
         return told
     told["HOLDFAST_TOKEN"] = str(lease.token)
     told["HOLDFAST_LOCK_ID"] = quote(lease.lock_id, safe="/:#")

@@ -71,21 +71,20 @@ async def deadlocks(call: Call) -> Answer:
     found = [
         _deadlock_view(one)
         for one in await store.locks.deadlocks()
-        if all(any(name.startswith(prefix) for prefix in prefixes) for name in one.names)
+        if all(any(name.startswith(prefix) for prefix in prefixes) for name in one.locks)
     ]
     return Answer(200, {"deadlocks": found})
 
 
 def _deadlock_view(found: Deadlock) -> View:
-    cycle = [
-        {
-            "name": wait.name,
-            "waiter": participant_view(wait.waiter),
-            "blocker": participant_view(wait.blocker),
-        }
-        for wait in found.cycle
-    ]
-    return {"since": found.since, "cycle": cycle}
+    cycle = []
+    for wait, inner in found.steps():
+        step: View = {"name": wait.name, "waiter": participant_view(wait.waiter)}
+        step["blocker"] = participant_view(wait.blocker)
+        if inner is not None:
+            step["runs"] = participant_view(inner)
+        cycle.append(step)
+    return {"since": found.since, "cycle": cycle, "locks": list(found.locks)}
 
 
 async def me(call: Call) -> Answer:

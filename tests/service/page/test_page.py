@@ -180,7 +180,7 @@ def test_a_deadlock_of_programs_that_run_inside_others(
         leases = [alice.lock("x").acquire(), bob.lock("y").acquire()]
         waiters = []
         for lease, name in zip(leases, "yx", strict=True):
-            monkeypatch.setenv("HOLDFAST_OWNER", lease.owner)
+            monkeypatch.setenv("HOLDFAST_INSIDE", lease.owner[:10])
             inner = inside.enter_context(connect(url, "inner"))
             waiters.append(Job(inner.lock(name).acquire))
         with opened(browser, at(api, lock="x")) as page:

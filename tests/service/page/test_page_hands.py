@@ -171,7 +171,10 @@ CIRCLES = """(async () => {
   const seen = [];
   const step = (name) => ({ name, waiter: who, blocker: who });
   const steps = (number) => Array.from({ length: 8 }, (_, at) => step(`${number}:${at}`));
-  const circle = (number) => ({ since: 90 - number, cycle: steps(number) });
+  const circle = (number) => {
+    const cycle = steps(number);
+    return { since: 90 - number, cycle, locks: cycle.map((one) => one.name) };
+  };
   live.state = 'live';
   try {
     window.fetch = () => Promise.reject(new Error('cut'));

@@ -16,10 +16,10 @@ function outermost(locks) {
     for (const one of [...lock.holders, ...lock.waiters]) {
       const { session, around } = sessionOf(one);
       if (session && !first.has(session)) first.set(session, one);
-      if (around) nested.push([session, around]);
+      if (around.length) nested.push([session, around]);
     }
   }
-  const outer = new Map(nested.filter(([session, around]) => first.has(around) && around !== session));
+  const outer = new Map(nested.map(([session, around]) => [session, around.find((one) => first.has(one))]).filter(([session, one]) => one && one !== session));
   const found = new Map();
   for (const session of outer.keys()) {
     let last = session;

@@ -148,7 +148,7 @@ export class ListView {
     this._titles = shown;
     const more = deadlocks.length - shown.length;
     this._alarm.replaceChildren(...shown.map(({ one, title }) => h("div", {}, title,
-      h("ol", {}, steps(one.cycle).slice(0, STEPS).map((step, index) => h("li", {}, h("a", { href: this._place.link({ lock: one.names[index] }) }, one.names[index]), ` – ${step}`))),
+      h("ol", {}, steps(one.cycle).slice(0, STEPS).map((step, index) => h("li", {}, h("a", { href: this._place.link({ lock: one.cycle[index].name }) }, one.cycle[index].name), ` – ${step}`))),
       one.cycle.length > STEPS ? h("p", {}, `and ${one.cycle.length - STEPS} more in this circle`) : null)),
       more ? h("p", {}, `and ${plural(more, "more deadlock", "more deadlocks")}`) : "");
     this._deadlockTimes();

@@ -282,7 +282,7 @@ export class Live {
     if (same) this._lookedAt = version;
     const known = JSON.stringify(this.deadlocks);
     found.sort((one, other) => one.since - other.since);
-    this.deadlocks = found.map((one) => ({ ...one, names: one.cycle.map((step) => step.name) }));
+    this.deadlocks = found.map((one) => ({ ...one, names: one.locks }));
     if (JSON.stringify(this.deadlocks) === known) return;
     this.version += 1;
     if (same) this._lookedAt = this.version;

@@ -59,10 +59,10 @@ export function sharing(lock) {
   return "";
 }
 
-/** Returns the session of a holder or waiter, and the one in whose hold it runs; only of an owner id of our making. */
+/** Returns the session of a holder or waiter, and those that it runs inside of, the nearest first; only of an owner id of our making. */
 export function sessionOf({ owner }) {
-  const [, session, around] = /^([0-9a-f]{10})([0-9a-f]{10})?[0-9a-f]{14}(~|$)/.exec(owner) ?? [];
-  return { session, around };
+  const [, session, around] = /^([0-9a-f]{10})((?:[0-9a-f]{10}){0,3})[0-9a-f]{14}(?:~|$)/.exec(owner) ?? [];
+  return { session, around: around?.match(/.{10}/g) ?? [] };
 }
 
 /** Returns a key for a session with its label: what the same manager holds and waits for belongs together. */
@@ -73,9 +73,6 @@ export function party(participant) {
 
 /** Returns the steps of a circle in words: who waits for which lock, and who keeps it, or runs whoever waits next. */
 export function steps(cycle) {
-  return cycle.map(({ name, waiter, blocker }, index) => {
-    const next = cycle[(index + 1) % cycle.length].waiter;
-    const runs = party(next) === party(blocker) ? "" : `, which runs ${both(next)}`;
-    return `${both(waiter)} waits for “${name}”, which ${blocker.token ? "is held by" : "is waited for, before it, by"} ${both(blocker)}${runs}`;
-  });
+  return cycle.map(({ name, waiter, blocker, runs }) => `${both(waiter)} waits for “${name}”, which `
+    + `${blocker.token ? "is held by" : "is waited for, before it, by"} ${both(blocker)}${runs ? `, which runs ${both(runs)}` : ""}`);
 }
