@@ -235,6 +235,7 @@ def test_a_store_that_is_not_there(stage: Stage, command: str) -> None:
         (["break", "x", "--yes=1"], "--yes takes no value"),
         (["break", "x", "--yes", "--token-above", "-1"], "--token-above takes a token, not '-1'"),
         (["break", "x", "--yes", "--token-above", "9" * 99], "no store hands out such a token"),
+        (["break", "x", "--yes", "--token-above", "0" * 5000 + "9" * 99], "no store hands out"),
         (["show", "x", "--url", "nonsense://x"], "unknown kind of store"),
     ],
 )

@@ -10,10 +10,12 @@ from cli.stage import Stage, ended, eventually, lives
 
 
 def test_the_command_has_all_of_them(stage: Stage) -> None:
-    words = ("run", "b", "a", "b", "--", "sh", "-c", 'echo "$HOLDFAST_TOKENS"; sleep 0.1')
-    answer = stage.run(*words)
+    script = 'echo "$HOLDFAST_TOKENS"; echo "$HOLDFAST_LOCK"; sleep 0.1'
+    answer = stage.run("run", "b", "a", "b", "--", "sh", "-c", script)
     assert answer.status == 0
-    tokens = json.loads(answer.out)
+    told, names = answer.out.splitlines()
+    assert sorted(names.split(",")) == ["a", "b"]
+    tokens = json.loads(told)
     assert sorted(tokens) == ["a", "b"]
     assert all(token > 0 for token in tokens.values())
     assert stage.locks.list() == []

@@ -7,8 +7,14 @@ import shlex
 import threading
 from contextlib import suppress
 
+import pytest
+
 import holdfast
+from cli.screen import Screen
 from cli.stage import HOLDFAST, Stage, ended, eventually
+
+GATE = "until [ -e open ]; do sleep 0.02; done;"
+"""Has a shell wait until the locks around it are held."""
 
 
 def test_a_deadlock_is_drawn_and_spelled_out(stage: Stage) -> None:
@@ -66,6 +72,73 @@ def test_commands_that_run_inside_each_other(stage: Stage, fair_url: str) -> Non
     for process in outer:
         process.terminate()
         ended(process)
+
+
+def test_who_runs_whom_is_told_to_programs_and_every_lock_is_marked(stage: Stage) -> None:
+    """Of two siblings, each keeps the outer one; the circle goes through one of them only."""
+    holdfast = shlex.join(HOLDFAST)
+    first = stage.start("run", "a", "b", "--", "sh", "-c", f"{GATE} exec {holdfast} run c -- true")
+    siblings = f"{holdfast} run a -- true & {holdfast} run b -- true & wait"
+    second = stage.start("run", "c", "--", "sh", "-c", f"{GATE} {siblings}")
+    eventually(lambda: all(stage.locks.inspect(name).held for name in "abc"))
+    (stage.folder / "open").touch()
+    eventually(lambda: all(stage.locks.inspect(name).waiters for name in "abc"))
+    for name in "abc":
+        (deadlock,) = json.loads(stage.run("show", name, "--json").out)["deadlocks"]
+        assert deadlock["locks"] == ["a", "b", "c"]
+        assert len(deadlock["cycle"]) == 2
+        for step in deadlock["cycle"]:
+            assert step["blocker"]["pid"] in (first.pid, second.pid)
+            assert step["runs"]["pid"] not in (first.pid, second.pid)
+    for process in (first, second):
+        process.terminate()
+        ended(process)
+
+
+def test_through_a_command_on_another_store(stage: Stage) -> None:
+    holdfast = shlex.join(HOLDFAST)
+    between = f"{holdfast} run x --url sqlite://{stage.folder}/other/locks.db --"
+    commands = [f"{between} {holdfast} run b -- true", f"{holdfast} run a -- true"]
+    outer = [
+        stage.start("run", name, "--", "sh", "-c", f"{GATE} exec {command}")
+        for name, command in zip("ab", commands, strict=True)
+    ]
+    eventually(lambda: all(stage.locks.inspect(name).held for name in "ab"))
+    (stage.folder / "open").touch()
+    eventually(lambda: "DEADLOCK" in stage.run("show", "a").out)
+    for process in outer:
+        process.terminate()
+        ended(process)
+
+
+@pytest.mark.parametrize("leftovers", ["end", "leave"])
+def test_what_may_be_left_behind_keeps_nobody(stage: Stage, leftovers: str) -> None:
+    holdfast = shlex.join(HOLDFAST)
+    wait = "until [ -e done ]; do sleep 0.02; done"
+    script = f"{GATE} setsid {holdfast} run b -- true & {wait}"
+    first = stage.start("run", "a", "--leftovers", leftovers, "--", "sh", "-c", script)
+    second = stage.start("run", "b", "--", "sh", "-c", f"{GATE} exec {holdfast} run a -- true")
+    eventually(lambda: all(stage.locks.inspect(name).held for name in "ab"))
+    (stage.folder / "open").touch()
+    eventually(lambda: all(stage.locks.inspect(name).waiters for name in "ab"))
+    assert "DEADLOCK" not in stage.run("show", "a").out
+    (stage.folder / "done").touch()
+    assert ended(first).status == 0
+    assert ended(second).status == 0
+
+
+def test_its_lines_are_cut_to_the_terminal(stage: Stage) -> None:
+    long = "n" * 200
+    process = stage.start(
+        "run", long, "--", *HOLDFAST, "run", long, "--label", "l" * 200, "--", "true"
+    )
+    eventually(lambda: stage.locks.inspect(long).waiters)
+    screen = Screen(stage, *HOLDFAST, "show", long, size=(60, 24))
+    assert screen.ended() == 0
+    assert "    runs" in screen.text
+    assert max(map(len, screen.text.replace("\r", "").split("\n"))) <= 60
+    process.terminate()
+    ended(process)
 
 
 def test_a_command_that_waits_for_the_lock_that_it_runs_under(stage: Stage) -> None:

@@ -55,6 +55,7 @@ def test_the_console_script_is_the_same(stage: Stage) -> None:
         (["--url", "sqlite:///x"], "name a command"),
         (["--frob", "run", "x", *COMMAND], "there is no option --frob"),
         (["--", "run"], "there is no option --"),
+        (["once", "x", "--every", "3s", "--at-least", "1m", *COMMAND], "--at-least is longer than"),
         (["run"], "which lock?"),
         (["run", *COMMAND], "which lock?"),
         (["run", "x"], "put -- between"),

@@ -16,6 +16,8 @@ import pytest
 
 import holdfast
 from faults.actors import until
+from holdfast._sync import opening
+from holdfast._sync.session import Session
 
 
 class SoftTimeLimit(Exception):
@@ -114,6 +116,33 @@ def test_a_handler_may_close_while_the_store_is_being_opened() -> None:
             locks.lock("x").acquire(timeout=3.0)
         assert closed
         assert closed[0] < 2.5  # it waits for nobody who is opening
+
+
+@pytest.mark.parametrize("who", ["another thread", "a signal's handler"])
+def test_it_is_closed_when_the_store_has_just_been_opened(
+    url: str, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """Whoever closes sees no session yet; whoever opens must see that it is closed."""
+    locks = holdfast.connect(url)
+    sessions: list[Session] = []
+
+    def make(*args: Any) -> Session:
+        sessions.append(Session(*args))
+        if who == "another thread":
+            thread = threading.Thread(target=locks.close)
+            thread.start()
+            thread.join()
+        else:
+            locks.close()
+        return sessions[0]
+
+    with holdfast.connect(url) as others, others.lock("x"):
+        monkeypatch.setattr(opening, "Session", make)
+        with pytest.raises(holdfast.LockError, match="closed"):
+            locks.lock("x").acquire(timeout=20.0)
+        assert others.inspect("x").waiters == ()
+    assert sessions[0].finished
+    locks.close()
 
 
 def test_two_threads_that_close_from_their_own_bodies(url: str) -> None:

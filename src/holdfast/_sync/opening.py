@@ -137,6 +137,9 @@ class Opening:
             session.provisional = self.provisional
             session.backend = self._timed(backend)
             self.live = session
+            if self.closed:  # since we looked, by somebody who saw no session
+                self.close()
+                self._check_open()
             return session
         finally:
             mutex.release()

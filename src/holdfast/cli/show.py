@@ -40,19 +40,20 @@ def main(words: list[str]) -> int:
 def describe_deadlock(pen: Pen, deadlock: Deadlock, now: float) -> Iterator[str]:
     """Yields the lines that show who waits for whom in a circle."""
     yield pen.paint(f"DEADLOCK since {moment(deadlock.since, now)}: each waits for the next", RED)
-
-    def cut(text: str, beside: int) -> str:
-        return clip(text, max(pen.columns - beside, 8), "middle") if pen.columns else text
-
     for wait, inner in deadlock.steps():
         blocker = "held by" if wait.blocker.token else "waited for before it by"
-        name = cut(visible(wait.name), len(f"    waits for , {blocker}"))
-        yield f"  {cut(holder_of(wait.waiter), 2)}"
+        name = _cut(pen, visible(wait.name), f"    waits for , {blocker}")
+        yield f"  {_cut(pen, holder_of(wait.waiter), '  ')}"
         yield f"    waits for {pen.paint(name, BOLD)}, {blocker}"
         if inner is not None:
-            yield f"  {cut(holder_of(wait.blocker), 2)}"
+            yield f"  {_cut(pen, holder_of(wait.blocker), '  ')}"
             yield "    runs"
-    yield f"  {cut(holder_of(deadlock.cycle[0].waiter), 2)}"
+    yield f"  {_cut(pen, holder_of(deadlock.cycle[0].waiter), '  ')}"
+
+
+def _cut(pen: Pen, text: str, beside: str) -> str:
+    """Returns as much of a name as there is room for, on a terminal, beside the rest of its line."""
+    return clip(text, max(pen.columns - len(beside), 8), "middle") if pen.columns else text
 
 
 def describe(pen: Pen, state: LockState, now: float) -> Iterator[str]:
@@ -62,10 +63,9 @@ def describe(pen: Pen, state: LockState, now: float) -> Iterator[str]:
         kind += f"{kind_of(state)} "
     waiting = f", {len(state.waiters)} waiting" if state.waiters else ""
     status = f"{kind}{'held' if state.held else 'free'}"
+    name = _cut(pen, visible(state.name), f"  {status}{waiting}")
     colour = BOLD if state.held else DIM
-    yield f"{pen.paint(visible(state.name), BOLD)}  {pen.paint(status, colour)}" + pen.paint(
-        waiting, YELLOW
-    )
+    yield f"{pen.paint(name, BOLD)}  {pen.paint(status, colour)}{pen.paint(waiting, YELLOW)}"
     yield f"token {state.token}"
     for line in state.out:
         yield pen.paint(f"out: {visible(line)}", RED)

@@ -183,6 +183,8 @@ async def test_what_makes_no_sense_is_refused() -> None:
                 await locks.once("report", bad)  # type: ignore[arg-type]
         with pytest.raises(holdfast.ConfigError):
             await locks.once("report", 5.0, at_least=-1.0)
+        with pytest.raises(holdfast.ConfigError, match="longer than the period"):
+            await locks.once("report", 5.0, at_least=6.0)
         with pytest.raises(holdfast.ConfigError):
             await locks.once("", 5.0)
         with pytest.raises(holdfast.ConfigError):

@@ -185,6 +185,8 @@ def test_what_makes_no_sense_is_refused() -> None:
                 locks.once("report", bad)  # type: ignore[arg-type]
         with pytest.raises(holdfast.ConfigError):
             locks.once("report", 5.0, at_least=-1.0)
+        with pytest.raises(holdfast.ConfigError, match="longer than the period"):
+            locks.once("report", 5.0, at_least=6.0)
         with pytest.raises(holdfast.ConfigError):
             locks.once("", 5.0)
         with pytest.raises(holdfast.ConfigError):
