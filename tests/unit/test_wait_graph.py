@@ -323,6 +323,8 @@ def test_only_ids_of_sessions_are_taken_for_what_is_around(monkeypatch: pytest.M
         assert around(f"{owner}~7") == expected
         assert len(owner) == 24 + 10 * len(expected) <= checks.MAX_OWNER - 10
     assert around("mine") == around("f" * 30) == []
+    monkeypatch.setenv(AROUND, one)
+    assert around(new_owner()) == []  # of nobody's session: a service makes it for a client
 
 
 def test_all_locks_of_a_deadlock_are_named_though_its_circle_is_short(
