@@ -18,7 +18,7 @@ from browser import Browser, Page
 from holdfast.chaos.servers.redis import RedisServer
 from holdfast.chaos.servers.redlock import redlock_nodes
 from service.page.showing import LIVE, ROWS, at, connect, opened
-from service.running import Api, Process, eventually
+from service.running import LIMIT, Api, Process, eventually
 from service.security.served import make_token, serve
 
 STATUS = "document.querySelector('[data-live]').textContent"
@@ -137,9 +137,11 @@ def test_looks_are_told_while_the_store_is_away(redis: RedisServer) -> None:
         api = service.api()
         looks: list[dict[str, float]] = []
         away = False
+        give_up = time.monotonic() + LIMIT
         with api.http.stream("GET", "/v1/events", params={"looks": "true"}) as answer:
             kind = ""
             for line in answer.iter_lines():
+                assert time.monotonic() < give_up, "looks are not told"
                 key, _, value = line.partition(": ")
                 kind = value if key == "event" else kind
                 if key != "data":
