@@ -20,7 +20,7 @@ ENDS_WITH_SERVICE = (
     "service renews it"
 )
 """The end of that lease on a store whose leases hang on a session."""
-EXAMINED_FOR = 30.0
+EXAMINED_FOR = 10.0
 """Seconds for which the doctor's findings are told again, before the store is examined anew."""
 
 

@@ -46,7 +46,7 @@ async def events(call: Call, send: Send) -> None:
                 elif reached == position:
                     if call.query["looks"] and watcher.looks != looks:
                         looks = watcher.looks
-                        await stream.write(event("look", dumps({"at": watcher.wall()})))
+                        await stream.write(event("look", dumps(watcher.look_view())))
                     if not await stream.wait():
                         return
                 position = reached

@@ -220,7 +220,8 @@ LOOKS = Field(
     boolean("looks"),
     {"type": "boolean"},
     False,
-    "true: an event `look` also tells of each look at the store at which nothing had happened",
+    "true: an event `look` also tells of each look at the store at which nothing had happened, or "
+    "which failed, and when the store was seen last",
 )
 TOGETHER = Field(
     "together",

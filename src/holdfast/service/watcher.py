@@ -134,8 +134,8 @@ class Watcher:
         if not listed or self._before is None:
             yield event(kind, dumps(view), self.cursor(position))
             return
+        view |= self.look_view()
         states = [one for one in self._before if one.name.startswith(prefixes)]
-        view["seen_at"] = view["at"] - (self._store.now() - self._looked_at)
         view["number"] = len(states)
         view["held"] = sum([bool(one.holders) for one in states])
         view["waiting"] = sum([len(one.waiters) for one in states])
@@ -144,6 +144,13 @@ class Watcher:
             cursor = self.cursor(position) if is_last else ""
             yield event(kind, f'{head}"locks":{text}}}', cursor)
             kind, head = "more", "{"
+
+    def look_view(self) -> View:
+        """Returns what is told of a look: the time, and when the store was seen last, if it was."""
+        now = self.wall()
+        if self._before is None:
+            return {"at": now}
+        return {"at": now, "seen_at": now - (self._store.now() - self._looked_at)}
 
     def _summary(self, prefixes: tuple[str, ...]) -> View:
         """Returns since when events are known, and what they add up to."""
@@ -263,7 +270,9 @@ class Watcher:
             if not self._away:
                 self._away = str(error)
                 self._add("unreachable", "", {"detail": self._away})
-                await self._wake()
+            await (
+                self._wake()
+            )  # a look that failed is told, too: who hears nothing takes us for gone
             return
         now = store.now()
         if self._before is None:

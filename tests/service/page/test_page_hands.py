@@ -223,9 +223,9 @@ SILENT = """(async () => {
   live.state = 'live';
   try {
     window.fetch = () => Promise.reject(new Error('cut'));
-    live.heardAt = performance.now() - 20000;
+    live._alive = performance.now() - 20000;
     live.check();
-    live.heardAt = performance.now() - 31000;
+    live._alive = performance.now() - 31000;
     live.check();
     live.check();
     await new Promise((done) => setTimeout(done, 50));

@@ -22,13 +22,13 @@ export class Problem extends Error {
 const PATIENCE = 30000;  // milliseconds after which a request counts as unanswered
 
 /** Sends a request, and returns the answer; throws a `Problem` with the service's own words. */
-export async function ask(path, { method = "GET", query = {}, body } = {}) {
+export async function ask(path, { method = "GET", query = {}, body, patience = PATIENCE } = {}) {
   const headers = { Accept: "application/json", "Holdfast-Request": "page" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
   try {
     response = await fetch(address(path, query), {
-      method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", signal: AbortSignal.timeout(PATIENCE),
+      method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", signal: AbortSignal.timeout(patience),
     });
   } catch {
     throw new Problem(0, "The service does not answer.");

@@ -1,7 +1,7 @@
 /** The first screen: counts, and one row per lock, of which only those in sight are elements. */
 
 import { h, setAttribute, setText, setTransform } from "./dom.js";
-import { briefly, called, figure, place, plural, sharing, steps } from "./words.js";
+import { briefly, called, clockTime, figure, place, plural, sharing, steps } from "./words.js";
 
 const ORDERS = {
   waited: ["most waited for", (a, b) => b.waiters.length - a.waiters.length || since(a) - since(b) || compare(a, b)],
@@ -78,7 +78,7 @@ export class ListView {
       this._scroller);
     return h("div", {},
       h("h1.unseen", {}, "Locks"),
-      h("dl.counts", {}, count("Held", "_held"), count("Waiting", "_waiting"), count("Lost in the last hour", "_lost"), count("Grants per second", "_rate")),
+      h("dl.counts", {}, count("Held", "_held"), count("Waiting", "_waiting"), count("Lost", "_lost"), count("Grants per second", "_rate")),
       this._alarm,
       h("div.tools", {}, this._search, h("label", {}, "Sorted by", this._order), this._number),
       this._table, this._empty);
@@ -116,8 +116,8 @@ export class ListView {
     const lost = live.lostInAnHour();
     setText(this._lost, figure(lost));
     this._lost.classList.toggle("bad", lost > 0);
-    const hour = live.since && live.now() - live.since < 3540;
-    setAttribute(this._lost.parentElement, "title", hour ? `Seen since ${briefly(live.now() - live.since)} ago` : "Leases that ended without a release");
+    setText(this._lost.previousSibling, live.knowsAnHour() ? "Lost in the last hour" : `Lost since ${clockTime(live.since)}`);
+    setAttribute(this._lost.parentElement, "title", "Leases that ended without a release");
     this._spark();
     this._deadlocks();
   }

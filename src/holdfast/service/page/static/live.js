@@ -6,48 +6,17 @@
  */
 
 import { address, ask } from "./api.js";
+import { Lock } from "./waiters.js";
 
 const LATE = 5;        // seconds without a word after which the page says so
-const GONE = 30;       // seconds without a word after which the stream is opened again
+const GONE = 30;       // seconds without a word after which the stream, or an attempt to open it, is given up
+const REFUSAL = 10000; // milliseconds in which the service may say that we are refused
 const LONGEST_PAUSE = 15;
 const KEPT = 4000;     // events that are kept of all locks; the service remembers more of each
 const BUSY = 100;      // changes in one message that are drawn with the next second, and not by themselves
 const SOON = 150;      // milliseconds in which other changes may come, to be drawn together
 const ENDS = ["released", "expired", "forced", "left"];
 const SECONDS = 60;    // of the line of grants per second
-
-/** A lock as the service tells it, whose waiters are found by their owners: ten thousand may wait for one. */
-class Lock {
-  constructor(told) {
-    Object.assign(this, told);
-  }
-
-  get waiters() {
-    return (this._list ??= [...this._queue.values()]);
-  }
-
-  set waiters(list) {
-    this._list = list;
-    this._queue = null;
-  }
-
-  join(waiter) {
-    this._find();
-    if (this._queue.has(waiter.owner)) return;
-    this._queue.set(waiter.owner, waiter);
-    this._list = null;
-  }
-
-  leave(owner) {
-    if (this._list?.length === 0) return;
-    this._find();
-    if (this._queue.delete(owner)) this._list = null;
-  }
-
-  _find() {
-    this._queue ??= new Map(this._list.map((one) => [one.owner, one]));
-  }
-}
 
 export class Live {
   constructor(onChange) {
@@ -61,12 +30,15 @@ export class Live {
     this.version = 0;             // counts changes of who holds and waits
     this.state = "connecting";    // connecting, live, cut, refused
     this.storeAway = "";
+    this.seenAt = 0;              // the time at which the service saw the store last; 0 if it is not known
     this.offset = 0;
     this.heardAt = 0;
     this.loaded = false;
     this.begun = 0;               // counts the times at which everything was loaded anew
     this._onChange = onChange;
     this._cursor = "";
+    this._source = null;          // null while the stream rests
+    this._alive = 0;              // when an attempt was begun, or something came of it
     this._pause = 1;
     this._drawing = false;
     this._kept = 0;               // events that were kept so far
@@ -74,15 +46,24 @@ export class Live {
     this._stopped = false;
   }
 
-  /** The time of the store, in seconds since the epoch. */
+  /** The time for which what is shown is true, in seconds since the epoch: it stands while the store is away. */
   now() {
+    return this.storeAway && this.seenAt ? this.seenAt : this._wall();
+  }
+
+  _wall() {
     return Date.now() / 1000 + this.offset;
   }
 
-  /** Seconds without a word of the service; 0 while that is usual. */
-  silence() {
-    const seconds = (performance.now() - this.heardAt) / 1000;
-    return this.heardAt && seconds > LATE ? seconds : 0;
+  /** Seconds since what is shown was seen to be so; null if nothing was seen yet. */
+  age() {
+    if (this.storeAway) return this.seenAt ? this._wall() - this.seenAt : null;
+    return this.heardAt ? (performance.now() - this.heardAt) / 1000 : null;
+  }
+
+  /** Whether what is shown may be true no longer, though the stream is open. */
+  late() {
+    return this.storeAway !== "" || this.age() > LATE;
   }
 
   remaining(participant) {
@@ -99,15 +80,17 @@ export class Live {
     const query = { cursor: this._cursor, looks: "true", list: "true", together: "true" };
     const source = new EventSource(address("v1/events", query));
     this._source = source;
+    this._alive = performance.now();
     const on = (kind, take) => source.addEventListener(kind, (event) => {
       if (event.lastEventId) this._cursor = event.lastEventId;
+      if (this.state !== "live") this._changed();
+      this.state = "live";  // and not before: a stream that is open has told nothing yet
+      this._heard();
       take(event.data ? JSON.parse(event.data) : {});
     });
     source.addEventListener("open", () => {
       this._pause = 1;
-      this.state = "live";
-      this._heard();
-      this._changed();
+      this._alive = performance.now();
     });
     for (const kind of ["ready", "reset"]) on(kind, (data) => this._begin(data));
     on("more", (data) => this._add(data.locks));
@@ -115,7 +98,10 @@ export class Live {
       for (const [kind, data] of pairs) this._take(kind, data, source);
       this._changed(pairs.length);
     });
-    on("look", (data) => this._heard(data.at));
+    on("look", (data) => {
+      this._heard(data.at);
+      this.seenAt = data.seen_at ?? 0;
+    });
     on("dropped", () => this._broken(source));
     source.addEventListener("error", () => this._broken(source));
   }
@@ -131,6 +117,7 @@ export class Live {
       return this._broken(source);
     }
     this.version += 1;
+    this.seenAt = data.at;
     this._keep(kind, data);
     if (kind !== "late") this._move(kind, data);
   }
@@ -142,9 +129,26 @@ export class Live {
     clearTimeout(this._soon);
   }
 
-  /** Opens the stream again if it says nothing any more: its other end may be gone without a word. */
+  /** Closes the stream while nobody looks: a browser has six connections to a service, for all of its pages. */
+  rest() {
+    if (this._stopped || this.state === "refused") return;
+    clearTimeout(this._again);
+    this._source?.close();
+    this._source = null;
+    this.state = "connecting";
+  }
+
+  /** Opens the stream again after a rest, where it ended. */
+  wake() {
+    if (this._source || this._stopped || this.state === "refused") return;
+    this._pause = 1;
+    this.start();
+  }
+
+  /** Opens the stream again if it, or an attempt to open it, says nothing: the other end may be gone without a word. */
   check() {
-    if (this.state === "live" && this.silence() > GONE && this._source.readyState !== EventSource.CLOSED) this._broken(this._source);
+    const quiet = performance.now() - this._alive;
+    if (quiet > GONE * 1000 && this._source && this._source.readyState !== EventSource.CLOSED) this._broken(this._source);
   }
 
   /** Takes what the service remembers, and the first locks as they were seen last. */
@@ -153,6 +157,7 @@ export class Live {
     this.histories = new Map();  // what was between them and now is not known
     this._names = [];
     this._heard(data.at);
+    this.seenAt = data.seen_at ?? 0;
     this.storeAway = data.unreachable ?? "";
     this.since = data.since;
     this.lost = data.lost;
@@ -189,11 +194,11 @@ export class Live {
     source.close();
     if (this._stopped) return;
     // An EventSource does not tell why it was refused.
-    ask("v1/me").then(() => this._cut(), (reason) => this._cut(reason));
+    ask("v1/me", { patience: REFUSAL }).then(() => this._cut(source), (reason) => this._cut(source, reason));
   }
 
-  _cut(problem) {
-    if (this._stopped) return;
+  _cut(source, problem) {
+    if (this._stopped || source !== this._source) return;  // it rests, or has been opened again since
     this.state = problem?.status === 401 ? "refused" : "cut";
     this._changed();
     if (this.state === "refused") return;
@@ -334,6 +339,11 @@ export class Live {
     return line;
   }
 
+  /** Whether the losses of a whole hour are known. */
+  knowsAnHour() {
+    return this.since !== null && this.now() - this.since >= 3600;
+  }
+
   lostInAnHour() {
     const then = this.now() - 3600;
     while (this.lost.length && this.lost[0] < then) this.lost.shift();
@@ -341,7 +351,7 @@ export class Live {
   }
 
   _heard(at) {
-    this.heardAt = performance.now();
+    this.heardAt = this._alive = performance.now();
     if (at) this.offset = at - Date.now() / 1000;
   }
 

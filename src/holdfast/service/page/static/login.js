@@ -20,7 +20,7 @@ export function login(onDone) {
       }
     },
   }, h("label", { for: "token" }, "Token"), field, problem, h("button.main", { type: "submit" }, "Log in"),
-  h("p.soft", {}, "Made by ", h("code", {}, "holdfast token create --role read"), " where the service runs."));
+  h("p.soft", {}, "Made by ", h("code", {}, "holdfast token create --role read --prefix ''"), " where the service runs."));
   const element = h("section.panel.login", {}, h("h1", {}, "Log in"), form);
   queueMicrotask(() => field.focus());
   return element;

@@ -1,6 +1,7 @@
 /** The page: reads the address bar, shows the view that it names, and keeps it up to date. */
 
 import { ask } from "./api.js";
+import { Doctor } from "./doctor.js";
 import { h, setText } from "./dom.js";
 import { Live } from "./live.js";
 import { ListView } from "./list.js";
@@ -11,6 +12,7 @@ import { briefly, plural } from "./words.js";
 
 const main = document.querySelector("main");
 const part = (name) => document.querySelector(`[data-${name}]`);
+const UNSEEN = 10000;  // milliseconds for which a page that nobody sees keeps its stream
 const WORST = { wrong: ["bad", "thing is wrong", "things are wrong"], warning: ["warn", "warning", "warnings"], ok: ["good"] };
 
 /** The state of the page, which the address bar holds, so that a link can be sent. */
@@ -25,19 +27,27 @@ const place = {
   },
   set(key, value) {
     history.replaceState(null, "", this.link({ [key]: value }));
+    head();
   },
 };
 
 let me = {};
 let view = null;   // null as long as nothing is known of oneself
 let live = null;
-let away = false;  // whether the store could not be reached when that was told last
+let doctor = null;
+
+/** Has the links in the head lead where they should, however they are opened. */
+function head() {
+  part("home").setAttribute("href", place.link({ lock: "", view: "", prefix: "" }));
+  part("store-link").setAttribute("href", place.link({ lock: "", view: "store" }));
+}
 
 function show() {
+  head();
   view?.close();
   const was = view;
   if (place.get("lock")) view = new LockView(live, place, me);
-  else if (place.get("view") === "store") view = new StoreView(live, place, me);
+  else if (place.get("view") === "store") view = new StoreView(live, place, me, doctor);
   else view = new ListView(live, place);
   main.replaceChildren(view.element);
   document.title = view.title;
@@ -47,55 +57,51 @@ function show() {
 }
 
 function update() {
-  status();
   if (live.state === "refused") return enter();
+  status();
   view?.update();
 }
 
 function status() {
   const line = part("live");
-  const silence = live.silence();
-  const late = live.state === "live" && silence;
-  line.className = `live ${live.state === "cut" ? "cut" : late ? "late" : live.state === "live" ? "good" : ""}`;
-  const ago = live.heardAt ? `last update ${briefly((performance.now() - live.heardAt) / 1000)} ago` : "never connected";
-  setText(line, live.state === "cut" ? `disconnected, ${ago}` : late ? ago : live.state === "live" ? "live" : "connecting");
+  const age = live.age();
+  const { state } = live;
+  const late = state === "live" ? live.late() : age !== null;
+  const ago = age === null ? "nothing seen yet" : `last update ${briefly(age)} ago`;
+  line.hidden = false;
+  line.className = `live ${state === "cut" ? "cut" : late ? "late" : state === "live" ? "good" : ""}`;
+  setText(line, state === "cut" ? `disconnected, ${ago}` : state === "live" ? (late ? ago : "live") : late ? `connecting, ${ago}` : "connecting");
   const notice = part("notice");
   notice.hidden = !live.storeAway;
-  if (notice.hidden === away) health();
-  away = !notice.hidden;
-  if (away) setText(notice, `The store cannot be reached: ${live.storeAway.replace(/[.!?]?$/, ".")} What is shown is as it was before.`);
+  if (live.storeAway) setText(notice, `The store cannot be reached: ${live.storeAway.replace(/[.!?]?$/, ".")} What is shown is as it was before.`);
+  doctor?.look(view instanceof StoreView ? 10 : 60);
 }
 
-async function health() {
+function health() {
   const chip = part("health");
-  if (!me.prefixes?.includes("")) return;  // the doctor speaks of the whole store
-  if (live?.storeAway) {
-    chip.className = "chip bad";
+  const { findings } = doctor;
+  if (!findings) {
+    chip.className = live.storeAway ? "chip bad" : "chip";
     chip.title = "";
-    return setText(chip, "unreachable");
+    return setText(chip, live.storeAway ? "unreachable" : "health unknown");
   }
-  try {
-    const { findings } = await ask("v1/doctor");
-    const worst = ["wrong", "warning"].find((level) => findings.some((one) => one.level === level)) ?? "ok";
-    const number = findings.filter((one) => one.level === worst).length;
-    chip.className = `chip ${WORST[worst][0]}`;
-    setText(chip, worst === "ok" ? "healthy" : plural(number, WORST[worst][1], WORST[worst][2]));
-    chip.title = findings.find((one) => one.level === worst)?.what ?? "";
-  } catch (problem) {
-    chip.className = "chip";
-    setText(chip, problem.status === 403 ? "" : "health unknown");
-  }
+  const worst = ["wrong", "warning"].find((level) => findings.some((one) => one.level === level)) ?? "ok";
+  const number = findings.filter((one) => one.level === worst).length;
+  chip.className = `chip ${WORST[worst][0]}`;
+  setText(chip, worst === "ok" ? "healthy" : plural(number, WORST[worst][1], WORST[worst][2]));
+  chip.title = findings.find((one) => one.level === worst)?.what ?? "";
 }
 
 /** Shows the log-in, and nothing of what was seen before it; begins anew once it has succeeded. */
 function enter() {
   live?.stop();
-  live = null;
+  live = doctor = null;
   view?.close();
   view = null;
+  head();
   for (const name of ["store", "health", "live"]) setText(part(name), "");
   part("health").className = "chip";
-  part("live").className = "live";
+  part("live").hidden = true;
   part("logout").hidden = true;
   part("notice").hidden = true;
   document.title = "Holdfast";
@@ -107,6 +113,7 @@ async function begin() {
   const asked = ask("v1/me");
   const ours = (live = new Live(update));
   live.start();
+  sight();
   try {
     me = await asked;
   } catch (problem) {
@@ -121,18 +128,35 @@ async function begin() {
   if (live !== ours) return;
   setText(part("store"), [me.store, me.namespace].filter(Boolean).join(" · "));
   part("logout").hidden = !me.session;
+  doctor = new Doctor(live, me, () => {
+    if (live !== ours) return;
+    health();
+    view?.update();
+  });
   show();
-  health();
+  status();
 }
 
+let unseen;
+
+/** Lets the stream rest while the page is out of sight, and wakes it when it is seen again. */
+function sight() {
+  clearTimeout(unseen);
+  if (document.hidden) {
+    unseen = setTimeout(() => live?.rest(), UNSEEN);
+  } else if (live) {
+    live.wake();
+    update();
+  }
+}
+
+document.addEventListener("visibilitychange", sight);
 addEventListener("popstate", () => view && show());
 addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href^='?']");
   if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || !view) return;
   event.preventDefault();
-  const target = link.hasAttribute("data-home") ? place.link({ lock: "", view: "", prefix: "" })
-    : link.dataset.view ? place.link({ view: link.dataset.view, lock: "" }) : link.getAttribute("href");
-  history.pushState(null, "", target);
+  history.pushState(null, "", link.getAttribute("href"));
   show();
 });
 addEventListener("keydown", (event) => {
@@ -156,5 +180,4 @@ setInterval(() => {
   view?.tick();
 }, 1000);
 setInterval(() => live && !document.hidden && live.look(), 3000);
-setInterval(() => live && !document.hidden && health(), 60000);
 begin();
