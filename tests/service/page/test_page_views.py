@@ -261,6 +261,26 @@ def test_a_history_goes_on_and_follows_the_width(browser: Browser, api: Api, url
         lease.release()
 
 
+def test_a_history_that_could_not_be_had_is_asked_for_again(
+    browser: Browser, api: Api, url: str
+) -> None:
+    with connect(url, "one") as locks, opened(browser, at(api)) as page:
+        locks.lock("x").acquire().release()
+        lease = locks.lock("x", ttl=120.0).acquire()
+        page.wait(f"{ROWS}.join() === 'x'")
+        page.run(
+            "window.ask = window.fetch, window.fetch = (address, options) =>"
+            " String(address).includes('/history') ? Promise.reject(new Error('cut'))"
+            " : ask(address, options)"
+        )
+        page.click(".row a")
+        page.wait("document.querySelector('main').innerText.includes('could not be asked for')")
+        assert "Watched since" not in page.text("main")
+        page.run("window.fetch = window.ask")
+        page.wait("document.querySelector('main').innerText.includes('Watched since')")
+        lease.release()
+
+
 LONG = ["W" * 60, "鎖" * 60, "🔒" * 60, "a" * 24 + "🔒🔒🔒🔒"]
 DRAWN = """(async () => {
   const { graph } = await import('./page/graph.js');

@@ -7,6 +7,7 @@ import { timeline } from "./timeline.js";
 import { both, briefly, called, clockTime, figure, place, plural, quoted, sharing, steps } from "./words.js";
 
 const MOST = 50;  // holders or waiters that are shown
+const AGAIN = 5000;  // milliseconds after which a history that could not be had is asked for again
 const PADDING = 16;  // of a panel, at each side
 
 export class LockView {
@@ -27,6 +28,7 @@ export class LockView {
 
   close() {
     removeEventListener("resize", this._onResize);
+    clearTimeout(this._again);
     this._dialog?.close();
     this._dialog?.remove();
   }
@@ -58,8 +60,12 @@ export class LockView {
       const { events, since } = await ask(`${lockPath(this.name)}/history`);
       this.live.remember(this.name, events.map((event) => ({ kind: event.event, at: event.at, participant: event })));
       this._since = since;
+      this._problem = "";
     } catch (problem) {
-      this._covered = problem.status !== 403;  // else the history begins with this page
+      this._covered = problem.status !== 403;
+      this._problem = problem.message;
+      clearTimeout(this._again);
+      if (this._covered && this.element.isConnected) this._again = setTimeout(() => this._recall(), AGAIN);
     }
     this._recalled = true;
     this.update();
@@ -108,7 +114,8 @@ export class LockView {
     if (!this._recalled) return;
     const since = this._since ?? live.since;
     renew(this._history, h("h2", {}, "History"), timeline(live.histories.get(this.name) ?? [], lock, live.now(), this._history.clientWidth - 2 * PADDING),
-      since ? h("p.soft", {}, `Watched since ${clockTime(since)}. What came and went between two looks, about a second apart, is not in it.`) : null);
+      this._problem ? h("p.soft", {}, `What was before this page was opened could not be asked for: ${this._problem}`)
+      : since ? h("p.soft", {}, `Watched since ${clockTime(since)}. What came and went between two looks, about a second apart, is not in it.`) : null);
   }
 
   _holder(one) {
