@@ -35,7 +35,7 @@ export class ListView {
     this._top = 0;              // how far the list is scrolled, and how much of it is in sight: to ask
     this._tall = innerHeight;   // the browser at each drawing would cost a layout each time
     this.element = this._build();
-    if (left.prefix === this._search.value && left.order === this._order.value) this._comeBack = left.top;
+    if (left.prefix === this._search.value && left.order === this._order.value) this._comeBack = left;
     this._sight = new ResizeObserver(([one]) => { this._tall = one.contentRect.height; this._draw(); });
     this._sight.observe(this._scroller);
     this._onResize = () => this._arrange();
@@ -50,7 +50,7 @@ export class ListView {
     removeEventListener("resize", this._onResize);
     this._sight.disconnect();
     clearTimeout(this._later);
-    left = { prefix: this._search.value, order: this._order.value, top: this._top };
+    left = { prefix: this._search.value, order: this._order.value, top: this._top, lock: this._place.get("lock") };
   }
 
   _build() {
@@ -156,7 +156,7 @@ export class ListView {
 
   _deadlockTimes() {
     for (const { one, title } of this._titles ?? []) {
-      setText(title, `Deadlock: ${plural(one.names.length, "lock waits", "locks wait")} in a circle, for ${briefly(this.live.now() - one.since)}`);
+      setText(title, `Deadlock: ${plural(one.cycle.length, "program waits", "programs wait")} in a circle, for ${briefly(this.live.now() - one.since)}`);
     }
   }
 
@@ -187,8 +187,12 @@ export class ListView {
     this._height = matchMedia("(max-width: 600px)").matches ? 68 : 44;
     this._space.style.height = `${shown.length * this._height}px`;
     if (this._comeBack && this._whole) {
-      this._top = this._scroller.scrollTop = this._comeBack;
-      this._comeBack = 0;
+      const { top, lock } = this._comeBack;
+      this._comeBack = null;
+      this._top = this._scroller.scrollTop = top;
+      const was = shown.findIndex((one) => one.name === lock);
+      // Later, since whoever shows this view focuses the whole of it afterwards.
+      if (was >= 0) queueMicrotask(() => document.activeElement?.matches("main, body") && this._focus(was));
     }
     this._draw();
     if (at >= 0 && at !== focused.index) this._focus(at);  // the lock that was chosen, wherever it went
@@ -209,13 +213,16 @@ export class ListView {
     const top = Math.max(0, Math.min(this._top, this._shown.length * this._height - this._tall));
     const first = Math.max(0, Math.floor(top / this._height) - BEYOND);
     const last = Math.min(this._shown.length, Math.ceil((top + this._tall) / this._height) + BEYOND);
+    const focused = this._rows.find((row) => row.link === document.activeElement)?.index;
     while (this._rows.length > last - first) this._rows.pop().element.remove();
     while (this._rows.length < last - first) {
       const row = this._row();
       this._rows.push(row);
       this._space.append(row.element);
     }
-    const focused = this._rows.find((row) => row.link === document.activeElement)?.index;
+    // A row that is in sight can be reached by Tab: the one that was chosen, else the first.
+    const [highest, lowest] = [Math.ceil(top / this._height), Math.floor((top + this._tall) / this._height) - 1];
+    this._reached = this._current >= highest && this._current <= lowest ? this._current : Math.min(highest, this._shown.length - 1);
     for (let index = first; index < last; index += 1) this._fill(this._rows[index - first], this._shown[index], index);
     if (focused !== undefined && focused >= first && focused < last) this._rows[focused - first].link.focus({ preventScroll: true });
   }
@@ -246,7 +253,7 @@ export class ListView {
     if (row.linked !== linked) setAttribute(row.link, "href", this._place.link({ lock: lock.name }));
     row.linked = linked;
     setAttribute(row.element, "aria-rowindex", String(index + 2));
-    setAttribute(row.link, "tabindex", index === Math.min(this._current, this._shown.length - 1) ? "0" : "-1");
+    setAttribute(row.link, "tabindex", index === this._reached ? "0" : "-1");
     row.element.classList.toggle("stuck", this._stuck?.has(lock.name) ?? false);
     setText(row.link, lock.name);
     setAttribute(row.name, "title", lock.name);

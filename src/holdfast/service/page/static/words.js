@@ -45,14 +45,17 @@ export function quoted(word) {
   return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
+/** Returns a time of the day, with the date if that is not today's. */
 export function clockTime(at) {
   const time = new Date(at * 1000);
-  return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
+  const [day, today] = [time, new Date()].map((one) => one.toDateString());  // Tue Nov 17 2026
+  const date = day === today ? "" : day.slice(-4) === today.slice(-4) ? `${day.slice(4, 10)}, ` : `${day.slice(4)}, `;
+  return date + [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
 }
 
 /** Returns how a semaphore or a read/write lock is held; nothing for a plain lock. */
 export function sharing(lock) {
-  if (lock.kind === "semaphore") return `${lock.holders.length} of ${lock.capacity} permits`;
+  if (lock.kind === "semaphore") return `${figure(lock.holders.reduce((sum, one) => sum + (one.weight ?? 1), 0))} of ${figure(lock.capacity)} permits`;
   if (lock.kind === "rwlock" && lock.holders.length) {
     return lock.holders[0].weight >= lock.capacity ? "writer" : plural(lock.holders.length, "reader", "readers");
   }
