@@ -151,6 +151,8 @@ function sight() {
 }
 
 document.addEventListener("visibilitychange", sight);
+addEventListener("pagehide", () => live?.rest());  // a browser may keep the page for its Back button, and all it has open
+addEventListener("pageshow", sight);
 addEventListener("popstate", () => view && show());
 addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href^='?']");
