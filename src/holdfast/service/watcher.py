@@ -270,9 +270,7 @@ class Watcher:
             if not self._away:
                 self._away = str(error)
                 self._add("unreachable", "", {"detail": self._away})
-            await (
-                self._wake()
-            )  # a look that failed is told, too: who hears nothing takes us for gone
+            await self._wake()  # told even if it failed: who hears nothing takes us for gone
             return
         now = store.now()
         if self._before is None:
