@@ -135,7 +135,7 @@ def seen() -> dict[str, Any]:
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=170,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
