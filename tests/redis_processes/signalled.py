@@ -15,7 +15,7 @@ import holdfast
 import holdfast.aio
 
 EVERY = 0.05
-HEARTBEAT = 0.2
+HEARTBEAT = 0.5
 
 
 def start_signals() -> None:

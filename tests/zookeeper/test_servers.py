@@ -117,8 +117,8 @@ def test_slow_disks(ensemble: ZooKeeperEnsemble, url: str) -> None:
         locks.lock("x").acquire().release()  # the sessions are made
         others.lock("x").acquire().release()
         with leader.slow_disk(0.05), other.slow_disk(0.05):
-            lease = locks.lock("x", ttl=4.0).acquire(timeout=30.0)
-            waiter = Job(others.lock("x", ttl=4.0).acquire)
+            lease = locks.lock("x", ttl=8.0).acquire(timeout=30.0)
+            waiter = Job(others.lock("x", ttl=8.0).acquire)
             eventually(lambda: locks.inspect("x").waiters)
             assert lease.wait_lost(timeout=lease.ttl + 1.0) is False  # it was renewed
             assert lease.release() is True
