@@ -122,7 +122,7 @@ def test_the_command_starts_with_the_usual_dispositions(stage: Stage) -> None:
 
 def test_a_command_that_somebody_stopped_keeps_its_lease(stage: Stage) -> None:
     script = "echo $$ > child.pid; until [ -e done ]; do sleep 0.02; done"
-    process = stage.start("run", "x", "--ttl", "2400ms", "--", "sh", "-c", script)
+    process = stage.start("run", "x", "--ttl", "9s", "--", "sh", "-c", script)
     os.kill(stage.pid(), signal.SIGSTOP)
     # It is renewed meanwhile.
     seen = [stage.locks.inspect("x").holders[0]]

@@ -99,7 +99,7 @@ async def test_a_renewal_that_is_not_answered_costs_no_lease_beside_it(
     """Hangs the renewal of a long TTL while a lease with a short one comes due."""
     async with holdfast.connect(proxy.url) as locks:
         long = await locks.lock("long", ttl=60.0).acquire()
-        short = await locks.lock("short", ttl=4.0).acquire(timeout=10.0)
+        short = await locks.lock("short", ttl=4.8).acquire(timeout=10.0)
         deadline = short._hold._deadline
         proxy.mute()
         (await locks._session()).look_at([long.owner])

@@ -99,7 +99,7 @@ def test_a_renewal_that_is_not_answered_costs_no_lease_beside_it(
     """Hangs the renewal of a long TTL while a lease with a short one comes due."""
     with holdfast.connect(proxy.url) as locks:
         long = locks.lock("long", ttl=60.0).acquire()
-        short = locks.lock("short", ttl=4.0).acquire(timeout=10.0)
+        short = locks.lock("short", ttl=4.8).acquire(timeout=10.0)
         deadline = short._hold._deadline
         proxy.mute()
         locks._session().look_at([long.owner])
