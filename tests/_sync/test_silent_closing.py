@@ -18,12 +18,13 @@ import pytest
 import holdfast
 from holdfast.chaos.servers.proxy import Proxy
 from stores import STORES
+from worlds.stalls import Stalls
 from worlds.threads import Job, eventually
 
 LIMIT = 5.0
 """Seconds that are promised."""
-STALL = 1.5
-"""Seconds that a machine that stands still may add."""
+SLACK = 1.5
+"""Seconds that a busy machine may add, beside those for which it stands still."""
 
 
 class Network:
@@ -93,8 +94,9 @@ def test_a_close_takes_five_seconds_at_the_most(network: Network, url: str) -> N
             "renewing": renewing,
             "idle": idle,
         }
-        jobs = {what: Job(closed_within, locks) for what, locks in managers.items()}
-        seconds = {what: round(job.result(), 2) for what, job in jobs.items()}
+        with Stalls() as stalls:
+            jobs = {what: Job(closed_within, locks) for what, locks in managers.items()}
+            seconds = {what: round(job.result(), 2) for what, job in jobs.items()}
         for place in places:
             assert isinstance(place.error(), holdfast.LockError)
-    assert max(seconds.values()) < LIMIT + STALL, seconds
+    assert max(seconds.values()) < LIMIT + SLACK + stalls.seconds, (seconds, stalls.seconds)
