@@ -16,8 +16,8 @@ from holdfast.chaos.servers.zookeeper import TICK, Node, ZooKeeperEnsemble
 from worlds.threads import Job, eventually
 
 NET = "10.213.0"
-TTL = 2.0
-OPTIONS = "syncLimit=8\n"
+TTL = 4.0
+OPTIONS = "syncLimit=16\n"
 """Ticks after which servers notice that they have lost each other: here later than a session ends."""
 
 
