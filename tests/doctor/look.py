@@ -9,7 +9,7 @@ from typing import Any
 import holdfast
 from holdfast.findings import LEVELS
 
-LIMIT = 30.0
+LIMIT = 60.0
 """Seconds after which something that should happen counts as not happening."""
 
 

@@ -15,7 +15,7 @@ import holdfast
 import holdfast.aio
 from holdfast.chaos.servers.redis import RedisServer
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

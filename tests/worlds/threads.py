@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """How long a condition may take to come true; never how long it normally takes."""
 
 

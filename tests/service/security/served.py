@@ -21,7 +21,7 @@ from holdfast.service.security.bearer import generate
 from holdfast.service.security.setup import secure
 from holdfast.service.server import Server, listen
 
-LIMIT = 30.0
+LIMIT = 60.0
 """Seconds after which something that should happen counts as not happening."""
 
 
