@@ -98,7 +98,7 @@ def test_nobody_is_kept_by_another_who_tries_to_reach_the_store(
 def test_who_times_out_on_a_silent_store_is_not_kept_by_the_clean_up(fair_url: str) -> None:
     with scene(fair_url) as s:
         s.others.lock("x").acquire()
-        s.line.silent = {"renew", "release"}  # all that comes after it has joined the queue
+        s.line.silent = {"release"}
         assert s.locks.lock("x").try_acquire(timeout=0.3) is None
         assert next(given for verb, given in s.line.given if verb == "release") <= 2.0
         s.line.silent = set()

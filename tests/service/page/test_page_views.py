@@ -95,7 +95,7 @@ def test_the_row_one_came_from_is_found_again(browser: Browser, api: Api, url: s
         names = [f"lock:{number:03}" for number in range(200)]
         leases = [locks.multi(some, ttl=60.0).acquire() for some in (names[:100], names[100:])]
         with opened(browser, at(api, sort="name")) as page:
-            page.wait("document.querySelector('.shown').textContent === '200 locks'")
+            page.wait(f"{ROWS}.includes('lock:000')")
             page.press("/")
             for key in ("ArrowDown", "End"):
                 page.press(key)

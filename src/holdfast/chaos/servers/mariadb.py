@@ -127,7 +127,8 @@ class MariaServer:
             )
             cursor.execute("START SLAVE")
             cursor.execute("SELECT MASTER_POS_WAIT(%s, %s, 60)", (last, position))
-            if (cursor.fetchone()[0] or -1) < 0:
+            (waited_for,) = cursor.fetchone()  # 0 where it was already here
+            if waited_for is None or waited_for < 0:
                 cursor.execute("SHOW SLAVE STATUS")
                 raise ServerError(f"it does not follow: {cursor.fetchone()}")
 
