@@ -17,6 +17,9 @@ TOOLS_fences = azurite
 # Each has a target test-…: the stores, and the fences.
 STORES = etcd fences http mariadb memory postgres redis redlock sqlite zookeeper
 
+# The tests start thousands of processes: each would compile all modules anew where this is set.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN = .venv/bin
 # More processes than cores: most tests wait. The order is that of tests/selection.py.
 PYTEST = $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
