@@ -7,12 +7,13 @@ Leaving `with`, and `release()`, raise `LeaseLost` then.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from types import TracebackType
 from typing import NoReturn, Unpack
 
 import holdfast
 
-from ..errors import ConfigError, LeaseLost, LockNotOwned
+from ..errors import BackendUnavailable, ConfigError, LeaseLost, LockError, LockNotOwned
 from ..options import LockKeywords
 
 
@@ -63,18 +64,23 @@ class ThreadingLock:
             lease = self._lock.try_acquire(timeout)
         if lease is None:
             return False
-        try:
-            with self._mutex:
-                self._leases.append((threading.get_ident(), lease))
-        except BaseException:
-            lease.release()
-            raise
+        self._note(lease)
         return True
 
     def release(self) -> None:
-        """Releases it; raises `RuntimeError` if it is not acquired, `LeaseLost` if it was lost."""
-        lease = self._pop()
-        if not lease.release():
+        """Releases it; raises `RuntimeError` if it is not acquired, `LeaseLost` if it was lost.
+
+        If the store does not answer, it stays acquired, and its release may be tried again.
+        """
+        acquired = self._pop()
+        lease = acquired[1]
+        try:
+            released = lease.release()
+        except BackendUnavailable:
+            with self._mutex:
+                self._leases.append(acquired)
+            raise
+        if not released:
             raise _lost(lease)
 
     def locked(self) -> bool:
@@ -82,10 +88,13 @@ class ThreadingLock:
         return self._locks.inspect(self.name).held
 
     def __enter__(self) -> bool:
-        self.acquire()
-        lease = self.lease
-        assert lease is not None
-        lease.__enter__()
+        lease = self._lock.acquire(None)
+        self._note(lease)
+        try:
+            lease.__enter__()
+        except BaseException:
+            self._give_back(lease)
+            raise
         return True
 
     def __exit__(
@@ -94,7 +103,25 @@ class ThreadingLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._pop().__exit__(kind, error, trace)
+        self._pop()[1].__exit__(kind, error, trace)
+
+    def _note(self, lease: holdfast.Lease) -> None:
+        """Notes that this thread has acquired the lease. If that is interrupted, it is given back."""
+        try:
+            with self._mutex:
+                self._leases.append((threading.get_ident(), lease))
+        except BaseException:
+            self._give_back(lease)
+            raise
+
+    def _give_back(self, lease: holdfast.Lease) -> None:
+        """Releases a lease that nobody will use."""
+        with self._mutex:
+            places = [at for at, (_, known) in enumerate(self._leases) if known is lease]
+            if places:
+                del self._leases[places[-1]]
+        with suppress(LockError):
+            lease.release()
 
     def _place(self) -> int | None:
         """Returns where the lease is that this thread has acquired last; else that of another."""
@@ -103,13 +130,13 @@ class ThreadingLock:
         mine = [place for place in places if self._leases[place][0] == me]
         return max(mine or places, default=None)
 
-    def _pop(self) -> holdfast.Lease:
-        """Returns the lease to give back, which is not acquired any more then."""
+    def _pop(self) -> tuple[int, holdfast.Lease]:
+        """Returns the lease to give back, which is not acquired any more then, and its thread."""
         with self._mutex:
             place = self._place()
             if place is None:
                 raise LockNotOwned(self._unacquired, name=self.name)
-            return self._leases.pop(place)[1]
+            return self._leases.pop(place)
 
     @property
     def _release_save(self) -> NoReturn:

@@ -7,7 +7,7 @@ told to end.
 
 from __future__ import annotations
 
-from .. import BackendUnavailable, Lease, Term, checks
+from .. import BackendUnavailable, Lease, LeaseLost, Locks, Term, checks
 from . import statuses
 from .arguments import STORE_OPTIONS
 from .attempt import Attempt, Interrupted
@@ -41,6 +41,13 @@ def _lead(request: WorkOptions, wakeups: Wakeups) -> int:
         attempt = Attempt(locks, request.name, election.campaign, wakeups)
         try:
             attempt.run()
+            pause = FIRST_PAUSE
+            outcome = work(request, attempt, wakeups, _resign)
+        except LeaseLost as error:
+            request.report.event("lost", name=request.name, reason=error.reason)
+            say(f"the command was not run: {error}")
+            _stand_by(request, locks, wakeups)
+            continue
         except BackendUnavailable as error:
             reason = in_words(error)
             request.report.event("unreachable", name=request.name, error=reason)
@@ -48,15 +55,18 @@ def _lead(request: WorkOptions, wakeups: Wakeups) -> int:
             _wait(wakeups, pause)
             pause = min(2 * pause, LONGEST_PAUSE)
             continue
-        pause = FIRST_PAUSE
-        outcome = work(request, attempt, wakeups, _resign)
         if outcome.freed:
             locks.close()
         if not outcome.lost or outcome.status != statuses.LOST or outcome.asked_to_end:
             return outcome.status
-        wakeups.leave_stops()
-        BackgroundCall(locks.close, wakeups.nudge)  # whatever it is that does not answer
-        say(f"standing by for the next term of {request.name!r}")
+        _stand_by(request, locks, wakeups)
+
+
+def _stand_by(request: WorkOptions, locks: Locks, wakeups: Wakeups) -> None:
+    """Leaves a term that was lost."""
+    wakeups.leave_stops()
+    BackgroundCall(locks.close, wakeups.nudge)  # whatever it is that does not answer
+    say(f"standing by for the next term of {request.name!r}")
 
 
 def _resign(lease: Lease, status: int) -> bool:

@@ -18,12 +18,16 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any, ClassVar
 
 
 class Terminal:
     """The controlling terminal. `Terminal.open` returns it, or None if there is none."""
 
     __slots__ = ("_fd", "_group", "_modes", "default_signals", "lent")
+
+    _inherited: ClassVar[Any] = None
+    """The handler of SIGTTOU that we were started with, once it is replaced."""
 
     def __init__(self, fd: int) -> None:
         import termios
@@ -37,7 +41,10 @@ class Terminal:
         self.lent = False
         """True if the command is to have the terminal when we have it ourselves."""
         self.default_signals: tuple[int, ...] = ()
-        if signal.signal(signal.SIGTTOU, signal.SIG_IGN) is not signal.SIG_IGN:
+        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        if Terminal._inherited is None:
+            Terminal._inherited = before
+        if Terminal._inherited is not signal.SIG_IGN:
             self.default_signals = (signal.SIGTTOU,)
 
     @classmethod
@@ -46,6 +53,10 @@ class Terminal:
             return cls(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
         except OSError:
             return None
+
+    def close(self) -> None:
+        """Closes our descriptor of it."""
+        os.close(self._fd)
 
     def is_for_us_alone(self) -> bool:
         """Returns True if nobody else in our process group needs it, as far as one can tell."""

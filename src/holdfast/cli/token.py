@@ -10,7 +10,7 @@ from typing import Any
 
 from ..service.security import session_key, token_file
 from ..service.security.badge import ROLES, Badge
-from ..service.security.bearer import generate, parse
+from ..service.security.bearer import generate, parse, redact
 from . import encoding
 from .arguments import Arguments, UsageError, read, unknown
 from .drawing import BOLD, DIM, RED, Cell, Column, Pen, visible
@@ -40,12 +40,13 @@ def main(words: list[str]) -> int:
     given = read(words, OPTIONS, "VERB [ID…]")
     verb, *token_ids = given.operands
     if verb not in VERBS:
-        raise unknown("verb of token", verb, list(VERBS))
+        raise unknown("verb of token", redact(verb), list(VERBS))
     for option in given.options:
         if option not in VERBS[verb] | {"--token-file", "--json"}:
             raise UsageError(f"`holdfast token {verb}` takes no {option}")
     if token_ids and verb != "revoke":
-        raise UsageError(f"`holdfast token {verb}` takes no further word: {token_ids[0]!r:.80}")
+        word = redact(token_ids[0])
+        raise UsageError(f"`holdfast token {verb}` takes no further word: {word!r:.80}")
     path = given.options.get("--token-file") or token_file.default_path()
     if verb == "create":
         return _create(path, given)
@@ -136,9 +137,9 @@ def _revoke(path: str, token_ids: Sequence[str], given: Arguments) -> int:
 
 
 def _id_of(word: str) -> str:
-    """Returns the id in a word that may be the whole token, which is then not shown."""
-    bearer = parse(word)
-    return word if bearer is None else bearer.id
+    """Returns the id in a word that may be the whole token, or nearly: its secret is never shown."""
+    bearer = parse(word.strip())
+    return redact(word) if bearer is None else bearer.id
 
 
 def _badges(path: str) -> Mapping[str, Badge]:

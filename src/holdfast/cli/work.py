@@ -128,6 +128,7 @@ def work(
     """Runs the command under the lease that `attempt` has got, and ends the lease after it.
 
     `end` is told the command's status (-n for signal n), and ends the lease: False if that had ended.
+    Raises `LeaseLost` if the lease has ended before the command was started.
     """
     lease, report = attempt.lease, request.report
     assert lease is not None
@@ -142,8 +143,26 @@ def work(
     )
     wakeups.hear_stops()
     terminal = Terminal.open()
+    try:
+        return _watched(request, attempt, wakeups, terminal, end)
+    finally:
+        if terminal is not None:
+            terminal.close()
+
+
+def _watched(
+    request: WorkOptions,
+    attempt: Attempt,
+    wakeups: Wakeups,
+    terminal: Terminal | None,
+    end: Callable[[Any, int], bool] | None,
+) -> Outcome:
+    """Does as `work`, once the lease is told of."""
+    lease, report = attempt.lease, request.report
+    assert lease is not None
     ignored = () if terminal is None else terminal.default_signals
     finish = end or (lambda lease, status: lease.release())
+    lease.ensure()  # we may have stood still since it was confirmed
     try:
         child = Child.start(
             request.command, _environment(lease, request.leftovers), attempt.tethers, ignored

@@ -29,6 +29,7 @@ from .. import (
     LockTimeout,
     checks,
     connect,
+    forks,
 )
 from ..fences.django import database, install
 from ..name_template import NameTemplate
@@ -117,6 +118,14 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget, dispatch_uid="holdfast")
+
+
+def _after_fork_in_child() -> None:
+    global _mutex
+    _mutex = Mutex()  # another thread of the parent may have held it
+
+
+forks.in_child(_after_fork_in_child)
 
 
 @contextmanager

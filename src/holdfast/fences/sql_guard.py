@@ -51,7 +51,7 @@ class SqlGuard:
         key = (resource, given.reader)
         last = self._known.get(key)
         if sql.dialect.gaps and last is not None and last[2] + RECENT <= monotonic():
-            del self._known[key]  # so this write raises the mark, and makes the row recent
+            self._known.pop(key, None)  # so this write raises the mark, and makes the row recent
             last = None
         if last is None:
             if len(self._known) >= KNOWN_LIMIT:

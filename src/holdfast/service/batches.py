@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -67,11 +69,12 @@ async def acquire_all(call: Call) -> Answer:
         )
         for values in sorted(wanted, key=lambda values: str(values["name"]))
     ]
-    grants = await _ask_for_all(store, tickets, set(owners))
-    for ticket in tickets:
-        if store.given_up.has(ticket.name, ticket.owner):
-            await call_all([partial(store.clean_up, one) for one in tickets])
-            raise too_late(ticket.name, ticket.owner)
+    async with _in_turn(store, owners):
+        grants = await _ask_for_all(store, tickets, set(owners))
+        for ticket in tickets:
+            if store.given_up.has(ticket.name, ticket.owner):
+                await call_all([partial(store.clean_up, one) for one in tickets])
+                raise too_late(ticket.name, ticket.owner)
     now = session.now()
     views = {}
     for ticket, answer in zip(tickets, grants, strict=True):
@@ -79,6 +82,19 @@ async def acquire_all(call: Call) -> Answer:
         views[ticket.name] = grant_view(ticket.name, ticket.owner, grant, received, now)
         store.tell("acquired", ticket.name, ticket.owner, answer.token, now - received)
     return Answer(200, {"grants": [views[values["name"]] for values in wanted]})
+
+
+@asynccontextmanager
+async def _in_turn(store: Store, owners: Iterable[str]) -> AsyncIterator[None]:
+    """Waits until no other request of these owners is under way: what one of them frees, because not
+    all was to be had, must not be what a request that repeats it was granted."""
+    async with AsyncExitStack() as stack:
+        for owner in sorted(owners):
+            turn = store.turns.get(owner)
+            if turn is None:
+                turn = store.turns[owner] = asyncio.Lock()
+            await stack.enter_async_context(turn)
+        yield
 
 
 async def _ask_for_all(

@@ -220,6 +220,8 @@ async def adopt(call: Call) -> Answer:
     received = session.now()
     owner = values["owner"] or new_owner()
     ticket = Ticket(store.terms(values, name, call.client), owner, False)
+    if store.given_up.has(name, owner):
+        raise too_late(name, owner)
     try:
         answer: Granted | Gone = await store.ask(
             lambda backend, deadline: backend.adopt(ticket, values["giver"], deadline)
@@ -228,6 +230,9 @@ async def adopt(call: Call) -> Answer:
         raise problem_of(error, name, owner) from error
     if isinstance(answer, Gone):
         raise gone(name, values["giver"])
+    if store.given_up.has(name, owner):  # meanwhile
+        await store.clean_up(ticket)
+        raise too_late(name, owner)
     now = session.now()
     store.tell("acquired", name, owner, answer.token, now - received)
     grant = Grant(answer.token, answer.ttl, answer.since or received, answer.slot)

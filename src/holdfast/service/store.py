@@ -6,10 +6,12 @@ belong to the callers of the service.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from .. import aio
 from .._async.session import Session
@@ -68,6 +70,8 @@ class Store:
         self.used_at = 0.0
         """When a client with a timing of its own last used it."""
         self.given_up = GivenUp()
+        self.turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By the owner of a request for several locks: requests that repeat it come after it."""
         self.listing = Listing(self)
         self.observers: set[Ticket] = set()
         """The held requests for changes of elections."""

@@ -89,6 +89,8 @@ class Waits:
             await attention.settle()
             if waiter.left:
                 raise ClientGone
+            if self._store.given_up.has(ticket.name, ticket.owner):  # meanwhile
+                raise too_late(ticket.name, ticket.owner)
             if grant is None:
                 attention.leave_it()
                 handed_on = waiter.hand_on()

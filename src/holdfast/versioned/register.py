@@ -121,7 +121,7 @@ def run(steps: Steps[Result]) -> Result:
                 if isinstance(request, float):
                     request = partial(time.sleep, request)
                 answer = request()
-            except Exception as error:
+            except BaseException as error:  # an interrupt, too, has steps that come after it
                 request = steps.throw(error)
             else:
                 request = steps.send(answer)
@@ -140,7 +140,7 @@ async def run_async(steps: Steps[Result]) -> Result:
                 answer = sleep(request) if isinstance(request, float) else request()
                 if isawaitable(answer):
                     answer = await answer
-            except Exception as error:
+            except BaseException as error:  # a cancellation, too, has steps that come after it
                 request = steps.throw(error)
             else:
                 request = steps.send(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 from ..errors import ConfigError
@@ -107,7 +108,19 @@ class SqlVersioned(Register):
                 why = "another transaction was in its way, and the database ended this one"
                 raise Conflict(self._table, why) from error
             raise
+        except BaseException:
+            with suppress(Exception):  # the interrupt, or the cancellation, is what counts
+                yield self._roll_back
+            raise
         return reply
+
+    def _roll_back(self) -> Any:
+        """Ends the transaction, in asyncio even if the caller is cancelled once more."""
+        if not self.asynchronous:
+            return self._connection.rollback()
+        from asyncio import ensure_future, shield
+
+        return shield(ensure_future(self._connection.rollback()))
 
 
 COLLISIONS = ("40001", "40P01")

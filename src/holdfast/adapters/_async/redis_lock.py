@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from types import SimpleNamespace, TracebackType
 from typing import Any, Literal, Self
 
@@ -85,8 +86,15 @@ class RedisLock:
             lease = await self._lock.try_acquire(max(blocking_timeout, 0.0), owner=owner)
         if lease is None:
             return False
-        self.local.lease = lease
-        self.local.token = lease.owner.encode()
+        try:
+            self.local.lease = lease
+            self.local.token = lease.owner.encode()
+        except BaseException:  # by a signal's handler: nobody would release it
+            if self.lease is lease:
+                self._forget()
+            with suppress(holdfast.LockError):
+                await lease.release()
+            raise
         return True
 
     async def locked(self) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from types import SimpleNamespace, TracebackType
 from typing import Any, Literal, Self
 
@@ -87,8 +88,15 @@ class RedisLock:
             lease = self._lock.try_acquire(max(blocking_timeout, 0.0), owner=owner)
         if lease is None:
             return False
-        self.local.lease = lease
-        self.local.token = lease.owner.encode()
+        try:
+            self.local.lease = lease
+            self.local.token = lease.owner.encode()
+        except BaseException:  # by a signal's handler: nobody would release it
+            if self.lease is lease:
+                self._forget()
+            with suppress(holdfast.LockError):
+                lease.release()
+            raise
         return True
 
     def locked(self) -> bool:

@@ -124,7 +124,9 @@ def _token_of(settings: dict[str, Any]) -> str:
         with open(os.fspath(path), encoding="utf-8") as file:
             text = file.read(LARGEST_TOKEN + 2)
     except (OSError, TypeError, ValueError) as error:
-        raise ConfigError(f"the file given as {option} cannot be read: {error}") from None
+        # Not its path: that may be the token itself, by a mistake.
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"the file given as {option} cannot be read: {reason}") from None
     return _sendable(text.strip(), f"the text in the file given as {option}")
 
 

@@ -31,8 +31,13 @@ FULL = frozenset({3, 28, 1021, 1030, 1114, 1026})
 TABLES = frozenset({1071, 1074, 1118, 1286, 1709, 1911, 3161})
 """The tables cannot be created as they have to be."""
 BINARY_LOG = 1665
+ROUTINE_EXISTS = 1304
 
 _USER = re.compile(r" (?:to|for) user '(?:[^'\\]|\\.)*'(?:@'[^']*')?")
+
+
+class RoutineExists(BackendUnavailable):
+    """Raised when a procedure is there already."""
 
 
 def refusal(code: int, message: str, address: Address) -> Exception:
@@ -52,6 +57,8 @@ def refusal(code: int, message: str, address: Address) -> Exception:
         return permission_missing(address, message)
     if code in MISSING:
         return tables_missing(address, message)
+    if code == ROUTINE_EXISTS:
+        return RoutineExists(message)
     if code in FULL:
         return BackendUnavailable(f"{address} has no room left, or its disk fails: {message}")
     if code in TABLES or code == OPTION:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib.resources import files
 
 from ...errors import ConfigError
 from ..sql.refusals import check_format
 from .connection import MysqlConnection
+from .failures import RoutineExists
 
 FORMAT = 1
 """The number of the tables' layout. A database with a higher one is refused."""
@@ -25,7 +28,6 @@ MODE = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 """Procedures keep the mode in which they were created."""
 LAST = f"INSERT IGNORE INTO holdfast_store VALUES (0, {FORMAT}, 0, '')"
 """Says that all the rest is there."""
-TABLE_MISSING, ROUTINE_EXISTS = 1146, 1304
 
 
 def script() -> str:
@@ -35,7 +37,7 @@ def script() -> str:
             MODE + ";\n",
             _read("tables.sql"),
             "DELIMITER $$\n",
-            *map(_read, PROCEDURES),
+            *(f"{_drop(name)}\n$$\n{text}\n$$\n" for name, text in procedures().items()),
             "DELIMITER ;\n",
             f"-- Last: it says that all of the above is there.\n{LAST};\n",
         ]
@@ -49,34 +51,59 @@ def _read(name: str) -> str:
     return (files(__package__) / "scripts" / name).read_text("utf-8")
 
 
+def procedures() -> dict[str, str]:
+    """Returns the statements that create the procedures, by their names."""
+    parts = [part.strip() for file in PROCEDURES for part in _read(file).split("\n$$\n")]
+    found = {}
+    for part in parts:
+        name = re.search(r"^CREATE PROCEDURE .*?(holdfast_\w+)\(", part, re.MULTILINE)
+        if name is not None:
+            found[name.group(1)] = part
+    return found
+
+
+def _drop(name: str) -> str:
+    return f"DROP PROCEDURE IF EXISTS {name}"
+
+
 def _statements(anew: bool) -> list[str]:
-    """Returns the statements that create the tables and procedures; `anew`: in place of others."""
+    """Returns the statements that create the tables and procedures; `anew`: in place of others.
+
+    The last procedure is the first to go, then: if this is cut off, that is missing, and the next
+    manager begins again.
+    """
     tables = [part for part in re.split(r";\n", _read("tables.sql")) if "CREATE" in part]
-    procedures = [part for name in PROCEDURES for part in _read(name).split("\n$$\n")]
-    names = re.findall(
-        r"^CREATE PROCEDURE .*?(holdfast_\w+)\(", "\n".join(procedures), re.MULTILINE
-    )
-    dropped = [f"DROP PROCEDURE IF EXISTS {name}" for name in names if anew]
-    return [MODE, *tables, *dropped, *(part for part in procedures if "CREATE" in part), LAST]
+    made = procedures()
+    if not anew:
+        return [MODE, *tables, *made.values(), LAST]
+    replaced = [step for name, text in made.items() for step in (_drop(name), text)]
+    return [MODE, *tables, _drop(list(made)[-1]), *replaced, LAST]
 
 
 def install(connection: MysqlConnection, deadline: float) -> None:
     """Creates what is missing; refuses a layout that is newer than ours, and an unfit server."""
-    ((version, engines),) = connection.run(
+    names = procedures()
+    ((version, engines, routines),) = connection.run(
         "SELECT VERSION(), (SELECT GROUP_CONCAT(CONCAT(table_name, ' ', engine)) FROM "
         "information_schema.tables WHERE table_schema = DATABASE() AND table_name IN "
-        f"({', '.join(repr(name) for name in TABLES)}))",
+        f"({_listed(TABLES)})), (SELECT COUNT(*) FROM information_schema.routines "
+        f"WHERE routine_schema = DATABASE() AND routine_name IN ({_listed(names)}))",
         deadline,
     )
     refuse_old(version)
     _refuse_engines(engines or "")
-    complete = len((engines or "").split(",")) == len(TABLES)
+    complete = len((engines or "").split(",")) == len(TABLES) and routines == len(names)
     found = stored_format(connection, deadline)
     if found is None or (found == FORMAT and not complete):
         for statement in _statements(found is not None):
-            connection.run(statement, deadline)
+            with suppress(RoutineExists):  # another manager has made it meanwhile
+                connection.run(statement, deadline)
         found = stored_format(connection, deadline)
     check_format(found, FORMAT, "another database")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
 
 
 def stored_format(connection: MysqlConnection, deadline: float) -> int | None:

@@ -186,6 +186,10 @@ class PostgresConnection:
         connection.pipeline_sync()
         results = self._results(connection, deadline, until_sync=True)
         connection.exit_pipeline_mode()
+        if connection.transaction_status == pq.TransactionStatus.INERROR:
+            # The COMMIT was skipped, as all that follows a refusal in a pipeline.
+            connection.send_query_params(b"ROLLBACK", [])
+            self._results(connection, deadline)
         for result in results:
             if _code(result):
                 return result

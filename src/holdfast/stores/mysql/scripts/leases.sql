@@ -90,7 +90,8 @@ BEGIN
     IF held_token IS NOT NULL THEN
         SET ends = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) + lasting;
         UPDATE holdfast_entry AS e SET e.expires = ends, e.ttl = lasting WHERE e.owner = holding;
-        UPDATE holdfast_lock AS l SET l.first = LEAST(l.first, ends) WHERE l.name = lock_name;
+        -- A microsecond less, so that the row changes: by that another node of a Galera cluster knows of this step.
+        UPDATE holdfast_lock AS l SET l.first = LEAST(l.first, ends) - 1 WHERE l.name = lock_name;
     END IF;
     COMMIT;
     SELECT held_token IS NOT NULL;

@@ -57,7 +57,8 @@ BEGIN
         ready := holdfast_hurry();
         RETURN false;
     END IF;
-    UPDATE holdfast_lock SET first = ends WHERE name = lock_name AND first > ends;
+    -- Not only where it is later, as seen from here: another step may just make it so.
+    UPDATE holdfast_lock SET first = least(first, ends) WHERE name = lock_name;
     RETURN true;
 END
 $$;

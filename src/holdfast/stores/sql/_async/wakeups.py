@@ -183,7 +183,8 @@ class Wakeups:
         now = self._clock.now()
         if channel:
             with self._mutex:
-                for owner in owners:
+                # Nobody may listen any more since that was sent.
+                for owner in owners if self._listening is not None else ():
                     self._unheard.discard(owner)
         if self._listener is None:
             return
