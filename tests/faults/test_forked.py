@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import holdfast
 from faults.actors import run
 
 SCENES = ["inherited", "anew", "ends", "killed", "orphaned", "apart", "several", "closed"]
@@ -50,3 +53,37 @@ def test_threads_that_fork_at_once(tmp_path: Path) -> None:
 
 def test_memory_in_children_of_busy_threads() -> None:
     run("memory_forks", limit=100.0)
+
+
+@pytest.mark.parametrize("way", ["close", "next"])
+def test_a_generator_of_changes_stays_the_parents(way: str) -> None:
+    """A child that ends it, or goes on with it, sends nothing by its parent's connection."""
+    with holdfast.connect("memory://generator") as locks:
+        changes = locks.election("boss").observe()
+        assert next(changes) is None
+        session: Any = locks._session()
+        reader, writer = os.pipe()
+
+        def note(*arguments: Any) -> None:
+            os.write(writer, b"asked ")
+
+        for verb in ("wait", "observe", "unobserve"):
+            setattr(session.backend, verb, note)
+        child = os.fork()
+        if not child:
+            try:
+                if way == "close":
+                    changes.close()
+                else:
+                    next(changes)
+            except holdfast.LockError:
+                os.write(writer, b"refused")
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        os.close(writer)
+        with open(reader, "rb") as answers:
+            assert answers.read() == (b"" if way == "close" else b"refused")
+        for verb in ("wait", "observe", "unobserve"):
+            delattr(session.backend, verb)
+        changes.close()

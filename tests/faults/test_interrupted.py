@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import holdfast._sync.lock as lock_module
 from holdfast._runtime import threads
 from holdfast._runtime.threads import poller as poller_module
 from holdfast._sync import hold, waiting
+from holdfast._sync.closing import Closing
 from holdfast._sync.entering import Exit
 from holdfast._sync.hold import Hold
 from holdfast._sync.keeper import Keeper
@@ -21,7 +24,7 @@ from holdfast._sync.reentrant import ReentrantHold
 from holdfast._sync.session import Session
 from holdfast._sync.usage import Usage
 from holdfast.clock import BootClock
-from worlds.threads import eventually
+from worlds.threads import Job, eventually
 
 
 def interrupt_once(patch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
@@ -257,3 +260,111 @@ def test_leases_that_come_and_go_leave_no_watch() -> None:
             with pytest.warns(ResourceWarning, match="was dropped"):
                 holds.append(lock.acquire()._hold)
         assert not holds[-1]._usage.watches
+
+
+class Stop(Exception):
+    """Raised by a handler of a signal."""
+
+
+@pytest.fixture
+def stopping() -> Iterator[None]:
+    """Has SIGUSR1 raise `Stop`."""
+
+    def stop(number: int, frame: object) -> None:
+        raise Stop
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_as_the_turn_to_open_is_taken(stopping: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = holdfast.connect("memory://")
+    turn = locks._opening._turn
+    take = type(turn).take
+
+    def interrupted(one: Any, within: float) -> bool:
+        monkeypatch.undo()
+        take(one, within)
+        signal.raise_signal(signal.SIGUSR1)
+        return True
+
+    monkeypatch.setattr(type(turn), "take", interrupted)
+    with pytest.raises(Stop):
+        locks.lock("x").try_acquire()
+    assert Job(locks.lock("x").try_acquire).result() is not None
+    locks.close()
+
+
+def test_a_handler_that_takes_a_lock_while_its_thread_opens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    locks = holdfast.connect("memory://")
+    opener = locks._opening._opener
+    taken: list[holdfast.Lease | None] = []
+
+    def make() -> Any:
+        backend: Any = opener()
+        if not taken:
+            taken.append(None)
+            taken[0] = locks.lock("inner").try_acquire()  # as a handler would
+        return backend
+
+    monkeypatch.setattr(locks._opening, "_opener", make)
+    outer = locks.lock("outer").try_acquire()
+    assert outer is not None
+    assert taken[0] is not None
+    assert taken[0].held
+    assert outer._hold._session is taken[0]._hold._session
+    locks.close()
+
+
+def test_while_a_lease_is_freed_whose_max_hold_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with holdfast.connect("memory://held") as others, holdfast.connect("memory://held") as locks:
+        session: Any = locks._session()
+
+        def body() -> None:
+            with locks.lock("x", ttl=30.0, max_hold=0.1) as lease:
+                eventually(lambda: not lease.held)
+                interrupt_once(monkeypatch, session.backend, "release")
+
+        with pytest.raises(KeyboardInterrupt):
+            body()
+        eventually(lambda: not others.inspect("x").held)
+
+
+def test_while_an_attempt_of_which_nothing_is_known_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with holdfast.connect("memory://doubt") as others, holdfast.connect("memory://doubt") as locks:
+        session: Any = locks._session()
+        acquire = session.backend.acquire
+
+        def lost(*arguments: Any) -> Any:
+            acquire(*arguments)
+            monkeypatch.setattr(session.backend, "acquire", acquire)
+            interrupt_once(monkeypatch, session.backend, "release")
+            raise holdfast.BackendUnavailable("the answer was lost")
+
+        monkeypatch.setattr(session.backend, "acquire", lost)
+        with pytest.raises(KeyboardInterrupt):
+            locks.lock("x", ttl=30.0).acquire(timeout=1.0)
+        eventually(lambda: not others.inspect("x").held)
+
+
+def test_as_a_clean_up_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        holdfast.connect("memory://begins") as others,
+        holdfast.connect("memory://begins") as locks,
+    ):
+        session: Any = locks._session()
+
+        def body() -> None:
+            with locks.lock("x", ttl=30.0, max_hold=0.1) as lease:
+                eventually(lambda: not lease.held)
+                interrupt_once(monkeypatch, Closing, "share_rest")
+
+        with pytest.raises(KeyboardInterrupt):
+            body()
+        eventually(lambda: not others.inspect("x").held)
+        assert not session.recalled

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 import warnings
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import aio as holdfast
+from holdfast._async.session import Session
 from worlds.descriptors import open_files
 from worlds.threads import eventually
 
@@ -63,3 +67,143 @@ def test_close_in_another_loop_leaves_no_thread_and_no_file(tmp_path: Path) -> N
     asyncio.run(hold(locks, close=False))
     asyncio.run(locks.close())
     eventually(lambda: open_files(tmp_path) == files_before and threads() <= threads_before)
+
+
+@pytest.mark.parametrize("listens", [False, True])
+async def test_a_lease_may_be_asked_in_another_thread(listens: bool) -> None:
+    told: list[object] = []
+    kinds: list[str] = []
+    async with holdfast.connect("memory://elsewhere") as locks:
+        if listens:
+            locks.on_event(lambda event: kinds.append(event.kind))
+        lease = await locks.lock("x", ttl=0.2, renew=False).acquire()
+        lease.on_lost(told.append)
+        answers: list[bool] = []
+        time.sleep(0.25)  # the loop is busy past the deadline
+        thread = threading.Thread(target=lambda: answers.append(lease.held))
+        thread.start()
+        thread.join()
+        assert answers == [False]
+        assert told == [lease]
+        assert kinds.count("lost") == listens
+
+
+async def test_a_lease_may_be_asked_to_call_back_in_another_thread() -> None:
+    told: list[object] = []
+    async with holdfast.connect("memory://asked") as locks:
+        lease = await locks.lock("x", ttl=0.3, renew=False).acquire()
+        await asyncio.to_thread(lease.on_lost, told.append)
+        async with asyncio.timeout(60.0):
+            while not told:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+def test_a_manager_is_closed_by_a_generator_that_the_loop_ends() -> None:
+    kept: list[Any] = []
+
+    async def life() -> AsyncIterator[None]:
+        async with holdfast.connect("memory://generator") as locks:
+            kept.append(await locks.lock("x").acquire())
+            yield
+
+    async def begin() -> None:
+        generator = life()
+        kept.append(generator)
+        await anext(generator)
+
+    asyncio.run(begin())
+    assert kept[1].state == "released"
+
+
+def test_a_store_that_was_down_in_one_loop_is_asked_in_the_next() -> None:
+    locks = holdfast.connect("memory://down")
+    opener = locks._opening._opener
+    down = True
+
+    def make() -> Any:
+        backend: Any = opener()
+
+        async def refuse(deadline: float) -> None:
+            await asyncio.sleep(0.02)
+            raise holdfast.BackendUnavailable("nobody there")
+
+        if down:
+            backend.open = refuse
+        return backend
+
+    locks._opening._opener = make
+
+    async def together() -> list[Any]:
+        attempts = (locks.lock(f"x{number}").try_acquire() for number in range(3))
+        return await asyncio.gather(*attempts, return_exceptions=True)
+
+    async def and_close() -> list[Any]:
+        found = await together()
+        await locks.close()
+        return found
+
+    for _ in range(2):
+        assert {type(one) for one in asyncio.run(together())} == {holdfast.BackendUnavailable}
+    down = False
+    assert {type(one) for one in asyncio.run(and_close())} == {holdfast.Lease}
+
+
+def test_two_loops_that_open_at_once_do_not_share_a_session() -> None:
+    locks = holdfast.connect("memory://two")
+    opener = locks._opening._opener
+    both = threading.Barrier(2)
+
+    def make() -> Any:
+        backend: Any = opener()
+
+        async def slowly(deadline: float) -> None:
+            await asyncio.to_thread(both.wait, 60.0)
+
+        backend.open = slowly
+        return backend
+
+    locks._opening._opener = make
+    found: list[object] = []
+    seen = threading.Barrier(2)
+
+    async def ask() -> None:
+        try:
+            found.append(await locks.lock("x").try_acquire())
+        except holdfast.LockError as error:
+            found.append(error)
+        await asyncio.to_thread(seen.wait, 60.0)
+        if (
+            locks._opening.live is not None
+            and locks._opening.live.home is asyncio.get_running_loop()
+        ):
+            await locks.close()
+
+    runs = [threading.Thread(target=asyncio.run, args=(ask(),)) for _ in range(2)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert {type(one) for one in found} == {holdfast.Lease, holdfast.LockError}
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_loops_that_were_closed_leave_no_sessions() -> None:
+    locks = holdfast.connect("memory://loops")
+
+    async def work() -> None:
+        await (await locks.lock("x").acquire()).release()
+
+    def ours(one: object) -> bool:
+        return isinstance(one, Session) and one.listeners is locks._opening.listeners
+
+    def use_one() -> None:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(work())
+        loop.close()
+
+    for _ in range(5):
+        use_one()
+    gc.collect()
+    assert sum(map(ours, gc.get_objects())) == 1
+    asyncio.run(locks.close())

@@ -28,7 +28,7 @@ CLOSING_LOOK = 0.05
 class Closing:
     """The end of one session, by however many callers."""
 
-    __slots__ = ("_callers", "_deadline", "_recalled", "_session", "_under_way", "drained")
+    __slots__ = ("_callers", "_deadline", "_session", "_under_way", "drained")
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -37,8 +37,6 @@ class Closing:
         """When the last call has to be made to a store that does not answer."""
         self._callers: set[object] = set()
         """The tasks or threads that are inside `close`."""
-        self._recalled: list[Hold] = []
-        """Leases that were ended, and have still to be freed."""
         self.drained = Signal(session.clock)
         """Set when an attempt or a body has ended that may be waited for."""
 
@@ -77,7 +75,6 @@ class Closing:
         self._deadline, session.patience = None, CLOSE_LIMIT
         for lease in leases:
             if lease._wants_to_know():
-                self._recalled.append(lease)
                 lease._recall("its manager was closed")
         for ticket in tickets:
             await session.clean_up(ticket)
@@ -91,6 +88,7 @@ class Closing:
             if not await lease._give_all_back():
                 self.note_silence()
             session.leases.pop(lease.owner, None)  # also one whose end was interrupted half-way
+        await self._wait_for_bodies()  # of leases that have ended meanwhile
         self.share_rest()
         until = session.deadline()
         while session.tickets and await self.drained.wait(until):
@@ -105,15 +103,19 @@ class Closing:
         session.finished = True
 
     def _runs(self, lease: Hold) -> bool:
-        """Tells whether a body runs under the lease, in a task or thread that is not closing."""
-        return any(body.runner not in self._callers for body in list(lease._usage.bodies))
+        """Tells whether a body runs under the lease, or somebody is being told of its end, in a task or
+        thread that is not closing."""
+        runners = [body.runner for body in list(lease._usage.bodies)]
+        if lease._teller is not None:
+            runners.append(lease._teller)
+        return any(runner not in self._callers for runner in runners)
 
     async def _wait_for_bodies(self) -> None:
         """Waits until the bodies of recalled leases have ended, and frees those leases."""
         session = self._session
         until = session.clock.now() + BODY_LIMIT
-        while self._recalled:
-            lease = self._recalled[-1]
+        while session.recalled:
+            owner, lease = next(iter(session.recalled.items()))
             while self._runs(lease) and await self.drained.wait(until):
                 pass
             if not lease._freeing:
@@ -122,8 +124,8 @@ class Closing:
                 await lease._free()
             else:
                 detail = "its body goes on after its manager was closed"
-                session.tell("release_failed", lease.name, lease.owner, lease.token, 0.0, detail)
-            self._recalled.pop()
+                session.tell("release_failed", lease.name, owner, lease.token, 0.0, detail)
+            session.recalled.pop(owner, None)
 
     def note_silence(self) -> None:
         """Leaves little time to the rest of `close`, if there is one: the store did not answer."""

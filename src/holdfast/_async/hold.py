@@ -72,6 +72,10 @@ class Hold:
     """Whether the listeners were told of its loss."""
     _untold = False
     """Whether it is lost, and not everybody has been told."""
+    _teller: object = None
+    """The task or thread that tells of its loss."""
+    _calling_back = False
+    """Whether callbacks are being told of its loss."""
     _detaching = False
     """Whether it is being detached at the store."""
     _shared = False
@@ -296,6 +300,10 @@ class Hold:
 
     def _recall(self, reason: str) -> None:
         """Ends the lease though the store would keep it: it is freed when its body has ended."""
+        session = self._session
+        with session.mutex:
+            if self._state in HOLDING:
+                session.recalled[self._ticket.owner] = self
         self._freeing = True
         self._end(reason)
 
@@ -313,16 +321,25 @@ class Hold:
 
     async def _free(self) -> None:
         """Frees at the store what has ended for us."""
-        self._session.keeper.forget(self)
-        await self._session.clean_up(self._ticket)
-        self._freeing = False
+        try:
+            self._session.keeper.forget(self)
+            await self._session.clean_up(self._ticket)
+        except BaseException:  # by a signal's handler, or cancelled
+            self._free_later()
+            raise
+        self._is_free()
 
     def _free_later(self) -> None:
         """Has what has ended for us, or was dropped, freed at the store, in the background."""
         self._session.keeper.forget(self)
         self._freed(True)
         self._session.pending_releases.add(self._ticket)
+        self._is_free()
+
+    def _is_free(self) -> None:
+        """Notes that nothing is left to be freed."""
         self._freeing = False
+        self._session.recalled.pop(self._ticket.owner, None)
 
     def _freed(self, freed: bool) -> bool:
         """Ends the lease after the store was told; `freed`: it had not ended there before.

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .. import checks
-from .._runtime.aio import in_background
+from .._runtime.aio import finish, in_background
 from ..errors import ConfigError, GuaranteeError, LockError
 from ..guarantees import MAX_DETACHED
 from .detaching import detach
@@ -67,24 +67,29 @@ class OnceHold(Hold):
         if end <= self._session.now():
             super()._free_later()
             return
-        session, ticket = self._session, self._ticket
-
-        async def keep() -> None:
-            await session.renewals.end(ticket.owner, session.deadline())
-            with suppress(LockError):  # else it ends with its TTL
-                rest = self._rest(end)
-                await session.backend.detach(ticket.name, ticket.owner, rest, session.deadline())
-
+        session = self._session
         session.keeper.forget(self)
+        self._freeing = True  # until it is kept: `close` waits for that
+        session.recalled[self._ticket.owner] = self
         self._freed(True)
-        self._freeing = False
-        in_background(keep, session.home)
+        in_background(self._keep, session.home)
 
     async def _free(self) -> None:
-        if self._kept_at_least_until > self._session.now():
-            self._free_later()
-        else:
+        session = self._session
+        if self._kept_at_least_until <= session.now():
             await super()._free()
+            return
+        session.keeper.forget(self)
+        await finish(self._keep, grace=session.patience)
+
+    async def _keep(self) -> None:
+        """Keeps the slot until `at_least` is over."""
+        session, ticket = self._session, self._ticket
+        await session.renewals.end(ticket.owner, session.deadline())
+        with suppress(LockError):  # else it ends with its TTL
+            rest = self._rest(self._kept_at_least_until)
+            await session.backend.detach(ticket.name, ticket.owner, rest, session.deadline())
+        self._is_free()
 
 
 class OnceLease(Lease):

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from .. import forks
-from .._runtime.aio import Mutex, check_surroundings, current, enter, finish, here
+from .._runtime.aio import Turn, check_surroundings, current, finish, here
 from ..clock import system_clock
 from ..errors import BackendUnavailable, LockError
 from ..events import Call, CallListener, Event, Listeners
@@ -51,7 +51,10 @@ class Opening:
         self._opener = opener
         self._label = label
         self.closed = False
-        self._mutex = Mutex()
+        self._turn = Turn()
+        """The turn of whoever opens."""
+        self._turn_home: object = None
+        """The event loop that it belongs to."""
         forks.survive(self)
 
     async def session(self, limit: float = OPEN_LIMIT) -> Session:
@@ -105,27 +108,19 @@ class Opening:
         check_surroundings()
         deadline = system_clock().now() + limit
         # unasync: aio-only
-        if self.live is not None and self.live.home.is_closed():
-            self._mutex = Mutex()  # the other belongs to that loop
+        if self._turn_home is not here():
+            self._turn, self._turn_home = Turn(), here()
         # unasync: end
-        mutex = self._mutex
-        if not await enter(mutex, limit):
-            raise BackendUnavailable(f"the store at {self.url} was not reached within {limit:g} s")
+        turn = self._turn
         try:
+            if not await turn.take(limit):
+                raise BackendUnavailable(
+                    f"the store at {self.url} was not reached within {limit:g} s"
+                )
             self._check_open()
-            session = self.live
+            session = self._present()
             if session is not None:
-                if session.home is here():
-                    return session
-                # unasync: aio-only
-                if session.home.is_closed():
-                    session.strand()
-                    self.live = None
-                # unasync: end
-                if self.live is not None:
-                    raise LockError(
-                        "this connection is in use by another event loop; call connect() in each"
-                    )
+                return session
             left = deadline - system_clock().now()  # another may have tried in vain before us
             backend = self._opener()
             try:
@@ -137,6 +132,9 @@ class Opening:
             if self.closed:  # meanwhile: `close` waits for nobody who is opening
                 await backend.close()
                 self._check_open()
+            session = await self._opened_meanwhile(backend)
+            if session is not None:
+                return session
             if self.provisional:
                 self.guarantees = backend.guarantees
                 self.realm = lock_realm(self.guarantees.store, self._namespace)
@@ -149,7 +147,33 @@ class Opening:
                 self._check_open()
             return session
         finally:
-            mutex.release()
+            turn.end()
+
+    async def _opened_meanwhile(self, backend: Backend) -> Session | None:
+        """Returns the session that a signal's handler in our thread, or another loop, has opened
+        meanwhile: then `backend` is of no use."""
+        session: Session | None = None
+        mine = False
+        try:
+            session = self._present()
+            mine = session is None
+        finally:
+            if not mine:
+                await backend.close()
+        return session
+
+    def _present(self) -> Session | None:
+        """Returns the session that there is; raises if it belongs to another event loop."""
+        session = self.live
+        if session is None or session.home is here():
+            return session
+        # unasync: aio-only
+        if session.home.is_closed():
+            session.strand()
+            self.live = None
+            return None
+        # unasync: end
+        raise LockError("this connection is in use by another event loop; call connect() in each")
 
     def __del__(self) -> None:
         if sys.is_finalizing():  # asked first: modules may be gone, where the server is in C
@@ -177,7 +201,7 @@ class Opening:
     def _after_fork(self) -> None:
         """Starts afresh in a forked child: what the parent holds and opened stays the parent's."""
         session, self.live = self.live, None
-        self._mutex = Mutex()
+        self._turn = Turn()
         if session is not None:
             forks.abandon(session)
 

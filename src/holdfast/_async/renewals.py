@@ -6,7 +6,7 @@ came may still do so: nobody can wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .._runtime.aio import Signal
@@ -15,6 +15,10 @@ from ..model import Outcome
 
 if TYPE_CHECKING:
     from .session import Session
+
+
+class Unwanted(Exception):
+    """Raised when a call was not made, since not all of it is wanted any more."""
 
 
 class RenewalCall:
@@ -39,11 +43,18 @@ class Renewals:
         self._session = session
         self.under_way: list[RenewalCall] = []
 
-    async def send(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
-        """Renews leases and waiters, as the backend does."""
+    async def send(
+        self, claims: Sequence[Claim], deadline: float, wanted: Callable[[], bool] | None = None
+    ) -> Sequence[Outcome]:
+        """Renews leases and waiters, as the backend does.
+
+        Raises `Unwanted` if `wanted` says no, which is asked when the call is known here.
+        """
         call = RenewalCall(claims)
         self.under_way.append(call)
         try:
+            if wanted is not None and not wanted():
+                raise Unwanted
             return await self._session.backend.renew(claims, deadline)
         finally:
             self.under_way.remove(call)

@@ -72,6 +72,7 @@ class Session:
         "pending_releases",
         "provisional",
         "realm",
+        "recalled",
         "reentrant",
         "renewals",
         "tickets",
@@ -103,6 +104,8 @@ class Session:
         self.mutex = RLock()
         self.leases: dict[str, Hold] = {}
         """The leases that are held, by owner."""
+        self.recalled: dict[str, Hold] = {}
+        """The leases that have ended for us, and have still to be freed at the store, by owner."""
         self.tickets: dict[str, Ticket] = {}
         """The attempts under way, by owner. `close` waits until each has left nothing behind."""
         self.waiters: dict[str, Waiter] = {}
@@ -314,8 +317,12 @@ class Session:
                 self.pending_releases.add(ticket, error)
                 failure = error
 
-        self.closing.share_rest()
-        await finish(leave, grace=self.patience)
+        try:
+            self.closing.share_rest()
+            await finish(leave, grace=self.patience)
+        except BaseException:
+            self.pending_releases.add(ticket)  # it is harmless to release it twice
+            raise
         return failure
 
     def tell(
@@ -366,11 +373,14 @@ class Session:
     # unasync: aio-only
     def strand(self) -> None:
         """Lets go of the store after the end of the event loop, in which nothing was closed."""
+        from .._runtime.aio import forget_closed_loops  # the other world has no loops
+
         with self.mutex:
             self.closed = self.finished = True
             holds = list(self.leases.values())
         for hold in holds:
             hold._end("the event loop of its manager has ended")
+        forget_closed_loops()
         strand = getattr(self.backend, "strand", None)
         if strand is not None:
             strand()
@@ -378,5 +388,7 @@ class Session:
     # unasync: end
 
     def check_open(self) -> None:
+        if self.generation != forks.current():
+            raise LockError("this connection is of the parent process; ask for a new one here")
         if self.closed:
             raise LockError("this connection is closed; call connect() for a new one")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .._runtime.aio import current
 from ..events import refuse_coroutine, report
 
 if TYPE_CHECKING:
@@ -15,9 +16,28 @@ if TYPE_CHECKING:
 def tell_lost(hold: Hold) -> None:
     """Tells everybody who wants to know, and has the keeper free what is left at the store.
 
-    An exception from a signal's handler may come in between: the alarm, which is the last to be
-    stopped, then tells the rest.
+    One caller does that, whoever else notices meanwhile. An exception from a signal's handler may come
+    in between: the alarm then tells the rest.
     """
+    session = hold._session
+    first = False
+    try:
+        with session.mutex:
+            first = hold._teller is None
+            if first:
+                hold._teller = current()
+        if first:
+            _tell_all(hold)
+    finally:
+        if first:
+            hold._teller = None
+            if session.closed:
+                session.closing.drained.set()
+            elif hold._untold:
+                session.alarm.at(session.clock.now(), hold._ring)
+
+
+def _tell_all(hold: Hold) -> None:
     session = hold._session
     if hold._kept:
         session.keeper.forget(hold)
@@ -25,6 +45,8 @@ def tell_lost(hold: Hold) -> None:
         hold._lost_told = True
         held = session.clock.now() - hold._granted_at
         session.tell("lost", hold.name, hold.owner, hold.token, held, hold._lost[1])
+    # Before its bodies know: one that ends does not free the lease then.
+    hold._calling_back = bool(hold._callbacks)
     for signal in list(hold._watchers or ()):
         signal.set()
     for body in list(hold._usage.bodies):
@@ -33,6 +55,7 @@ def tell_lost(hold: Hold) -> None:
     while hold._callbacks:
         callback, lease, opening = hold._callbacks.pop(0)
         call_back(hold, callback, lease() or hold._request.lease_type(hold, opening))
+    hold._calling_back = False
     hold._tell_others()
     if hold._freeing and not session.closed:  # else `close` frees it
         session.keeper.keep(hold, max(session.clock.now(), hold._free_at()))

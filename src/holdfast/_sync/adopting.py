@@ -10,6 +10,7 @@ from ..errors import BackendUnavailable, LeaseLost
 from ..exported import Export
 from ..model import Granted, new_owner
 from .lease import Lease
+from .waiting import tell_granted
 
 if TYPE_CHECKING:
     from .opening import Opening
@@ -30,9 +31,8 @@ def adopt(opening: Opening, request: Request, export: Export) -> Lease:
                 since = answer.since or sent
                 hold = session.hold(request, ticket, answer.token, answer.ttl, since)
                 if hold is not None:
-                    session.tell(
-                        "acquired", hold.name, hold.owner, hold.token, session.now() - sent
-                    )
+                    if session.listeners:
+                        tell_granted(session, hold, sent, False)
                     lease = request.lease_type(hold, opening)
                     hold._usage.given = True
                     return lease

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import checks, forks
 from .._runtime.threads import Signal, current, finish
 from ..errors import BackendUnavailable, LockError
 from ..model import Change, LockState, Observation, Participant, new_owner
@@ -156,7 +156,7 @@ class Election:
 
     def _end(self, session: Session, ticket: Ticket) -> None:
         """Tells the store that nobody looks any more; it would find out by itself."""
-        if session.closed:
+        if session.closed or session.generation != forks.current():
             return
 
         def unobserve() -> None:

@@ -29,6 +29,7 @@ from ..model import UNKNOWN, Outcome, Renewed, Waiting, quick_new
 from ..recent import RecentMinimum
 from ..timer_wheel import TimerWheel
 from .hold import Hold
+from .renewals import Unwanted
 from .waiter import Waiter
 
 if TYPE_CHECKING:
@@ -108,11 +109,9 @@ class Keeper:
         return self._clock.now() + min(interval / 3, 1.0) * (0.5 + os.urandom(1)[0] / 256)
 
     def close(self) -> None:
-        """Ends the routine, and frees what ended for us and was not freed yet."""
+        """Ends the routine."""
         with self._mutex:
             self._closed = True
-            kept = [*list(self._newcomers), *self._wheel.things()]
-            freeing = [one for one in kept if isinstance(one, Hold) and one._freeing]
             self._newcomers.clear()
             self._wheel = TimerWheel()
             routine = self._routine
@@ -120,9 +119,6 @@ class Keeper:
         if routine is not None:
             # A signal's handler may close while its own thread has the mutex that the routine needs.
             routine.join(min(max(self._session.patience, LEAST_JOIN), JOIN_LIMIT))
-        for one in freeing:
-            if not one._usage.bodies:
-                one._free()
 
     def _run(self) -> None:
         for one in self._taken:  # by an earlier run, which was cancelled or failed
@@ -195,7 +191,11 @@ class Keeper:
         detail = "the store did not answer for this lease"
         try:
             limit = sent + self._limit(shortest, sent)
-            outcomes = self._session.renewals.send(claims, limit)
+            outcomes = self._session.renewals.send(
+                claims, limit, lambda: all(one._kept for one in due)
+            )
+        except Unwanted:  # whoever has forgotten one of them may not have seen this call
+            return self._renew(due)
         except Exception as error:
             # Whatever it was, the leases are unconfirmed; and the keeper has to go on.
             outcomes = [UNKNOWN] * len(due)

@@ -377,7 +377,7 @@ class Lease(LeaseObject["Lease"]):
             if self.state in HOLDING:
                 if last:
                     hold._release_quietly()
-            elif hold._freeing and not hold._usage.bodies:
+            elif hold._freeing and not hold._usage.bodies and not hold._calling_back:
                 hold._free()
         except BaseException:
             # Interrupted, before the release or behind it: nobody else has the lease any more.

@@ -71,6 +71,12 @@ class ReentrantHold(Hold):
         self._forgotten()
         super()._end(reason)
 
+    def _freed(self, freed: bool) -> bool:
+        ended = super()._freed(freed)
+        if ended:  # also where it was given away
+            self._forgotten()
+        return ended
+
     def _forgotten(self) -> None:
         with self._session.mutex:
             taker, self._taker = self._taker, None

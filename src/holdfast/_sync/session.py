@@ -74,6 +74,7 @@ class Session:
         "pending_releases",
         "provisional",
         "realm",
+        "recalled",
         "reentrant",
         "renewals",
         "tickets",
@@ -105,6 +106,8 @@ class Session:
         self.mutex = RLock()
         self.leases: dict[str, Hold] = {}
         """The leases that are held, by owner."""
+        self.recalled: dict[str, Hold] = {}
+        """The leases that have ended for us, and have still to be freed at the store, by owner."""
         self.tickets: dict[str, Ticket] = {}
         """The attempts under way, by owner. `close` waits until each has left nothing behind."""
         self.waiters: dict[str, Waiter] = {}
@@ -316,8 +319,12 @@ class Session:
                 self.pending_releases.add(ticket, error)
                 failure = error
 
-        self.closing.share_rest()
-        finish(leave, grace=self.patience)
+        try:
+            self.closing.share_rest()
+            finish(leave, grace=self.patience)
+        except BaseException:
+            self.pending_releases.add(ticket)  # it is harmless to release it twice
+            raise
         return failure
 
     def tell(
@@ -366,5 +373,7 @@ class Session:
             in_background(self.close, self.home)
 
     def check_open(self) -> None:
+        if self.generation != forks.current():
+            raise LockError("this connection is of the parent process; ask for a new one here")
         if self.closed:
             raise LockError("this connection is closed; call connect() for a new one")

@@ -16,6 +16,7 @@ from .routine import (
     current,
     enter,
     finish,
+    forget_closed_loops,
     here,
     in_background,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "current",
     "enter",
     "finish",
+    "forget_closed_loops",
     "here",
     "in_background",
 ]

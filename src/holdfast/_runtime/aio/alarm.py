@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from threading import get_ident
+from typing import Any
 
 from ...clock import Clock
 from ...events import report
@@ -12,11 +15,15 @@ from .signal import LONGEST_SLEEP
 
 
 class Alarm:
-    """A timer that calls back at set times: one for any number of callbacks."""
+    """A timer that calls back at set times: one for any number of callbacks.
+
+    It may be set and cancelled from any thread; whoever is called back is called in its loop.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
         self._wheel: TimerWheel[Callable[[], None]] = TimerWheel()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
@@ -25,13 +32,21 @@ class Alarm:
     def at(self, due: float, callback: Callable[[], None]) -> None:
         """Has `callback` called at `due`, or a little earlier; it looks at the clock, and may set the
         alarm again."""
+        if get_ident() != self._thread:
+            return self._in_loop(self.at, due, callback)
         slot = self._wheel.add(callback, due, self._clock.now())
         if self._timer is None or slot < self._timer_due:
             self._arm(slot)
 
     def cancel(self, callback: Callable[[], None]) -> None:
         """Forgets `callback`, if it has not been called yet."""
+        if get_ident() != self._thread:
+            return self._in_loop(self.cancel, callback)
         self._wheel.remove(callback)
+
+    def _in_loop(self, function: Callable[..., None], *args: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and calls nobody back
+            self._loop.call_soon_threadsafe(function, *args)
 
     def close(self) -> None:
         """Forgets all callbacks, and stops the timer."""

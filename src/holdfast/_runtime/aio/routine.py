@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any, TypeVar
 
 from ...errors import BackendUnavailable
@@ -17,8 +17,11 @@ Result = TypeVar("Result")
 
 
 def current() -> object:
-    """Returns the caller: a task here, a thread there."""
-    return asyncio.current_task()
+    """Returns the caller: a task here, or a thread in which no loop runs; a thread there."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return current_thread()
 
 
 Mutex = asyncio.Lock
@@ -146,21 +149,34 @@ class Routine:
     """Work that goes on beside the caller until it returns: a task here, a thread there.
 
     Programs that shut down often cancel every task of the loop, and some of them go on afterwards: so
-    work that was cancelled, or that failed, begins anew after a pause.
+    work that was cancelled, or that failed, begins anew after a pause. A loop that is ending begins
+    only what is `waited_for`.
     """
 
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    def __init__(
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        name: str,
+        waited_for: bool = False,
+    ) -> None:
         self._work = work
         self._name = name
         self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
         self._joined = False
-        self._start()
+        if waited_for:
+            self._start()
+        else:
+            self._start_unless_ending()
+
+    def _start_unless_ending(self) -> None:
+        self._again = None
+        if not getattr(self._loop, "_asyncgens_shutdown_called", False):
+            self._start()
 
     def _start(self) -> None:
         self._again = None
-        if getattr(self._loop, "_asyncgens_shutdown_called", False):
-            return  # the loop is ending, and waits for other things
         self._task = self._loop.create_task(self._work(), name=self._name)
         _running.add(self._task)
         self._task.add_done_callback(self._ended)
@@ -168,16 +184,17 @@ class Routine:
     def _ended(self, task: asyncio.Task[None]) -> None:
         _running.discard(task)
         if task.cancelled():
-            self._again = self._loop.call_later(RESTART_PAUSE, self._start)
+            self._again = self._loop.call_later(RESTART_PAUSE, self._start_unless_ending)
         elif (error := task.exception()) is not None:
             report(f"the routine {self._name!r} failed", error)
             if not self._joined:
-                self._again = self._loop.call_later(FAILED_PAUSE, self._start)
+                self._again = self._loop.call_later(FAILED_PAUSE, self._start_unless_ending)
 
     @property
     def cancelled(self) -> bool:
         """Whether the work was cancelled, or is about to be, and has not begun anew."""
-        return self._task.cancelling() > 0 or self._again is not None
+        cancelling = self._task is not None and self._task.cancelling() > 0
+        return cancelling or self._again is not None
 
     async def join(self, within: float | None = None) -> bool:
         """Waits for the end of the work, `within` seconds at the most; returns whether it has ended.
@@ -190,6 +207,8 @@ class Routine:
             if self._again is not None:
                 self._again.cancel()
                 self._start()
+            if self._task is None:
+                return True
             left = None if until is None else max(until - self._loop.time(), 0.0)
             done, _ = await asyncio.wait({self._task}, timeout=left)
             if not done:
@@ -203,6 +222,13 @@ _running: set[asyncio.Task[None]] = set()
 """The tasks of all routines: a loop holds its tasks weakly."""
 
 
+def forget_closed_loops() -> None:
+    """Lets go of routines whose loop was closed under them."""
+    for task in [task for task in _running if task.get_loop().is_closed()]:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody can end it any more
+        _running.discard(task)
+
+
 async def finish(cleanup: Callable[[], Coroutine[Any, Any, None]], grace: float) -> None:
     """Runs `cleanup` whatever happens to the caller, who waits for it for at most `grace` seconds.
 
@@ -214,7 +240,7 @@ async def finish(cleanup: Callable[[], Coroutine[Any, Any, None]], grace: float)
         with suppress(Exception):  # clean-ups tell their failures by events
             await cleanup()
 
-    routine = Routine(quietly, "holdfast-clean-up")
+    routine = Routine(quietly, "holdfast-clean-up", waited_for=True)
     try:
         await routine.join(grace)
     except asyncio.CancelledError:

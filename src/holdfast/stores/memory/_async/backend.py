@@ -126,6 +126,15 @@ class MemoryBackend:
         return None
 
     async def close(self, deadline: float | None = None) -> None:
+        self._leave()
+
+    # unasync: aio-only
+    def strand(self) -> None:
+        """Leaves the store after the event loop has ended, in which it was not closed."""
+        self._leave()
+
+    # unasync: end
+    def _leave(self) -> None:
         if not self._closed:
             self._closed = True
             if self._made_in == forks.current():

@@ -126,6 +126,9 @@ class MemoryBackend:
         return None
 
     def close(self, deadline: float | None = None) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
         if not self._closed:
             self._closed = True
             if self._made_in == forks.current():
