@@ -94,7 +94,7 @@ async def anew(world: str, locks: Any, stage: Stage) -> None:
 
 async def several(world: str, locks: Any, stage: Stage) -> None:
     """A lease on several locks is the parent's as a whole and in each of its parts."""
-    whole = await settle(locks.multi(["a", "b", "c"], ttl=3.0).acquire())
+    whole = await settle(locks.multi(["a", "b", "c"], ttl=15.0).acquire())
     lost: list[Any] = []
     whole.on_lost(lost.append)
 
