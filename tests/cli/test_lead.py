@@ -105,7 +105,9 @@ def test_a_term_that_is_lost_before_its_command_began_is_not_the_end(
 
 def test_each_term_finds_the_terminal_as_the_first_one_did(stage: Stage) -> None:
     script = "grep SigIgn /proc/self/status >> ignored; " + NOTE
-    screen = Screen(stage, sys.executable, "-m", "holdfast", "lead", "boss", "--", "sh", "-c", script)
+    screen = Screen(
+        stage, sys.executable, "-m", "holdfast", "lead", "boss", "--", "sh", "-c", script
+    )
     try:
         leader = screen.process
         for number in range(1, 4):

@@ -1,4 +1,4 @@
-"""A verb of a service's store that waits at a gate: what comes to pass meanwhile is the test's choice."""
+"""A verb of a service's store that waits at a gate: what happens meanwhile is the test's choice."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from service.running import LIMIT, Api, Later, eventually
 def is_waited_for(store: Store, owner: str) -> bool:
     """Tells whether a request for several locks waits for another one of that owner."""
     turn = store.turns.get(owner)
-    return turn is not None and bool(turn._waiters)  # type: ignore[attr-defined]
+    return turn is not None and bool(turn._waiters)
 
 
 def test_several_locks_that_a_repeat_was_granted_are_not_freed_by_the_first(
