@@ -216,3 +216,37 @@ def test_without_redis_py_the_errors_are_our_own(monkeypatch: pytest.MonkeyPatch
         eventually(lambda: not lock.lease.held)
         with pytest.raises(holdfast.LockNotOwned, match="no longer owned"):
             lock.release()
+
+
+class Interrupted:
+    """Takes the values of a lock; as the first token is noted, an exception comes from a signal."""
+
+    lease: Any = None
+
+    def __init__(self) -> None:
+        self._token: bytes | None = None
+        self._told = False
+
+    @property
+    def token(self) -> bytes | None:
+        return self._token
+
+    @token.setter
+    def token(self, token: bytes | None) -> None:
+        self._token = token
+        if not self._told:
+            self._told = True
+            raise KeyError("by a signal")
+
+
+def test_an_exception_while_the_lease_is_noted_leaves_nothing() -> None:
+    with maker("memory") as make:
+        lock = make("x")
+        lock.local = Interrupted()
+        with pytest.raises(KeyError, match="by a signal"):
+            lock.acquire()
+        assert lock.lease is None
+        assert lock.local.token is None
+        assert lock.locked() is False
+        assert lock.acquire(blocking=False) is True
+        lock.release()

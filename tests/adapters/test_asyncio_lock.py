@@ -146,3 +146,65 @@ async def test_a_release_that_fails_is_quiet_and_close_gives_back_the_rest() -> 
         lock.release()
         await locks.close()
         assert not (await others.inspect("x")).held
+
+
+async def test_a_release_that_the_store_does_not_answer_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with holdfast.connect("memory://told") as locks:
+        events: list[Any] = []
+        locks.on_event(events.append)
+        lock = AsyncioLock(locks, "x")
+        await lock.acquire()
+        lease = lock.lease
+        assert lease is not None
+        backend = lease._hold._session.backend
+        with monkeypatch.context() as patch:
+            patch.setattr(type(backend), "release", unanswered)
+            lock.release()
+            assert not lock.locked()
+            await eventually(lambda: any(event.kind == "release_failed" for event in events))
+        assert lock.lease is None
+
+
+async def unanswered(*words: object) -> bool:
+    raise holdfast.BackendUnavailable("no answer")
+
+
+async def test_an_exception_at_the_door_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with holdfast.connect("memory://door") as locks:
+        lock = AsyncioLock(locks, "x")
+
+        def interrupted(lease: object) -> None:
+            raise KeyError("at the door")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(holdfast.Lease, "_begin", interrupted)
+            with pytest.raises(KeyError, match="at the door"):
+                async with lock:
+                    pytest.fail("it was entered")
+        assert not (await locks.inspect("x")).held
+        assert lock.lease is None
+        async with lock:
+            assert lock.locked()
+
+
+async def test_an_exception_while_the_lease_is_noted_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with holdfast.connect("memory://noted") as locks:
+        lock = AsyncioLock(locks, "x")
+        monkeypatch.setattr(lock, "_leases", Interrupted())
+        with pytest.raises(KeyError, match="by a signal"):
+            await lock.acquire()
+        assert not (await locks.inspect("x")).held
+        assert lock.lease is None
+        assert await lock.acquire() is True
+
+
+class Interrupted(list[Any]):
+    """A list at whose next end an exception comes from a signal's handler."""
+
+    def append(self, entry: Any) -> None:
+        super().append(entry)
+        raise KeyError("by a signal")

@@ -185,3 +185,127 @@ def test_bad_names_and_options_are_refused(locks: holdfast.Locks) -> None:
         ThreadingLock(locks, "")
     with pytest.raises(holdfast.ConfigError):
         ThreadingRLock(locks, "x", ttl=0)
+
+
+# What fails, or is interrupted.
+
+
+@pytest.fixture
+def one_unanswered(monkeypatch: pytest.MonkeyPatch, locks: holdfast.Locks) -> Callable[[], None]:
+    """Returns a function after which the store leaves one release unanswered."""
+    release = holdfast.Lease.release
+
+    def fail_once(lease: holdfast.Lease) -> bool:
+        monkeypatch.setattr(holdfast.Lease, "release", release)
+        raise holdfast.BackendUnavailable("no answer")
+
+    return lambda: monkeypatch.setattr(holdfast.Lease, "release", fail_once)
+
+
+@pytest.mark.parametrize("kind", [ThreadingLock, ThreadingRLock])
+def test_a_release_that_was_not_answered_may_be_tried_again(
+    locks: holdfast.Locks, one_unanswered: Callable[[], None], kind: type[ThreadingLock]
+) -> None:
+    lock = kind(locks, "x")
+    lock.acquire()
+    one_unanswered()
+    with pytest.raises(holdfast.BackendUnavailable):
+        lock.release()
+    assert lock.lease is not None
+    assert lock.locked()
+    lock.release()
+    assert lock.lease is None
+    assert not lock.locked()
+    with pytest.raises(RuntimeError):
+        lock.release()
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_one_of_two_releases_that_was_not_answered_may_be_tried_again(
+    locks: holdfast.Locks, one_unanswered: Callable[[], None], failing: int
+) -> None:
+    lock = ThreadingRLock(locks, "x")
+    lock.acquire()
+    lock.acquire()
+    for number in range(2):
+        if number == failing:
+            one_unanswered()
+            with pytest.raises(holdfast.BackendUnavailable):
+                lock.release()
+        assert lock.locked()
+        lock.release()
+    assert not lock.locked()
+    with pytest.raises(RuntimeError):
+        lock.release()
+
+
+@pytest.mark.parametrize("kind", [ThreadingLock, ThreadingRLock])
+def test_an_exception_at_the_door_leaves_nothing(
+    locks: holdfast.Locks, monkeypatch: pytest.MonkeyPatch, kind: type[ThreadingLock]
+) -> None:
+    lock = kind(locks, "x")
+
+    def interrupted(lease: object) -> None:
+        raise KeyError("at the door")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(holdfast.Lease, "__enter__", interrupted)
+        with pytest.raises(KeyError, match="at the door"), lock:
+            pytest.fail("it was entered")
+    assert_free(lock)
+
+
+def test_an_exception_at_an_inner_door_leaves_the_outer_one(
+    locks: holdfast.Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = ThreadingRLock(locks, "x")
+
+    def interrupted(lease: object) -> None:
+        raise KeyError("at the door")
+
+    with lock:
+        with monkeypatch.context() as patch:
+            patch.setattr(holdfast.Lease, "__enter__", interrupted)
+            with pytest.raises(KeyError, match="at the door"), lock:
+                pytest.fail("it was entered")
+        assert lock.locked()
+    assert_free(lock)
+
+
+class Interrupted:
+    """A mutex behind whose first release an exception comes from a signal's handler."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._told = False
+
+    def __enter__(self) -> None:
+        self._mutex.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._mutex.release()
+        if not self._told:
+            self._told = True
+            raise KeyError("by a signal")
+
+
+@pytest.mark.parametrize("kind", [ThreadingLock, ThreadingRLock])
+@pytest.mark.parametrize("verb", ["acquire", "__enter__"])
+def test_an_exception_while_the_lease_is_noted_leaves_nothing(
+    locks: holdfast.Locks, kind: type[ThreadingLock], verb: str
+) -> None:
+    lock = kind(locks, "x")
+    mutex: Any = Interrupted()
+    lock._mutex = mutex
+    with pytest.raises(KeyError, match="by a signal"):
+        getattr(lock, verb)()
+    assert_free(lock)
+
+
+def assert_free(lock: ThreadingLock) -> None:
+    """Checks that nobody holds it, here or at the store."""
+    assert lock.lease is None
+    assert not lock.locked()
+    assert lock.acquire(False) is True
+    lock.release()
+    assert not lock.locked()

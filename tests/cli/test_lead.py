@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
+from collections import Counter
+from pathlib import Path
 
+import pytest
+
+from cli.screen import Screen
 from cli.stage import Stage, ended, eventually, lives
 from holdfast.cli import statuses
 
@@ -56,6 +62,78 @@ def test_a_term_that_is_lost_ends_the_command_and_the_next_begins_it_anew(stage:
     answer = ended(process)
     assert answer.status == 128 + signal.SIGTERM
     assert "standing by for the next term of 'boss'" in answer.err
+
+
+LOST = """
+import sys, threading
+import holdfast
+from holdfast.cli.__main__ import main
+
+times = [{times}]
+proper = holdfast.Term.{verb}
+
+def lose(term, *words):
+    waiting = threading.current_thread() is not threading.main_thread()
+    if times[0] and waiting is {waiting}:
+        times[0] -= 1
+        raise holdfast.LeaseLost("it is over", name=term.name, reason="for a test")
+    return proper(term, *words)
+
+holdfast.Term.{verb} = lose
+sys.exit(main())
+"""
+"""`holdfast`, which finds its first terms lost by one of the verbs of a lease; in the thread that
+waits for it, or in the main one."""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(("verb", "waiting"), [("renew", True), ("ensure", False)])
+def test_a_term_that_is_lost_before_its_command_began_is_not_the_end(
+    stage: Stage, verb: str, waiting: bool, times: int
+) -> None:
+    program = LOST.format(verb=verb, waiting=waiting, times=times)
+    words = ["lead", "boss", "--status-fd", "1", "--", "touch", "led"]
+    answer = stage.run(*words, program=[sys.executable, "-c", program])
+    assert answer.status == 0, answer
+    assert (stage.folder / "led").exists()
+    assert answer.err.count("the command was not run: it is over") == times
+    assert answer.err.count("standing by for the next term of 'boss'") == times
+    events = Counter(json.loads(line)["event"] for line in answer.out.splitlines())
+    assert (events["lost"], events["started"]) == (times, 1)
+    eventually(lambda: stage.free("boss"))
+
+
+def test_each_term_finds_the_terminal_as_the_first_one_did(stage: Stage) -> None:
+    script = "grep SigIgn /proc/self/status >> ignored; " + NOTE
+    screen = Screen(
+        stage, sys.executable, "-m", "holdfast", "lead", "boss", "--", "sh", "-c", script
+    )
+    try:
+        leader = screen.process
+        for number in range(1, 4):
+            eventually(lambda number=number: len(terms(stage)) == number)  # type: ignore[misc]
+            assert len(terminals(leader.pid)) <= 1
+            assert stage.locks.force_release("boss")
+            leader.send_signal(signal.SIGCONT)
+        eventually(lambda: len(terms(stage)) == 4)
+        assert len(terminals(leader.pid)) <= 1
+        ignored = (stage.folder / "ignored").read_text().splitlines()
+        assert len(ignored) == 4
+        assert len(set(ignored)) == 1
+    finally:
+        screen.close()
+
+
+def terminals(pid: int) -> list[str]:
+    """Returns the descriptors by which that process has opened its controlling terminal."""
+    found = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            if os.readlink(file) == "/dev/tty":
+                found.append(file.name)
+        except FileNotFoundError:
+            continue  # closed meanwhile
+    return found
 
 
 DEAF = f"trap 'echo >> told' TERM; {NOTE.rpartition(';')[0]}; while :; do sleep 0.1; done"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 import time
 from contextlib import suppress
+
+import pytest
 
 from cli.stage import Stage, ended, eventually, lives
 
@@ -235,3 +239,31 @@ def test_killed_itself_the_lock_ends_with_its_ttl(stage: Stage) -> None:
     assert lives(child)
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
+
+
+STOOD_STILL = """
+import sys, threading
+import holdfast
+from holdfast.cli.__main__ import main
+
+def ensure(lease, *words):  # which the thread that gets the lock asks, too
+    if threading.current_thread() is threading.main_thread():
+        raise holdfast.LeaseLost("it is over", name="x", reason="for a test")
+
+holdfast.Lease.ensure = holdfast.MultiLease.ensure = ensure
+sys.exit(main())
+"""
+"""`holdfast`, which stood still between the grant and the start of its command, for too long."""
+
+
+@pytest.mark.parametrize("names", [["x"], ["x", "y"]])
+def test_lost_before_the_command_began(stage: Stage, names: list[str]) -> None:
+    program = [sys.executable, "-c", STOOD_STILL]
+    words = ["run", *names, "--status-fd", "1", "--", "touch", "ran"]
+    answer = stage.run(*words, program=program)
+    assert answer.status == 76, answer
+    assert "the command was not run: it is over" in answer.err
+    assert not (stage.folder / "ran").exists()
+    events = [json.loads(line)["event"] for line in answer.out.splitlines()]
+    assert events == ["acquired", "lost"]
+    eventually(lambda: all(stage.free(name) for name in names), "they ended with their process")

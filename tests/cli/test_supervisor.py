@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from holdfast import LeaseLost
 from holdfast.cli import supervisor as supervising
+from holdfast.cli.child import Child
 from holdfast.cli.report import Report
 from holdfast.cli.supervisor import Supervisor
+from holdfast.cli.terminal import Terminal
 from holdfast.cli.wakeups import Wakeups
+from holdfast.cli.work import work
 
 
 class FakeLease:
@@ -127,6 +131,43 @@ def test_it_is_told_first_and_killed_before_the_lease_ends(
     supervisor._end()
     assert child.told == [signal.SIGTERM, signal.SIGKILL]
     assert child.heard == pytest.approx([0.0, killed])
+
+
+class FakeTerminal:
+    default_signals = ()
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class EndedLease(FakeLease):
+    """A lease that was confirmed, and ended while we stood still."""
+
+    owner = "me"
+    names = "x"
+    tokens: dict[str, int] = {"x": 1}  # noqa: RUF012  # nobody changes it
+
+    def ensure(self) -> None:
+        raise LeaseLost("over")
+
+
+def test_under_a_lease_that_has_ended_no_command_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[object] = []
+    terminal = FakeTerminal()
+    monkeypatch.setattr(Child, "start", lambda *words: started.append(words))
+    monkeypatch.setattr(Terminal, "open", lambda: terminal)
+    request: Any = SimpleNamespace(report=Report(None), command=["true"], leftovers="wait")
+    attempt: Any = SimpleNamespace(lease=EndedLease(0.0), waited=0.0, tethers=())
+    wakeups: Any = SimpleNamespace(hear_stops=lambda: None)
+    with pytest.raises(LeaseLost):
+        work(request, attempt, wakeups)
+    assert not started
+    assert terminal.closed
 
 
 def test_signals_are_heard_though_the_time_was_up() -> None:

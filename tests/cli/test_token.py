@@ -12,7 +12,7 @@ import pytest
 
 from cli.stage import Stage, ended
 from holdfast.cli.__main__ import main
-from holdfast.service.security.bearer import parse
+from holdfast.service.security.bearer import generate, parse
 
 
 @pytest.fixture
@@ -80,6 +80,59 @@ def test_list_and_revoke(stage: Stage, path: Path) -> None:
         assert revoked.status == 0
         assert token[20:] not in revoked.err
     assert json.loads(path.read_text())["tokens"] == []
+
+
+def test_a_whole_token_with_blanks_around_it_is_revoked(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "tokens.json")
+    assert main(["token", "create", "--role", "read", "--prefix", "", "--token-file", file]) == 0
+    text = capfd.readouterr().out.strip()
+    assert main(["token", "revoke", f"  {text}\n", "--token-file", file]) == 0
+    assert_not_shown(text, capfd)
+    assert json.loads(Path(file).read_text())["tokens"] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["token", "revoke", "{token} x"],
+        ["token", "revoke", "{token}0"],
+        ["token", "revoke", "{start}\n{end}"],
+        ["token", "revoke", "{end}"],
+        ["token", "revoke", "old{token}"],
+        ["token", "list", "{token}"],
+        ["token", "create", "--role", "read", "--prefix", "", "{token}"],
+        ["token", "{token}"],
+        ["token", "list", "--token-file", "{token}"],
+        ["token", "revoke", "abc", "--token-file", "{token}"],
+        ["{token}"],
+    ],
+)
+def test_a_token_in_a_wrong_place_is_not_shown(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    words: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("HOLDFAST_URL", f"sqlite://{tmp_path}/locks.db")
+    text, _ = generate()
+    parts = {"token": text, "start": text[:45], "end": text[45:]}
+    main([word.format(**parts) for word in words])
+    assert_not_shown(text, capfd)
+
+
+def assert_not_shown(text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Checks that something was said, and no part of the secret of this token."""
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert "holdfast: " in told.err
+    secret = text.rpartition("_")[2]
+    for start in range(len(secret) - 9):
+        assert secret[start : start + 10] not in told.err, told.err
 
 
 def test_expired_tokens_are_revoked_together(stage: Stage, path: Path) -> None:

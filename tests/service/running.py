@@ -88,6 +88,11 @@ class Later:
         except BaseException as error:
             self._answer = error
 
+    @property
+    def ended(self) -> bool:
+        """Whether there is an answer, or none is to come."""
+        return self._answer is not None
+
     def answer(self) -> httpx.Response:
         self._thread.join(LIMIT)
         if isinstance(self._answer, BaseException):

@@ -118,6 +118,16 @@ def test_a_request_that_comes_after_its_release_is_refused(api: Api, name: str) 
     assert api.holders(name) == []
 
 
+def test_an_adopt_that_comes_after_its_release_is_refused(api: Api, name: str) -> None:
+    giver = api.acquire(name)["owner"]
+    api.lock(name, "release", owner=f"{name}-late", doubtful=True)
+    answer = api.lock(name, "adopt", owner=f"{name}-late", giver=giver)
+    assert answer.status_code == 410
+    assert answer.json()["owner"] == f"{name}-late"
+    assert api.holders(name) == [giver]
+    assert api.lock(name, "renew", owner=giver, ttl=20).status_code == 200
+
+
 def test_a_semaphore_has_as_many_holders_as_permits(api: Api, name: str) -> None:
     owners = [api.acquire(name, capacity=2)["owner"] for _ in range(2)]
     assert api.lock(name, "acquire", capacity=2).status_code == 409

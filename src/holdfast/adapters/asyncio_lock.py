@@ -8,6 +8,7 @@ which then raises `LeaseLost`.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from types import TracebackType
 from typing import Literal, Unpack
 
@@ -39,16 +40,32 @@ class AsyncioLock:
 
     async def acquire(self) -> Literal[True]:
         """Returns True once it is acquired; raises `LockTimeout` if the lock has a `timeout`."""
-        lease = await self._lock.acquire()
-        self._leases.append((asyncio.current_task(), lease))
+        await self._take()
         return True
+
+    async def _take(self) -> aio.Lease:
+        """Returns a lease that this task has acquired, and that is noted."""
+        lease = await self._lock.acquire()
+        try:
+            self._leases.append((asyncio.current_task(), lease))
+        except BaseException:  # by a signal's handler: nobody would release it
+            await self._give_back(lease)
+            raise
+        return lease
+
+    async def _give_back(self, lease: aio.Lease) -> None:
+        """Releases a lease that nobody will use."""
+        self._leases = [entry for entry in self._leases if entry[1] is not lease]
+        with suppress(LockError):
+            await lease.release()
 
     def release(self) -> None:
         """Begins to release it; raises `RuntimeError` if it is not acquired.
 
         A release that fails is told by an event, as at the end of `with`; the TTL frees the lock then.
         """
-        task = asyncio.get_running_loop().create_task(self._pop().release())
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._pop()._hold._release_quietly())
         self._releases.add(task)
         task.add_done_callback(self._released)
 
@@ -56,7 +73,7 @@ class AsyncioLock:
         self._releases.discard(task)
         if not task.cancelled():
             error = task.exception()
-            if error is not None and not isinstance(error, LockError):
+            if error is not None:
                 task.get_loop().call_exception_handler(
                     {"message": f"the release of {self.name!r} failed", "exception": error}
                 )
@@ -66,12 +83,11 @@ class AsyncioLock:
         return any(lease.held for _, lease in self._leases)
 
     async def __aenter__(self) -> None:
-        await self.acquire()
-        lease = self._leases[-1][1]
+        lease = await self._take()
         try:
             await lease.__aenter__()
         except BaseException:
-            self._leases.pop()
+            await self._give_back(lease)
             raise
 
     async def __aexit__(

@@ -20,7 +20,8 @@ from .work import WORK_OPTIONS, WorkOptions, answer, work
 OPTIONS = {**STORE_OPTIONS, **WORK_OPTIONS, "--value": "TEXT"}
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
-"""Seconds until a store that could not be reached is asked again; twice as long each time."""
+"""Seconds until a store that could not be reached is asked again; twice as long each time. So it is
+where terms are lost before their command began, one after the other."""
 
 
 def main(words: list[str]) -> int:
@@ -41,12 +42,13 @@ def _lead(request: WorkOptions, wakeups: Wakeups) -> int:
         attempt = Attempt(locks, request.name, election.campaign, wakeups)
         try:
             attempt.run()
-            pause = FIRST_PAUSE
             outcome = work(request, attempt, wakeups, _resign)
         except LeaseLost as error:
             request.report.event("lost", name=request.name, reason=error.reason)
             say(f"the command was not run: {error}")
             _stand_by(request, locks, wakeups)
+            _wait(wakeups, pause - FIRST_PAUSE)  # not at the first time
+            pause = min(2 * pause, LONGEST_PAUSE)
             continue
         except BackendUnavailable as error:
             reason = in_words(error)
@@ -55,6 +57,7 @@ def _lead(request: WorkOptions, wakeups: Wakeups) -> int:
             _wait(wakeups, pause)
             pause = min(2 * pause, LONGEST_PAUSE)
             continue
+        pause = FIRST_PAUSE
         if outcome.freed:
             locks.close()
         if not outcome.lost or outcome.status != statuses.LOST or outcome.asked_to_end:

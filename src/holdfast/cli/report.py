@@ -18,10 +18,15 @@ _PATIENCE = 0.5
 
 
 def say(text: str) -> None:
-    """Tells a person. No control character from a store reaches the terminal.
+    """Tells a person. No control character from a store reaches the terminal, and no secret of a token
+    that was given in a wrong place.
 
     Not by sys.stderr, which is None where there is none.
     """
+    if "holdfast_" in text:
+        from ..service.security.bearer import redact  # not needed by most
+
+        text = redact(text)
     if not text.isprintable():
         from .drawing import visible
 

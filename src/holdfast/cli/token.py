@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from ..service.security import session_key, token_file
 from ..service.security.badge import ROLES, Badge
-from ..service.security.bearer import generate, parse, redact
+from ..service.security.bearer import BEGINNING, ID_LENGTH, generate, parse
 from . import encoding
 from .arguments import Arguments, UsageError, read, unknown
 from .drawing import BOLD, DIM, RED, Cell, Column, Pen, visible
@@ -33,6 +34,9 @@ VERBS = {
     "revoke": {"--expired"},
 }
 """The verbs, each with the options that are its own."""
+_TOKEN = re.compile(rf"({BEGINNING}[0-9A-Za-z]{{0,{ID_LENGTH}}}_?).+", re.ASCII | re.DOTALL)
+_SECRET = re.compile(r"[0-9A-Za-z]{20,}", re.ASCII)
+"""What no id is: it may be a secret, or a part of one."""
 
 
 def main(words: list[str]) -> int:
@@ -40,12 +44,12 @@ def main(words: list[str]) -> int:
     given = read(words, OPTIONS, "VERB [ID…]")
     verb, *token_ids = given.operands
     if verb not in VERBS:
-        raise unknown("verb of token", redact(verb), list(VERBS))
+        raise unknown("verb of token", _shown(verb), list(VERBS))
     for option in given.options:
         if option not in VERBS[verb] | {"--token-file", "--json"}:
             raise UsageError(f"`holdfast token {verb}` takes no {option}")
     if token_ids and verb != "revoke":
-        word = redact(token_ids[0])
+        word = _shown(token_ids[0])
         raise UsageError(f"`holdfast token {verb}` takes no further word: {word!r:.80}")
     path = given.options.get("--token-file") or token_file.default_path()
     if verb == "create":
@@ -139,7 +143,12 @@ def _revoke(path: str, token_ids: Sequence[str], given: Arguments) -> int:
 def _id_of(word: str) -> str:
     """Returns the id in a word that may be the whole token, or nearly: its secret is never shown."""
     bearer = parse(word.strip())
-    return redact(word) if bearer is None else bearer.id
+    return _shown(word) if bearer is None else bearer.id
+
+
+def _shown(word: str) -> str:
+    """Returns a word that should have been another, without what may be the secret of a token in it."""
+    return _SECRET.sub("…", _TOKEN.sub(r"\1…", word))
 
 
 def _badges(path: str) -> Mapping[str, Badge]:

@@ -51,11 +51,13 @@ def key_in(place: str) -> str:
 class Bell:
     """A ticket, and the task that waits for what the backend tells it."""
 
-    __slots__ = ("_bells", "_task", "heard", "place", "ticket")
+    __slots__ = ("_bells", "_task", "heard", "owner", "place", "ticket")
 
-    def __init__(self, bells: Bells, ticket: Ticket, place: str, heard: float) -> None:
+    def __init__(self, bells: Bells, ticket: Ticket, owner: str, place: str, heard: float) -> None:
         self._bells = bells
         self.ticket = ticket
+        self.owner = owner
+        """The id by which its client knows it; the ticket of an observer has another."""
         self.place = place
         """Where those listen who are told."""
         self.heard = heard
@@ -95,7 +97,7 @@ class Bells:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._bells: OrderedDict[str, Bell] = OrderedDict()
-        """By owner; the one that was heard of least lately comes first."""
+        """By the owner of the ticket; the one that was heard of least lately comes first."""
         self._listeners: dict[str, list[Listener]] = {}
         self._places: dict[str, dict[str, str]] = {}
         """The places of owners by lock, where the owner id alone does not tell."""
@@ -120,12 +122,17 @@ class Bells:
         """Tells what happens here to those who listen to `bells`, too."""
         self._listeners = bells._listeners
 
-    def hang(self, ticket: Ticket, place: str) -> None:
-        """Passes on what this ticket is told to those who listen at `place`, until its wait is over."""
+    def hang(self, ticket: Ticket, place: str, observer: str | None = None) -> None:
+        """Passes on what this ticket is told to those who listen at `place`, until its wait is over.
+
+        `observer`: the id by which the client of a ticket that observes knows it.
+        """
         self._loop = asyncio.get_running_loop()
-        self.remember(ticket.name, ticket.owner, place)
+        if observer is None:
+            self.remember(ticket.name, ticket.owner, place)
         self.take_down(ticket.name, ticket.owner)
-        self._bells[ticket.owner] = Bell(self, ticket, place, self._store.now())
+        now = self._store.now()
+        self._bells[ticket.owner] = Bell(self, ticket, observer or ticket.owner, place, now)
         self._counts[key_in(place)] += 1
         if len(self._bells) > MOST:
             oldest = next(iter(self._bells.values())).ticket
@@ -208,7 +215,7 @@ class Bells:
         listeners = [one for place in places for one in self._listeners.get(place, ())]
         if not listeners:
             return
-        wakeup: Wakeup = {"owner": owner}
+        wakeup: Wakeup = {"owner": owner if bell is None else bell.owner}
         if bell is not None:
             wakeup["name"] = bell.ticket.name
             if grant is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from hashlib import blake2b
+from secrets import token_bytes
 
 from ..errors import LockError
-from ..model import Label, Observation, new_owner
+from ..model import OWNER_ID, Label, Observation, new_owner
 from ..stores._async.contract import OBSERVED_FOR, Terms, Ticket
 from .answers import Answer
 from .call import Call
@@ -19,6 +21,8 @@ LOOK_EVERY = OBSERVED_FOR / 3
 """Seconds after which a held request looks even if it was not woken."""
 SOON = 0.05
 """Seconds after the end of a leader's lease at which a held request looks who leads now."""
+_SECRET = token_bytes(32)
+"""Keeps callers from finding out the ids of observers."""
 
 
 async def changes(call: Call) -> Answer:
@@ -29,16 +33,28 @@ async def changes(call: Call) -> Answer:
     if wait:  # under an id that no other request has
         return await _wait(call, store, Ticket(terms, new_owner(), False), after, wait)
     if owner is not None:
-        with store.lanes.use(call.name, owner, queue=True) as lane:
-            call.limit_places(lane.bells, owner)
-            ticket = Ticket(terms, owner, False)
+        observer = _observer(call, owner)
+        with store.lanes.use(call.name, observer, queue=True) as lane:
+            call.limit_places(lane.bells, observer)
+            ticket = Ticket(terms, observer, False)
             observation = await _observe(lane, ticket, after)
-            lane.bells.hang(ticket, call.place(owner, call.query["session"]))
+            lane.bells.hang(ticket, call.place(owner, call.query["session"]), owner)
     else:
         ticket = Ticket(terms, new_owner(), False)
         observation = await _observe(store, ticket, after)
         await _unobserve(store, ticket)
     return Answer(200, _view(observation))
+
+
+def _observer(call: Call, owner: str) -> str:
+    """Returns the id that the store is told in place of the one that an observer has given itself.
+
+    That may be the owner id of one who waits or holds, who is not to be disturbed by a caller that may
+    only read. It is the same for each request of this caller for this election.
+    """
+    words = (call.caller.key, call.name, owner)
+    digest = blake2b(repr(words).encode(), digest_size=OWNER_ID // 2, key=_SECRET)
+    return digest.hexdigest()
 
 
 async def _wait(call: Call, store: Store, ticket: Ticket, after: int, wait: float) -> Answer:
@@ -87,11 +103,11 @@ async def _unobserve(store: Store, ticket: Ticket) -> None:
 
 async def unobserve(call: Call) -> Answer:
     """Ends what a request for changes with this owner began."""
-    name, owner = call.name, call.query["owner"]
-    with call.store.lanes.use(name, owner) as lane:
-        ticket = lane.bells.ticket_of(name, owner)
+    name, observer = call.name, _observer(call, call.query["owner"])
+    with call.store.lanes.use(name, observer) as lane:
+        ticket = lane.bells.ticket_of(name, observer)
         if ticket is not None:
-            lane.bells.take_down(name, owner)
+            lane.bells.take_down(name, observer)
             await _unobserve(lane, ticket)
     return Answer(200, {})
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
+from traceback import format_exception
 
 import pytest
 
 import holdfast
 from holdfast.service.security import token_file
+from holdfast.service.security.bearer import generate
 from service.running import eventually
 from service.security.served import Served
 
@@ -46,6 +49,21 @@ def test_a_waiter_is_woken(served: Served) -> None:
         thread.join(30)
         assert got
         assert got[0] > first.token
+
+
+@pytest.mark.parametrize("text", ["{}", "{}" + "0" * 5000])
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_token_in_place_of_its_file_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, by_variable: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    token, _ = generate()
+    wrong = text.format(token)
+    if by_variable:
+        monkeypatch.setenv("HOLDFAST_TOKEN_FILE", wrong)
+    with pytest.raises(holdfast.ConfigError, match="cannot be read") as raised:
+        holdfast.connect("http://localhost", token_file=None if by_variable else wrong)
+    assert token.rpartition("_")[2] not in "".join(format_exception(raised.value))
 
 
 def test_a_token_that_is_wrong_or_revoked(served: Served) -> None:
