@@ -1,5 +1,6 @@
 """A project of Django's in a process of its own: its management commands hold locks."""
 
+import multiprocessing
 import os
 import sys
 import time
@@ -23,6 +24,7 @@ from django.db import connection, transaction  # noqa: E402
 from django.test.utils import override_settings  # noqa: E402
 
 import holdfast  # noqa: E402
+import holdfast.contrib.django as contrib  # noqa: E402
 from holdfast.contrib.django import (  # noqa: E402
     CommandLock,
     LockedCommand,
@@ -147,5 +149,30 @@ class Check(BaseCommand):  # type: ignore[misc]
         return number
 
 
-COMMANDS: dict[str, Any] = {"count": Count, "stay": Stay, "lose": Lose, "check": Check}
+class Fork(BaseCommand):  # type: ignore[misc]
+    """Forks while a thread is inside `locks()`."""
+
+    def handle(self, **options: Any) -> None:
+        locks()
+        with contrib._mutex:  # as another thread may have it
+            child = multiprocessing.get_context("fork").Process(target=self.use)
+            child.start()
+        child.join(60.0)
+        if child.is_alive():
+            child.kill()
+            child.join()
+        self.stdout.write(f"the child ended with {child.exitcode}")
+
+    def use(self) -> None:
+        with locks().lock("x") as lease:
+            lease.ensure()
+
+
+COMMANDS: dict[str, Any] = {
+    "count": Count,
+    "stay": Stay,
+    "lose": Lose,
+    "check": Check,
+    "fork": Fork,
+}
 COMMANDS[sys.argv[1]]().run_from_argv(["manage.py", *sys.argv[1:]])

@@ -98,6 +98,12 @@ def test_a_lock_that_was_lost(start: Start) -> None:
     assert command.process.wait(LIMIT) == 76
 
 
+def test_a_child_that_is_forked_while_a_thread_asks_for_the_manager(start: Start) -> None:
+    command = start("fork")
+    assert command.says("the child ended").split()[-1] == "0"
+    assert command.process.wait(LIMIT) == 0
+
+
 def test_settings_and_the_fence_in_a_transaction(start: Start, tmp_path: Path) -> None:
     command = start("check")
     command.says("StaleToken paid 1")

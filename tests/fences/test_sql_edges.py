@@ -16,7 +16,9 @@ import holdfast
 from fences.scenes import StoreLease
 from fences.sql_sites import MariaSite, PostgresSite, SqlSite
 from holdfast.chaos.servers.proxy import Proxy
-from holdfast.fences import SqlFence
+from holdfast.fences import SqlFence, sql_guard
+from holdfast.fences.rules import Credential
+from holdfast.fences.sql_dialects import DIALECTS, Statements
 from holdfast.fences.sql_guard import KNOWN_LIMIT, SqlGuard
 from stores import mariadb_server, postgres_server
 
@@ -334,3 +336,22 @@ def test_nothing_is_pruned_while_somebody_begins(site: SqlSite) -> None:
     assert SqlFence(table=site.fences).prune(other, 1e-6) == 1  # and now it is
     other.commit()
     other.close()
+
+
+class Taken(dict[Any, Any]):
+    """What a guard knows, where another thread forgets each thing right after we have read it."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self.pop(key, default)
+
+
+@pytest.mark.parametrize("reader", [False, True])
+def test_two_threads_find_at_once_that_a_row_is_not_recent_any_more(
+    monkeypatch: pytest.MonkeyPatch, reader: bool
+) -> None:
+    sql = Statements(DIALECTS["mysql"], "marks", "format", False)
+    assert sql.dialect.gaps
+    guard, given = SqlGuard(single_use=False), Credential(7, "x", reader=reader)
+    guard._known = Taken({("r", reader): (7, "x", 100.0)})
+    monkeypatch.setattr(sql_guard, "monotonic", lambda: 100.0 + sql_guard.RECENT)
+    assert guard.request(sql, "r", given) is None

@@ -103,10 +103,15 @@ class SqlVersioned(Register):
             reply: Reply = yield lambda: perform(kind, connection, request)
             yield connection.commit
         except Exception as error:
-            yield connection.rollback
+            yield self._roll_back
             if collided(error):
                 why = "another transaction was in its way, and the database ended this one"
                 raise Conflict(self._table, why) from error
+            raise
+        except GeneratorExit:  # nobody takes requests any more
+            if not self.asynchronous:
+                with suppress(Exception):
+                    connection.rollback()
             raise
         except BaseException:
             with suppress(Exception):  # the interrupt, or the cancellation, is what counts

@@ -13,7 +13,12 @@ from _async.sql_scenes import waits
 from holdfast import aio as holdfast
 from holdfast.chaos.servers.postgres import PostgresServer
 from holdfast.chaos.servers.proxy import Proxy
+from holdfast.stores.postgres import connection as postgres_connection
+from holdfast.stores.postgres.address import Address
+from holdfast.stores.postgres.failures import refusal
 from worlds.aio import Job, eventually
+
+QUERY_CANCELED = "57014"
 
 
 async def test_a_lease_outlives_a_crash_of_the_server(server: PostgresServer) -> None:
@@ -209,6 +214,34 @@ async def test_a_statement_time_out_is_tried_again(kept: PostgresServer) -> None
             job = Job(locks.lock("x").acquire)
             connection.rollback()
             await (await job.result()).release()
+
+
+async def test_a_refused_step_that_has_a_transaction_around_it_is_tried_again(
+    kept: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step has one where another isolation level is the default."""
+    url = kept.new_database()
+    database = url.rpartition("/")[2]
+    with kept.connect(autocommit=True) as connection:
+        connection.execute(
+            f"ALTER DATABASE {database} SET default_transaction_isolation = 'repeatable read'"
+        )
+    refused: list[str] = []
+
+    def noted(code: str, message: str, address: Address) -> Exception:
+        refused.append(code)
+        return refusal(code, message, address)
+
+    async with holdfast.connect(f"{url}?options=-c%20statement_timeout%3D300") as locks:
+        await (await locks.lock("x").acquire()).release()
+        with kept.connect(dbname=database) as stranger:
+            stranger.execute("SELECT * FROM holdfast_lock WHERE name LIKE '%x' FOR UPDATE")
+            monkeypatch.setattr(postgres_connection, "refusal", noted)
+            job = Job(locks.lock("x").acquire, 20.0)
+            await eventually(lambda: job.done() or len(refused) >= 3)
+            stranger.rollback()
+            await (await job.result()).release()
+    assert set(refused) == {QUERY_CANCELED}
 
 
 async def test_a_read_only_server_is_unavailable_and_says_why(kept: PostgresServer) -> None:

@@ -11,6 +11,14 @@ from holdfast.model import UNKNOWN, Renewed
 from worlds.aio import Job, eventually, pause
 
 
+def blocked(watching: Any, database: str) -> bool:
+    """Tells whether a session of that database waits for a row."""
+    found = watching.execute(
+        "SELECT FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'", [database]
+    )
+    return bool(found.fetchall())
+
+
 async def test_a_locked_entry_ends_no_other_lease(kept: PostgresServer) -> None:
     url = kept.new_database()
     async with holdfast.connect(url) as locks:
@@ -61,16 +69,41 @@ async def test_a_waiter_that_is_removed_while_it_is_handed_the_lock_leaves_no_gh
             cleaner.execute("DELETE FROM holdfast_entry WHERE owner = 'gone'")
             releasing = Job(lease.release)
 
-            async def hands_over() -> bool:
-                blocked = watching.execute(
-                    "SELECT FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'",
-                    [database],
-                )
-                return bool(blocked.fetchall())
-
-            await eventually(hands_over)
+            await eventually(lambda: blocked(watching, database))
             cleaner.commit()
             assert await releasing.result() is True
         after = await locks.lock("x").try_acquire()
         assert after is not None
+        assert after.token > lease.token
+
+
+async def test_a_lease_that_is_detached_while_a_step_changes_its_lock_ends_in_time(
+    kept: PostgresServer,
+) -> None:
+    """That step may find the lease as long as it was: the lock would be closed until then."""
+    url = kept.new_database()
+    database = url.rpartition("/")[2]
+    async with holdfast.connect(url, connections=2) as locks:
+        lease = await locks.lock("x", ttl=30.0).acquire()
+        backend: Any = (await locks._session()).backend
+        (owner,) = (await locks._session()).leases
+        with (
+            kept.connect(dbname=database) as stranger,
+            kept.connect(autocommit=True) as watching,
+        ):
+            # It is known only that no lease ends before this.
+            stranger.execute("UPDATE holdfast_lock SET first = 0")
+            stranger.commit()
+            stranger.execute(
+                "UPDATE holdfast_lock SET first = (SELECT expires FROM holdfast_entry)"
+            )
+
+            async def detach() -> object:
+                return await backend.detach("x", owner, 1.0, backend.clock.now() + 20.0)
+
+            detaching = Job(detach)
+            await eventually(lambda: detaching.done() or blocked(watching, database))
+            stranger.commit()
+            assert await detaching.result() is True
+        after = await locks.lock("x").acquire(timeout=15.0)
         assert after.token > lease.token

@@ -70,8 +70,15 @@ async def test_a_forced_release_that_a_pooler_does_not_tell_of_is_found_by_a_ren
         pooler.stop()
 
 
-async def test_prepared_statements_that_a_pooler_shares_or_loses(kept: PostgresServer) -> None:
+@pytest.mark.parametrize("level", ["read committed", "repeatable read"])
+async def test_prepared_statements_that_a_pooler_shares_or_loses(
+    kept: PostgresServer, level: str
+) -> None:
     database = kept.new_database().rpartition("/")[2]
+    with kept.connect(autocommit=True) as connection:
+        connection.execute(
+            f"ALTER DATABASE {database} SET default_transaction_isolation = '{level}'"
+        )
     pooler = PgBouncer(kept.port, size=1)
     try:
         url = pooler.url(database)
@@ -86,11 +93,11 @@ async def test_prepared_statements_that_a_pooler_shares_or_loses(kept: PostgresS
         ):
             await turns(locks)
             await turns(others)
-            connection: Any = psycopg.connect(url, autocommit=True, prepare_threshold=None)
-            with connection:
+            pooled: Any = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+            with pooled:
                 prepared = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%'"
-                assert connection.execute(prepared).fetchone()[0] >= 2
-                connection.execute("DEALLOCATE ALL")
+                assert pooled.execute(prepared).fetchone()[0] >= 2
+                pooled.execute("DEALLOCATE ALL")
             await turns(locks)
             await turns(others)
     finally:
@@ -124,6 +131,29 @@ async def test_a_listener_that_goes_deaf_is_noticed(kept: PostgresServer) -> Non
         await lease.release()
         second = await waiter.result()
         assert second.token > lease.token
+
+
+async def test_a_waiter_stays_looked_after_if_nobody_listens_when_its_heartbeat_ends(
+    kept: PostgresServer,
+) -> None:
+    """The heartbeat told the database of a channel on which messages came until then."""
+    url = kept.new_database()
+    async with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+        async with locks.lock("x"):
+            waiter = Job(others.lock("x").acquire)
+            await waits(locks)
+            backend: Any = (await others._session()).backend
+            wakeups = backend._wakeups
+            channel = wakeups.channel
+            assert channel
+            (owner,) = wakeups.tickets
+            await wakeups.check(channel, [owner], backend.clock.now() + 10.0)
+            assert not wakeups._unheard.first()
+            wakeups._deafen()
+            assert wakeups._unheard.first() == [owner]
+            await wakeups.check(channel, [owner], backend.clock.now() + 10.0)
+            assert wakeups._unheard.first() == [owner]
+        await (await waiter.result()).release()
 
 
 async def test_many_create_the_tables_at_once(kept: PostgresServer) -> None:

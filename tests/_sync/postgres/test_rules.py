@@ -72,8 +72,15 @@ def test_a_forced_release_that_a_pooler_does_not_tell_of_is_found_by_a_renewal(
         pooler.stop()
 
 
-def test_prepared_statements_that_a_pooler_shares_or_loses(kept: PostgresServer) -> None:
+@pytest.mark.parametrize("level", ["read committed", "repeatable read"])
+def test_prepared_statements_that_a_pooler_shares_or_loses(
+    kept: PostgresServer, level: str
+) -> None:
     database = kept.new_database().rpartition("/")[2]
+    with kept.connect(autocommit=True) as connection:
+        connection.execute(
+            f"ALTER DATABASE {database} SET default_transaction_isolation = '{level}'"
+        )
     pooler = PgBouncer(kept.port, size=1)
     try:
         url = pooler.url(database)
@@ -88,11 +95,11 @@ def test_prepared_statements_that_a_pooler_shares_or_loses(kept: PostgresServer)
         ):
             turns(locks)
             turns(others)
-            connection: Any = psycopg.connect(url, autocommit=True, prepare_threshold=None)
-            with connection:
+            pooled: Any = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+            with pooled:
                 prepared = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'holdfast%'"
-                assert connection.execute(prepared).fetchone()[0] >= 2
-                connection.execute("DEALLOCATE ALL")
+                assert pooled.execute(prepared).fetchone()[0] >= 2
+                pooled.execute("DEALLOCATE ALL")
             turns(locks)
             turns(others)
     finally:
@@ -126,6 +133,29 @@ def test_a_listener_that_goes_deaf_is_noticed(kept: PostgresServer) -> None:
         lease.release()
         second = waiter.result()
         assert second.token > lease.token
+
+
+def test_a_waiter_stays_looked_after_if_nobody_listens_when_its_heartbeat_ends(
+    kept: PostgresServer,
+) -> None:
+    """The heartbeat told the database of a channel on which messages came until then."""
+    url = kept.new_database()
+    with holdfast.connect(url) as locks, holdfast.connect(url) as others:
+        with locks.lock("x"):
+            waiter = Job(others.lock("x").acquire)
+            waits(locks)
+            backend: Any = others._session().backend
+            wakeups = backend._wakeups
+            channel = wakeups.channel
+            assert channel
+            (owner,) = wakeups.tickets
+            wakeups.check(channel, [owner], backend.clock.now() + 10.0)
+            assert not wakeups._unheard.first()
+            wakeups._deafen()
+            assert wakeups._unheard.first() == [owner]
+            wakeups.check(channel, [owner], backend.clock.now() + 10.0)
+            assert wakeups._unheard.first() == [owner]
+        waiter.result().release()
 
 
 def test_many_create_the_tables_at_once(kept: PostgresServer) -> None:

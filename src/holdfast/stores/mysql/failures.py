@@ -36,6 +36,10 @@ ROUTINE_EXISTS = 1304
 _USER = re.compile(r" (?:to|for) user '(?:[^'\\]|\\.)*'(?:@'[^']*')?")
 
 
+class Denied(ConfigError):
+    """Raised when this user has not the permission for a step."""
+
+
 class RoutineExists(BackendUnavailable):
     """Raised when a procedure is there already."""
 
@@ -54,7 +58,7 @@ def refusal(code: int, message: str, address: Address) -> Exception:
     if code in CREDENTIALS:
         return ConfigError(f"{address} refuses these credentials, or has no such database or user")
     if code in DENIED:
-        return permission_missing(address, message)
+        return Denied(str(permission_missing(address, message)))
     if code in MISSING:
         return tables_missing(address, message)
     if code == ROUTINE_EXISTS:

@@ -18,7 +18,7 @@ from secrets import token_hex
 from threading import RLock
 from typing import Any, Protocol
 
-from ...._runtime.threads import Mutex, Poller, Routine, Signal, Worker, enter
+from ...._runtime.threads import Poller, Routine, Signal, Turn, Worker
 from ....clock import Clock
 from ....errors import LockError
 from ....model import Granted
@@ -74,7 +74,7 @@ class Wakeups:
         self._poller = poller
         self._clock = clock
         self._mutex = RLock()
-        self._preparing = Mutex()
+        self._preparing = Turn()
         self.tickets: dict[str, Ticket] = {}
         """The waiting attempts, by owner."""
         self._unheard = Unheard()
@@ -121,13 +121,11 @@ class Wakeups:
 
     def prepare(self, deadline: float) -> None:
         """Listens, if that works; else waiters are looked after."""
-        if not enter(self._preparing, deadline - self._clock.now()):
-            return
         try:
-            if not self.ready:
+            if self._preparing.take(deadline - self._clock.now()) and not self.ready:
                 self._prepare(deadline)
         finally:
-            self._preparing.release()
+            self._preparing.end()
 
     def _prepare(self, deadline: float) -> None:
         if self._listener is None:
@@ -138,7 +136,7 @@ class Wakeups:
         if listening is None:
             return
         with self._mutex:
-            if self._closed:
+            if self._closed or self._listening is not None:  # a signal's handler may have come here
                 listening.close()
                 return
             self._probed = self._heard = 0
