@@ -9,12 +9,10 @@ from .functions import check_function
 from .poller import Poller
 from .routine import (
     Interrupt,
-    Mutex,
     Routine,
     Worker,
     call_all,
     current,
-    enter,
     finish,
     forget_closed_loops,
     here,
@@ -27,7 +25,6 @@ __all__ = [
     "Alarm",
     "Deputy",
     "Interrupt",
-    "Mutex",
     "Poller",
     "Routine",
     "Signal",
@@ -37,7 +34,6 @@ __all__ = [
     "check_function",
     "check_surroundings",
     "current",
-    "enter",
     "finish",
     "forget_closed_loops",
     "here",

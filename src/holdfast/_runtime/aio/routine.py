@@ -24,19 +24,6 @@ def current() -> object:
         return current_thread()
 
 
-Mutex = asyncio.Lock
-"""The mutex to hold across calls to the store; across plain code a `threading.Lock` will do."""
-
-
-async def enter(mutex: Mutex, within: float) -> bool:
-    """Acquires `mutex`; returns False if others have held it for all of `within` seconds."""
-    try:
-        async with asyncio.timeout(within):
-            return await mutex.acquire()
-    except TimeoutError:
-        return False
-
-
 here: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop
 """The place that a session belongs to: an event loop here, the whole process there."""
 

@@ -9,12 +9,10 @@ from .functions import check_function
 from .poller import Poller
 from .routine import (
     Interrupt,
-    Mutex,
     Routine,
     Worker,
     call_all,
     current,
-    enter,
     finish,
     here,
     in_background,
@@ -26,7 +24,6 @@ __all__ = [
     "Alarm",
     "Deputy",
     "Interrupt",
-    "Mutex",
     "Poller",
     "Routine",
     "Signal",
@@ -36,7 +33,6 @@ __all__ = [
     "check_function",
     "check_surroundings",
     "current",
-    "enter",
     "finish",
     "here",
     "in_background",

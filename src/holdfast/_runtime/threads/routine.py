@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _thread import get_ident, start_new_thread
 from collections.abc import Callable, Sequence
-from threading import Lock, Thread, local
+from threading import Thread, local
 from time import sleep
 from typing import TypeVar
 
@@ -26,15 +26,6 @@ def current() -> object:
     """Returns the caller: a thread here, a task there. Never the same for two, as numbers are that the
     system gives to another thread when one has ended."""
     return _me.me
-
-
-Mutex = Lock
-"""The mutex to hold across calls to the store; across plain code a `threading.Lock` will do."""
-
-
-def enter(mutex: Lock, within: float) -> bool:
-    """Acquires `mutex`; returns False if others have held it for all of `within` seconds."""
-    return mutex.acquire(timeout=max(within, 0.0))
 
 
 def here() -> object:

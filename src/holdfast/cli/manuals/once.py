@@ -42,7 +42,7 @@ somebody else may run it.
     statuses={
         "N": "COMMAND's own; 128+n if signal n ended it",
         "75": "somebody has done it in this period, or is at it; nothing was run",
-        "76": "the lease was lost, and COMMAND was ended",
+        "76": "the lease was lost, and COMMAND was ended, or not run",
         "77": "the lease was lost, and COMMAND could not be ended",
         "126": "COMMAND cannot be run",
         "127": "COMMAND was not found",

@@ -60,7 +60,7 @@ in a circle. COMMAND finds HOLDFAST_TOKENS then, a JSON object of the token of e
     statuses={
         "N": "COMMAND's own; 128+n if signal n ended it",
         "75": "busy: not granted in time, nothing was run",
-        "76": "the lease was lost, and COMMAND was ended",
+        "76": "the lease was lost, and COMMAND was ended, or not run",
         "77": "the lease was lost, and COMMAND could not be ended",
         "69": "the store is unreachable, or cannot do it now; nothing was run",
         "126": "COMMAND cannot be run",
