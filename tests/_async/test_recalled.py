@@ -67,7 +67,7 @@ async def test_nothing_is_freed_while_a_callback_runs() -> None:
     """The keeper had taken the lease from its wheel when another thread found its time over."""
     async with holdfast.connect("memory://calling") as others:
         locks = holdfast.connect("memory://calling")
-        lease = await locks.lock("x", ttl=30.0).acquire()
+        lease = await locks.lock("x", ttl=180.0).acquire()
         inside, go_on = Event(), Event()
         calls: list[str] = []
 
@@ -109,7 +109,7 @@ async def test_a_body_that_ends_frees_nothing_while_a_callback_runs() -> None:
             go_on.wait(60.0)
 
         async def body() -> None:
-            async with locks.lock("x", ttl=30.0) as lease:
+            async with locks.lock("x", ttl=180.0) as lease:
                 lease.on_lost(slow)
                 hold: Any = lease._hold
                 Thread(target=hold._recall, args=("a test wants it",)).start()
@@ -128,7 +128,7 @@ async def test_a_body_that_ends_frees_nothing_while_a_callback_runs() -> None:
 
 async def test_a_telling_that_was_interrupted_is_taken_up_again() -> None:
     async with holdfast.connect("memory://again") as locks:
-        lease = await locks.lock("x", ttl=30.0).acquire()
+        lease = await locks.lock("x", ttl=180.0).acquire()
         told: list[str] = []
 
         def first(lease: holdfast.Lease) -> None:
@@ -202,7 +202,7 @@ async def test_a_re_entrant_lease_that_is_given_away_leaves_nothing() -> None:
 async def test_what_is_detached_is_not_renewed_behind_that() -> None:
     """The keeper has seen that the lease is to be renewed, and has not sent it yet."""
     async with holdfast.connect("memory://behind") as locks:
-        lease = await locks.lock("x", ttl=30.0).acquire()
+        lease = await locks.lock("x", ttl=180.0).acquire()
         session: Any = await locks._session()
         hold = lease._hold
         renewed: list[str] = []

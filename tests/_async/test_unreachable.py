@@ -215,7 +215,7 @@ async def test_a_hand_over_that_was_never_confirmed_ends_with_the_claim(fair_url
 
         async def handed_over(cut: bool) -> holdfast.Lease:
             lease = await s.others.lock("x").acquire()
-            waiter = Job(s.locks.lock("x").acquire)
+            waiter = Job(s.locks.lock("x", ttl=180.0).acquire)
             await s.waiters(1)
             s.line.cut = cut
             await lease.release()

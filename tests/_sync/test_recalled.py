@@ -19,7 +19,7 @@ def test_close_waits_for_a_body_whose_max_hold_is_over(url: str) -> None:
         order: list[str] = []
 
         def body() -> None:
-            with locks.lock("x", ttl=30.0, max_hold=0.1) as lease:
+            with locks.lock("x", ttl=180.0, max_hold=0.1) as lease:
                 try:
                     lease.wait_lost(20.0)
                     pause(0.2)  # in asyncio it is cancelled here, or before
@@ -40,7 +40,7 @@ def test_close_waits_for_a_body_whose_max_hold_is_over(url: str) -> None:
 def test_close_waits_for_work_that_a_leader_stops(fair_url: str) -> None:
     with holdfast.connect(fair_url) as others:
         locks = holdfast.connect(fair_url)
-        term = locks.election("boss", ttl=30.0).campaign()
+        term = locks.election("boss", ttl=180.0).campaign()
         order: list[str] = []
 
         def body() -> None:
@@ -69,7 +69,7 @@ def test_nothing_is_freed_while_a_callback_runs() -> None:
     """The keeper had taken the lease from its wheel when another thread found its time over."""
     with holdfast.connect("memory://calling") as others:
         locks = holdfast.connect("memory://calling")
-        lease = locks.lock("x", ttl=30.0).acquire()
+        lease = locks.lock("x", ttl=180.0).acquire()
         inside, go_on = Event(), Event()
         calls: list[str] = []
 
@@ -111,7 +111,7 @@ def test_a_body_that_ends_frees_nothing_while_a_callback_runs() -> None:
             go_on.wait(60.0)
 
         def body() -> None:
-            with locks.lock("x", ttl=30.0) as lease:
+            with locks.lock("x", ttl=180.0) as lease:
                 lease.on_lost(slow)
                 hold: Any = lease._hold
                 Thread(target=hold._recall, args=("a test wants it",)).start()
@@ -130,7 +130,7 @@ def test_a_body_that_ends_frees_nothing_while_a_callback_runs() -> None:
 
 def test_a_telling_that_was_interrupted_is_taken_up_again() -> None:
     with holdfast.connect("memory://again") as locks:
-        lease = locks.lock("x", ttl=30.0).acquire()
+        lease = locks.lock("x", ttl=180.0).acquire()
         told: list[str] = []
 
         def first(lease: holdfast.Lease) -> None:
@@ -204,7 +204,7 @@ def test_a_re_entrant_lease_that_is_given_away_leaves_nothing() -> None:
 def test_what_is_detached_is_not_renewed_behind_that() -> None:
     """The keeper has seen that the lease is to be renewed, and has not sent it yet."""
     with holdfast.connect("memory://behind") as locks:
-        lease = locks.lock("x", ttl=30.0).acquire()
+        lease = locks.lock("x", ttl=180.0).acquire()
         session: Any = locks._session()
         hold = lease._hold
         renewed: list[str] = []

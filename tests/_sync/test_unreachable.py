@@ -217,7 +217,7 @@ def test_a_hand_over_that_was_never_confirmed_ends_with_the_claim(fair_url: str)
 
         def handed_over(cut: bool) -> holdfast.Lease:
             lease = s.others.lock("x").acquire()
-            waiter = Job(s.locks.lock("x").acquire)
+            waiter = Job(s.locks.lock("x", ttl=180.0).acquire)
             s.waiters(1)
             s.line.cut = cut
             lease.release()

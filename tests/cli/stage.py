@@ -16,7 +16,7 @@ from typing import Any
 import holdfast
 
 HOLDFAST = [sys.executable, "-m", "holdfast"]
-LIMIT = 60.0
+LIMIT = 28.0
 """Seconds after which something that should happen counts as not happening."""
 
 Process = subprocess.Popen[str]

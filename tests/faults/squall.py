@@ -18,7 +18,7 @@ import holdfast
 
 SHORTEST, LONGEST = 1e-6, 6e-4
 """Seconds from the beginning of a turn to the signal."""
-PATIENCE = 60.0
+PATIENCE = 25.0
 
 
 class TimeIsUpError(Exception):

@@ -324,7 +324,7 @@ def test_while_a_lease_is_freed_whose_max_hold_is_over(monkeypatch: pytest.Monke
         session: Any = locks._session()
 
         def body() -> None:
-            with locks.lock("x", ttl=30.0, max_hold=0.1) as lease:
+            with locks.lock("x", ttl=180.0, max_hold=0.1) as lease:
                 eventually(lambda: not lease.held)
                 interrupt_once(monkeypatch, session.backend, "release")
 
@@ -348,7 +348,7 @@ def test_while_an_attempt_of_which_nothing_is_known_is_given_up(
 
         monkeypatch.setattr(session.backend, "acquire", lost)
         with pytest.raises(KeyboardInterrupt):
-            locks.lock("x", ttl=30.0).acquire(timeout=1.0)
+            locks.lock("x", ttl=180.0).acquire(timeout=1.0)
         eventually(lambda: not others.inspect("x").held)
 
 
@@ -360,7 +360,7 @@ def test_as_a_clean_up_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         session: Any = locks._session()
 
         def body() -> None:
-            with locks.lock("x", ttl=30.0, max_hold=0.1) as lease:
+            with locks.lock("x", ttl=180.0, max_hold=0.1) as lease:
                 eventually(lambda: not lease.held)
                 interrupt_once(monkeypatch, Closing, "share_rest")
 

@@ -8,8 +8,9 @@ from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 
-PATIENCE = 60.0
-"""How long a condition may take to come true; never how long it normally takes."""
+PATIENCE = 25.0
+"""How long a condition may take to come true; never how long it normally takes. Less than the TTL that
+leases have by themselves: what a test waits for must not come true by that."""
 
 
 class Job(Generic[Result]):
