@@ -142,7 +142,7 @@ def _finish(connection: MysqlConnection, deadline: float) -> None:
 
     One manager at a time: one that is done already must not lose its procedures to the next.
     """
-    with suppress(BackendUnavailable):  # a Galera cluster has no such locks
+    with suppress(BackendUnavailable):  # some clusters refuse such locks
         connection.run(f"SELECT GET_LOCK({TURN}, {LONGEST_TURN})", deadline)
     try:
         found = _look(connection, deadline)
