@@ -19,7 +19,7 @@ def test_close_waits_for_a_body_whose_max_hold_is_over(url: str) -> None:
         order: list[str] = []
 
         def body() -> None:
-            with locks.lock("x", ttl=180.0, max_hold=0.1) as lease:
+            with locks.lock("x", ttl=30.0, max_hold=0.1) as lease:
                 try:
                     lease.wait_lost(20.0)
                     pause(0.2)  # in asyncio it is cancelled here, or before
@@ -40,7 +40,7 @@ def test_close_waits_for_a_body_whose_max_hold_is_over(url: str) -> None:
 def test_close_waits_for_work_that_a_leader_stops(fair_url: str) -> None:
     with holdfast.connect(fair_url) as others:
         locks = holdfast.connect(fair_url)
-        term = locks.election("boss", ttl=180.0).campaign()
+        term = locks.election("boss", ttl=30.0).campaign()
         order: list[str] = []
 
         def body() -> None:

@@ -241,3 +241,25 @@ async def test_a_lock_is_handed_over_for_the_delay_too(url: str) -> None:
         await store.release(holder)
         window = store.backend.claim_window
         assert window + 15.0 < await store.remaining() <= window + 20.0
+
+
+async def test_a_manager_that_may_not_clean_renews_all_the_same(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with holdfast.connect(url) as locks:
+        lease = await locks.lock("x").acquire()
+        backend: Any = (await locks._session()).backend
+        store = backend._store
+        call = store._keeping.call
+        asked: list[str] = []
+
+        def refuse(procedure: str, *arguments: Any) -> Any:
+            asked.append(procedure)
+            if procedure == "clean":
+                raise holdfast.ConfigError("permission denied")
+            return call(procedure, *arguments)
+
+        monkeypatch.setattr(store._keeping, "call", refuse)
+        store._clean_at = 0.0
+        await lease.renew()
+        assert asked.count("clean") == 1

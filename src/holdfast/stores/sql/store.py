@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ...clock import Clock
 from ...entries import SEPARATOR, AcquireRequest, Claim
-from ...errors import BackendUnavailable
+from ...errors import BackendUnavailable, ConfigError
 from ...model import (
     GONE,
     UNKNOWN,
@@ -332,8 +332,8 @@ class SqlStore:
         try:
             values: list[Value] = [self._wait(deadline), CLEANED, _micros(UNUSED)]
             self._keeping.call("clean", values, min(deadline, now + 1.0))
-        except BackendUnavailable:
-            return  # the next one will
+        except (BackendUnavailable, ConfigError):
+            return  # the next one will, or one who may
 
 
 def _granted(
