@@ -82,8 +82,7 @@ class Closing:
         for observer in list(session.observers.values()):
             observer.tell()
         await self._wait_for_bodies()
-        while session.leases:
-            lease = next(iter(session.leases.values()))
+        for lease in list(session.leases.values()):
             self.share_rest()
             if not await lease._give_all_back():
                 self.note_silence()
@@ -114,8 +113,7 @@ class Closing:
         """Waits until the bodies of recalled leases have ended, and frees those leases."""
         session = self._session
         until = session.clock.now() + BODY_LIMIT
-        while session.recalled:
-            owner, lease = next(iter(session.recalled.items()))
+        for owner, lease in list(session.recalled.items()):
             while self._runs(lease) and await self.drained.wait(until):
                 pass
             if not lease._freeing:

@@ -27,16 +27,18 @@ def tell_lost(hold: Hold) -> None:
         with session.mutex:
             first = hold._teller is None
             if first:
-                hold._teller = current()
+                hold._teller = current() or hold  # an alarm's call belongs to no task
         if first:
             _tell_all(hold)
     finally:
         if first:
             hold._teller = None
             if session.closed:
-                session.closing.drained.set()
+                session.closing.drained.set()  # it frees the lease
             elif hold._untold:
                 session.alarm.at(session.clock.now(), hold._ring)
+            elif hold._freeing:
+                session.keeper.keep(hold, max(session.clock.now(), hold._free_at()))
 
 
 def _tell_all(hold: Hold) -> None:
@@ -59,8 +61,6 @@ def _tell_all(hold: Hold) -> None:
         call_back(hold, callback, lease() or hold._request.lease_type(hold, opening))
     hold._calling_back = False
     hold._tell_others()
-    if hold._freeing and not session.closed:  # else `close` frees it
-        session.keeper.keep(hold, max(session.clock.now(), hold._free_at()))
     if hold._alarmed:
         session.alarm.cancel(hold._ring)
     hold._untold = False
