@@ -97,7 +97,8 @@ async def test_nothing_is_freed_while_a_callback_runs() -> None:
         assert not (await others.inspect("x")).held
 
 
-async def test_a_body_that_ends_frees_nothing_while_a_callback_runs() -> None:
+@pytest.mark.parametrize("several", [False, True])
+async def test_a_body_that_ends_frees_nothing_while_a_callback_runs(several: bool) -> None:
     async with (
         holdfast.connect("memory://ends") as others,
         holdfast.connect("memory://ends") as locks,
@@ -109,9 +110,12 @@ async def test_a_body_that_ends_frees_nothing_while_a_callback_runs() -> None:
             go_on.wait(60.0)
 
         async def body() -> None:
-            async with locks.lock("x", ttl=180.0) as lease:
+            lock: Any = locks.lock("x", ttl=180.0)
+            if several:
+                lock = locks.multi(["x", "y"], ttl=180.0)
+            async with lock as lease:
                 lease.on_lost(slow)
-                hold: Any = lease._hold
+                hold: Any = lease._hold.holds[1] if several else lease._hold
                 Thread(target=hold._recall, args=("a test wants it",)).start()
                 await eventually(inside.is_set)
 
@@ -224,3 +228,21 @@ async def test_what_is_detached_is_not_renewed_behind_that() -> None:
         keeper._limit = forgets
         await keeper._renew([hold])
         assert renewed == []
+
+
+async def test_close_waits_for_a_silent_store_once_however_many_slots_are_to_be_kept() -> None:
+    locks = holdfast.connect("memory://slots")
+    backend: Any = (await locks._session()).backend
+
+    async def silent(name: str, owner: str, rest: float, deadline: float) -> Any:
+        await pause(max(deadline - backend.clock.now(), 0.0))
+        raise holdfast.BackendUnavailable("no answer in time")
+
+    backend.detach = silent
+    for number in range(6):
+        lease = await locks.once(f"job{number}", 600.0, at_least=300.0, ttl=180.0)
+        assert lease is not None
+        lease.on_lost(lambda lease: None)
+    began = backend.clock.now()
+    await locks.close()
+    assert backend.clock.now() - began < 15.0  # 24 where each of them has its time

@@ -207,3 +207,17 @@ def test_loops_that_were_closed_leave_no_sessions() -> None:
     gc.collect()
     assert sum(map(ours, gc.get_objects())) == 1
     asyncio.run(locks.close())
+
+
+async def test_one_of_several_locks_may_be_asked_in_another_thread() -> None:
+    async with (
+        holdfast.connect("memory://parts") as others,
+        holdfast.connect("memory://parts") as locks,
+    ):
+        lease = await locks.multi(["x", "y"], ttl=180.0, renew=False).acquire()
+        hold: Any = lease.leases["x"]._hold
+        hold._deadline = 0.0
+        assert await asyncio.to_thread(lambda: lease.held) is False
+        async with asyncio.timeout(60.0):
+            while (await others.inspect("y")).held:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._runtime.aio import Signal
+from .telling import tell_lost
 
 if TYPE_CHECKING:
     from .hold import Hold
@@ -105,9 +106,7 @@ class Closing:
         """Tells whether a body runs under the lease, or somebody is being told of its end, in a task or
         thread that is not closing."""
         runners = [body.runner for body in list(lease._usage.bodies)]
-        if lease._teller is not None:
-            runners.append(lease._teller)
-        return any(runner not in self._callers for runner in runners)
+        return any(runner not in self._callers for runner in [*runners, *lease._tellers()])
 
     async def _wait_for_bodies(self) -> None:
         """Waits until the bodies of recalled leases have ended, and frees those leases."""
@@ -116,6 +115,8 @@ class Closing:
         for owner, lease in list(session.recalled.items()):
             while self._runs(lease) and await self.drained.wait(until):
                 pass
+            if lease._untold:  # whoever told of it was interrupted
+                tell_lost(lease)
             if not lease._freeing:
                 pass  # it was freed at the end of its body
             elif not self._runs(lease):

@@ -18,7 +18,7 @@ from math import inf
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from .._runtime.aio import Routine, Signal
+from .._runtime.aio import Routine, Signal, send_home
 from ..entries import Claim
 from ..errors import LockError
 from ..events import report
@@ -81,6 +81,8 @@ class Keeper:
             self._wake()
 
     def _wake(self) -> None:
+        if send_home(self._wake, self._session.home):
+            return
         with self._mutex:
             if self._routine is not None:
                 self._signal.set()

@@ -8,7 +8,6 @@ the next one may try: that is the catch-up.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .. import checks
@@ -79,16 +78,24 @@ class OnceHold(Hold):
         if self._kept_at_least_until <= session.now():
             await super()._free()
             return
-        session.keeper.forget(self)
-        await finish(self._keep, grace=session.patience)
+        try:
+            session.keeper.forget(self)
+            await finish(self._keep, grace=session.patience)
+        except BaseException:  # by a signal's handler, or cancelled
+            self._free_later()
+            raise
 
     async def _keep(self) -> None:
         """Keeps the slot until `at_least` is over."""
         session, ticket = self._session, self._ticket
-        await session.renewals.end(ticket.owner, session.deadline())
-        with suppress(LockError):  # else it ends with its TTL
+        session.closing.share_rest()
+        deadline = session.deadline()
+        await session.renewals.end(ticket.owner, deadline - session.patience / 2)
+        try:
             rest = self._rest(self._kept_at_least_until)
-            await session.backend.detach(ticket.name, ticket.owner, rest, session.deadline())
+            await session.backend.detach(ticket.name, ticket.owner, rest, deadline)
+        except LockError:
+            session.closing.note_silence()  # it ends with its TTL
         self._is_free()
 
 

@@ -132,16 +132,13 @@ class Opening:
             if self.closed:  # meanwhile: `close` waits for nobody who is opening
                 await backend.close()
                 self._check_open()
-            session = await self._opened_meanwhile(backend)
-            if session is not None:
-                return session
             if self.provisional:
                 self.guarantees = backend.guarantees
                 self.realm = lock_realm(self.guarantees.store, self._namespace)
             session = Session(backend, self.listeners, self._label, self.realm)
             session.provisional = self.provisional
             session.backend = self._timed(backend)
-            self.live = session
+            session = await self._made_known(session)
             if self.closed:  # since we looked, by somebody who saw no session
                 await self.close()
                 self._check_open()
@@ -149,18 +146,20 @@ class Opening:
         finally:
             turn.end()
 
-    async def _opened_meanwhile(self, backend: Backend) -> Session | None:
-        """Returns the session that a signal's handler in our thread, or another loop, has opened
-        meanwhile: then `backend` is of no use."""
-        session: Session | None = None
-        mine = False
+    async def _made_known(self, session: Session) -> Session:
+        """Returns the session that counts from now on: this one, unless a signal's handler in our
+        thread, or another loop, has opened one meanwhile."""
+        known: Session | None = None
         try:
-            session = self._present()
-            mine = session is None
+            while known is None:
+                known = self._present()
+                if known is None and self.live is None:
+                    self.live = known = session  # nothing is called in between
         finally:
-            if not mine:
-                await backend.close()
-        return session
+            if known is not session:
+                session.alarm.close()
+                await session.backend.close()
+        return known
 
     def _present(self) -> Session | None:
         """Returns the session that there is; raises if it belongs to another event loop."""

@@ -268,8 +268,9 @@ class Hold:
         if self._state in HOLDING and self._session.generation == forks.current():
             self._expire_if_due(self._session.clock.now())
 
-    def _end(self, reason: str) -> None:
-        """Ends the lease without our doing, and tells everybody who wants to know."""
+    def _end(self, reason: str, recalled: bool = False) -> None:
+        """Ends the lease without our doing, and tells everybody who wants to know. `recalled`: it has
+        still to be freed at the store."""
         session = self._session
         with session.mutex:
             state = after(self._state, ENDED)
@@ -277,6 +278,10 @@ class Hold:
                 return
             self._lost = (session.clock.wall(), reason)
             self._untold = True
+            self._calling_back = bool(self._callbacks)  # a body that ends now frees nothing
+            if recalled:
+                self._freeing = True
+                session.recalled[self._ticket.owner] = self
             self._state = state
             session.leases.pop(self._ticket.owner, None)
             self._usage.watches.clear()
@@ -302,12 +307,7 @@ class Hold:
 
     def _recall(self, reason: str) -> None:
         """Ends the lease though the store would keep it: it is freed when its body has ended."""
-        session = self._session
-        with session.mutex:
-            if self._state in HOLDING:
-                session.recalled[self._ticket.owner] = self
-        self._freeing = True
-        self._end(reason)
+        self._end(reason, recalled=True)
 
     def _free_at(self) -> float:
         """Returns when the keeper has to free what has ended for us."""
@@ -337,6 +337,10 @@ class Hold:
         self._freed(True)
         self._session.pending_releases.add(self._ticket)
         self._is_free()
+
+    def _tellers(self) -> list[object]:
+        """Returns the tasks or threads that tell of its loss."""
+        return [] if self._teller is None else [self._teller]
 
     def _is_free(self) -> None:
         """Notes that nothing is left to be freed."""

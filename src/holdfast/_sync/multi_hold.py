@@ -40,6 +40,11 @@ class PartHold(Hold):
         if self._whole is not None:
             self._whole._recall_rest(self)
 
+    def _tellers(self) -> list[object]:
+        if self._whole is None:
+            return super()._tellers()
+        return [hold._teller for hold in self._whole.holds if hold._teller is not None]
+
 
 class MultiHold:
     """The engine's side of a lease on several locks."""
@@ -71,6 +76,11 @@ class MultiHold:
             if hold._state not in HOLDING or now >= hold._deadline or hold._freeing:
                 return False
         return True
+
+    @property
+    def calls_back(self) -> bool:
+        """Whether callbacks are being told of the loss of any part."""
+        return any(hold._calling_back for hold in self.holds)
 
     @property
     def deadline(self) -> float:

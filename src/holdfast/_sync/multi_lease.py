@@ -186,7 +186,7 @@ class MultiLease(LeaseObject["MultiLease"]):
             elif session.generation != forks.current():
                 return
             lost = hold.state == LOST
-            if hold._usage.leave(1):
+            if hold._usage.leave(1) and not hold.calls_back:  # else it is freed after them
                 hold._release_quietly()
                 lost = lost or hold.state == LOST
         except BaseException:

@@ -67,9 +67,9 @@ class ReentrantHold(Hold):
             self._forgotten()  # in the same step, and before it can be granted to another
         return super().release()
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str, recalled: bool = False) -> None:
         self._forgotten()
-        super()._end(reason)
+        super()._end(reason, recalled)
 
     def _freed(self, freed: bool) -> bool:
         ended = super()._freed(freed)

@@ -33,6 +33,10 @@ def tell_lost(hold: Hold) -> None:
     finally:
         if first:
             hold._teller = None
+            if hold._untold:
+                session.recalled[hold._ticket.owner] = (
+                    hold  # `close` tells the rest, if it comes first
+                )
             if session.closed:
                 session.closing.drained.set()  # it frees the lease
             elif hold._untold:
@@ -64,6 +68,8 @@ def _tell_all(hold: Hold) -> None:
     if hold._alarmed:
         session.alarm.cancel(hold._ring)
     hold._untold = False
+    if not hold._freeing:
+        session.recalled.pop(hold._ticket.owner, None)
 
 
 def tell_freed(hold: Hold) -> None:

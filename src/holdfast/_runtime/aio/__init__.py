@@ -17,6 +17,7 @@ from .routine import (
     forget_closed_loops,
     here,
     in_background,
+    send_home,
 )
 from .signal import Signal
 from .turn import Turn
@@ -38,4 +39,5 @@ __all__ = [
     "forget_closed_loops",
     "here",
     "in_background",
+    "send_home",
 ]

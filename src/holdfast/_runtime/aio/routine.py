@@ -28,6 +28,16 @@ here: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop
 """The place that a session belongs to: an event loop here, the whole process there."""
 
 
+def send_home(call: Callable[[], None], home: object) -> bool:
+    """Has `call` made in the loop `home`, if the caller is not in it; returns whether it was not."""
+    assert isinstance(home, asyncio.AbstractEventLoop)
+    if asyncio._get_running_loop() is home:
+        return False
+    with suppress(RuntimeError):  # the loop is closed
+        home.call_soon_threadsafe(call)
+    return True
+
+
 class Worker:
     """The runner of blocking calls: a thread of its own, which makes them in the order of `call`.
 
@@ -211,9 +221,10 @@ _running: set[asyncio.Task[None]] = set()
 
 def forget_closed_loops() -> None:
     """Lets go of routines whose loop was closed under them."""
-    for task in [task for task in _running if task.get_loop().is_closed()]:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody can end it any more
-        _running.discard(task)
+    for task in list(_running):
+        if task.get_loop().is_closed():
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody can end it now
+            _running.discard(task)
 
 
 async def finish(cleanup: Callable[[], Coroutine[Any, Any, None]], grace: float) -> None:

@@ -16,6 +16,7 @@ from .routine import (
     finish,
     here,
     in_background,
+    send_home,
 )
 from .signal import Signal
 from .turn import Turn
@@ -36,4 +37,5 @@ __all__ = [
     "finish",
     "here",
     "in_background",
+    "send_home",
 ]

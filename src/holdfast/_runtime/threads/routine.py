@@ -33,6 +33,11 @@ def here() -> object:
     return None
 
 
+def send_home(call: Callable[[], None], home: object) -> bool:
+    """Returns False: every thread of the process is at home here."""
+    return False
+
+
 class Worker:
     """The runner of blocking calls: here the caller's own thread, which may block."""
 
