@@ -105,7 +105,8 @@ class Session:
         self.leases: dict[str, Hold] = {}
         """The leases that are held, by owner."""
         self.recalled: dict[str, Hold] = {}
-        """The leases that have ended for us, and have still to be freed at the store, by owner."""
+        """The leases that have ended for us, and have still to be freed at the store or told of, by
+        owner."""
         self.tickets: dict[str, Ticket] = {}
         """The attempts under way, by owner. `close` waits until each has left nothing behind."""
         self.waiters: dict[str, Waiter] = {}

@@ -34,9 +34,8 @@ def tell_lost(hold: Hold) -> None:
         if first:
             hold._teller = None
             if hold._untold:
-                session.recalled[hold._ticket.owner] = (
-                    hold  # `close` tells the rest, if it comes first
-                )
+                # `close` tells the rest, if it comes before the alarm.
+                session.recalled[hold._ticket.owner] = hold
             if session.closed:
                 session.closing.drained.set()  # it frees the lease
             elif hold._untold:

@@ -36,7 +36,7 @@ VERBS = {
 """The verbs, each with the options that are its own."""
 _TOKEN = re.compile(rf"({BEGINNING}[0-9A-Za-z]{{0,{ID_LENGTH}}}_?).+", re.ASCII | re.DOTALL)
 _SECRET = re.compile(r"[0-9A-Za-z]{20,}", re.ASCII)
-"""What no id is: it may be a secret, or a part of one."""
+"""A word that is too long for an id: it may be a secret, or a part of one."""
 
 
 def main(words: list[str]) -> int:

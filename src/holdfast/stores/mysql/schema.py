@@ -93,7 +93,7 @@ def _statements(anew: bool, in_place: bool = False) -> list[str]:
 
 
 class _Found(NamedTuple):
-    """What is there of the tables and procedures, as far as this user sees them."""
+    """The tables and procedures that are there, as far as this user sees them."""
 
     mariadb: bool
     format: int | None
