@@ -31,6 +31,8 @@ from .measure import (
     say,
 )
 from .redis_server import server as redis_server
+from .sql_server import mariadb as mariadb_server
+from .sql_server import postgres as postgres_server
 
 sys.path.insert(0, str(ROOT / "tests"))  # the throw-away servers
 
@@ -79,15 +81,13 @@ def _row(what: str, samples: Samples, ours: str, other: str, target: float) -> R
 
 
 def _measure(folder: Path, rounds: int) -> Samples:
-    from holdfast.chaos.servers.mariadb import MariaServer
-    from holdfast.chaos.servers.postgres import PostgresServer
-
     samples: Samples = {}
     with ExitStack() as stack:
         port = stack.enter_context(redis_server(folder))
-        postgres, maria = PostgresServer(), MariaServer()
-        stack.callback(postgres.stop)
-        stack.callback(maria.stop)
+        postgres, maria = (
+            stack.enter_context(postgres_server()),
+            stack.enter_context(mariadb_server()),
+        )
         locks = stack.enter_context(holdfast.connect(f"sqlite://{folder}/locks.db"))
         lease = locks.lock("account").acquire()
         connections = {

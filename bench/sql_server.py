@@ -1,4 +1,4 @@
-"""Servers for the figures on databases, as the tests start theirs: a commit is on the disk."""
+"""Servers for the figures on databases, with their default durability: a commit is on the disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def postgres() -> Iterator[Any]:
     """Runs a PostgreSQL for the `with`; yields it."""
     from holdfast.chaos.servers.postgres import PostgresServer
 
-    server = PostgresServer()
+    server = PostgresServer(on_disk=True)
     try:
         yield server
     finally:
@@ -35,7 +35,7 @@ def mariadb() -> Iterator[Any]:
     """Runs a MariaDB for the `with`; yields it."""
     from holdfast.chaos.servers.mariadb import MariaServer
 
-    server = MariaServer()
+    server = MariaServer(on_disk=True)
     try:
         yield server
     finally:

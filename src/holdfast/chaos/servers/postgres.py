@@ -24,12 +24,13 @@ class PostgresServer:
         environment: dict[str, str] | None = None,
         primary: int = 0,
         site: Site = HERE,
+        on_disk: bool = False,
     ) -> None:
         """Starts a server; a standby, if it is given the port of a `primary`."""
         self._environment = environment
         folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
         self._program = find("postgres", "postgresql", *folders)
-        self._daemon = Daemon("postgres", "postgres", site)
+        self._daemon = Daemon("postgres", "postgres", site, on_disk=on_disk)
         self.port = free_port()
         self._settings = settings
         self._databases = 0
