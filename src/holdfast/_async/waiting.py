@@ -232,7 +232,7 @@ async def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold 
                 )
             return LATE
         if not waiter._kept and now >= unkept_until:
-            session.keeper.keep(waiter, now)  # which asks at once, for many in one call
+            session.keeper.keep(waiter, waiter._due(waiter.beat_sent))
             continue
         result = await _ask(waiter)
         if result is not None:
