@@ -241,5 +241,8 @@ class Rows(Protocol):
         ...
 
     def drop_held(self, name: str, owner: str) -> bool:
-        """Removes the entry of `owner` if it is a holder whose lease has not ended; returns whether."""
+        """Removes the entry of `owner` if it is a holder whose lease has not ended; returns whether.
+
+        An election's stays, and False is returned: the ledger has to note that nobody leads.
+        """
         ...
