@@ -275,6 +275,40 @@ async def test_the_time_behind_others_of_its_manager_is_not_the_stores(
         assert isinstance(await waiter.result(), Queued)
 
 
+async def test_the_time_behind_the_first_of_its_manager_is_not_the_stores(
+    cluster: EtcdCluster,
+) -> None:
+    """Nobody of its manager is in the queue yet: the first one asks, and the others stand in line."""
+    async with managers(cluster) as (_, _locks, backend):
+        turnstile = backend._acquirer._turnstile
+        del turnstile._turns[1:]
+        backend._attempts.enrol(ticket_of("another"))  # so they are several
+        answering: list[bool] = []
+        txn = backend._retrier.txn
+
+        async def late(*args: Any, **options: Any) -> Any:
+            answering.append(False)
+            await eventually(lambda: all(answering))
+            return await txn(*args, **options)
+
+        async def ask(owner: str, deadline: float) -> Any:
+            return await backend.acquire(ticket_of(owner), deadline)
+
+        backend._retrier.txn = late
+        first = Job(ask, "first", soon(backend))
+        await eventually(lambda: answering)
+        backend._retrier.txn = txn
+        turnstile._answered = backend.clock.now() + 60.0  # the store answers others
+        deadline = backend.clock.now() + 0.3
+        second = Job(ask, "second", deadline)
+        await eventually(lambda: backend.clock.now() > deadline + 0.3)
+        assert not second.done()
+        answering[:] = [True]
+        assert isinstance(await first.result(), Granted)
+        assert isinstance(await second.result(), Queued)
+        assert turnstile._answered <= backend.clock.now()
+
+
 async def test_a_caller_that_gives_up_does_not_stand_behind_others_for_longer(
     cluster: EtcdCluster,
 ) -> None:

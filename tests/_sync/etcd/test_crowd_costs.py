@@ -277,6 +277,40 @@ def test_the_time_behind_others_of_its_manager_is_not_the_stores(
         assert isinstance(waiter.result(), Queued)
 
 
+def test_the_time_behind_the_first_of_its_manager_is_not_the_stores(
+    cluster: EtcdCluster,
+) -> None:
+    """Nobody of its manager is in the queue yet: the first one asks, and the others stand in line."""
+    with managers(cluster) as (_, _locks, backend):
+        turnstile = backend._acquirer._turnstile
+        del turnstile._turns[1:]
+        backend._attempts.enrol(ticket_of("another"))  # so they are several
+        answering: list[bool] = []
+        txn = backend._retrier.txn
+
+        def late(*args: Any, **options: Any) -> Any:
+            answering.append(False)
+            eventually(lambda: all(answering))
+            return txn(*args, **options)
+
+        def ask(owner: str, deadline: float) -> Any:
+            return backend.acquire(ticket_of(owner), deadline)
+
+        backend._retrier.txn = late
+        first = Job(ask, "first", soon(backend))
+        eventually(lambda: answering)
+        backend._retrier.txn = txn
+        turnstile._answered = backend.clock.now() + 60.0  # the store answers others
+        deadline = backend.clock.now() + 0.3
+        second = Job(ask, "second", deadline)
+        eventually(lambda: backend.clock.now() > deadline + 0.3)
+        assert not second.done()
+        answering[:] = [True]
+        assert isinstance(first.result(), Granted)
+        assert isinstance(second.result(), Queued)
+        assert turnstile._answered <= backend.clock.now()
+
+
 def test_a_caller_that_gives_up_does_not_stand_behind_others_for_longer(
     cluster: EtcdCluster,
 ) -> None:

@@ -59,31 +59,46 @@ class Acquirer:
 
     async def acquire(self, attempt: Attempt, queue: bool, deadline: float) -> Answer:
         """Asks for the lock; joins its queue, if `queue` says so, where others have it."""
+        if queue and attempt.queue.is_shared:
+            answer, deadline = await self._turnstile.ask(
+                partial(self._ask_as_one_of_many, attempt),
+                deadline,
+                attempt.ticket.until,
+                self._retrier.too_late,
+            )
+            if answer != AGAIN:
+                return answer
+        return await self._ask(attempt, queue, deadline)
+
+    async def _ask_as_one_of_many(
+        self, attempt: Attempt, deadline: float
+    ) -> Answer | Literal["again"]:
+        """Joins behind another attempt of this manager; the first of them asks for the lock.
+
+        Returns `AGAIN` if the attempt has to ask for itself.
+        """
         line = attempt.queue
-        answer: Answer | Literal["again"]
-        while queue and line.is_shared:
+        answer: Answer | Literal["again"] = AGAIN
+        while answer == AGAIN and line.is_shared:
             if line.neighbour is None:
+                # Few wait for this turn, as they have one at the turnstile: the rest of a crowd stands
+                # before that, where its time does not count against the store.
                 answer = await self._retrier.in_turn(
                     line.turn, deadline, partial(self._ask_first, attempt, deadline)
                 )
             else:
-                answer, deadline = await self._turnstile.ask(
-                    partial(self._join_behind, attempt),
-                    deadline,
-                    attempt.ticket.until,
-                    self._retrier.too_late,
-                )
+                answer = await self._join_behind(attempt, deadline)
                 if answer is None:
-                    break  # there is a reason, which the whole question finds out
-            if answer != AGAIN:
-                return answer
-        return await self._ask(attempt, queue, deadline)
+                    return AGAIN  # there is a reason, which the whole question finds out
+        return answer
 
     async def _ask_first(self, attempt: Attempt, deadline: float) -> Answer | Literal["again"]:
         """Asks for the lock, unless another attempt of this manager has come to have an entry."""
         if attempt.queue.neighbour is not None:
             return AGAIN
-        return await self._ask(attempt, True, deadline)
+        answer = await self._ask(attempt, True, deadline)
+        self._turnstile.answered()
+        return answer
 
     async def _join_behind(
         self, attempt: Attempt, deadline: float
