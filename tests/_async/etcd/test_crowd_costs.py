@@ -65,6 +65,31 @@ async def test_waiters_that_ask_at_once_share_a_read(cluster: EtcdCluster) -> No
         await held.release()
 
 
+async def test_those_who_clean_up_after_a_failure_share_a_read(cluster: EtcdCluster) -> None:
+    """Nobody knows of these owners here: another manager may have asked for them."""
+    async with managers(cluster) as (others, _, backend):
+        held = await others.lock("x").acquire()
+        reads = count_reads(backend)
+        looking = backend._renewer._lookups._lookups
+        read = backend._retrier.range
+
+        async def when_all_have_come(request: bytes, deadline: float) -> Any:
+            await eventually(lambda: looking["x"].users == CROWD)
+            backend._retrier.range = read
+            return await read(request, deadline)
+
+        async def clean_up(owner: str) -> bool:
+            return bool(await backend.release("x", owner, soon(backend)))
+
+        backend._retrier.range = when_all_have_come
+        owners = [f"w{one}" for one in range(CROWD - 1)]
+        jobs = [Job(clean_up, owner) for owner in (*owners, held.owner)]
+        assert [await job.result() for job in jobs] == [False] * len(owners) + [True]
+        assert len(reads) == 2  # the first one's, and another for all who came after it
+        assert looking == {}
+        assert not (await others.inspect("x")).holders
+
+
 async def test_what_was_heard_since_a_read_calls_for_another(cluster: EtcdCluster) -> None:
     async with managers(cluster) as (others, _, backend):
         held = await others.lock("x").acquire()

@@ -14,6 +14,7 @@ from .acquire import heartbeat_within
 from .attempt import Attempt
 from .grant import Granter
 from .leases import FRESH
+from .lookups import Lookups
 from .parts import Parts
 from .reading import Reading
 from .release import Releaser, heirs, with_granted
@@ -32,18 +33,15 @@ class Renewer:
         self._clock, self._naming, self._retrier, self._leases, self._attempts, _ = parts
         self._granter = granter
         self._releaser = releaser
+        self._lookups = Lookups(self._clock, self._naming, self._retrier)
 
     def find(self, name: str, owner: str, deadline: float) -> Attempt | None:
         """Returns the attempt of `owner`, which another manager may have made."""
         attempt = self._attempts.known(name, owner)
         if attempt is not None:
             return attempt
-        start = self._naming.queue(name)
-        found = self._retrier.range(messages.range_of(start, messages.after(start)), deadline)
-        for stored in self._naming.stored_entries(found.keys):
-            if stored.entry.owner == owner:
-                return self._attempts.enrol_anothers(stored)
-        return None
+        stored = self._lookups.find(name, owner, deadline)
+        return None if stored is None else self._attempts.enrol_anothers(stored)
 
     def renew(
         self, claims: Sequence[Claim], deadline: float

@@ -1,0 +1,76 @@
+"""Looking for the entry of an owner that this manager does not know: one read for all who ask at once.
+
+Each attempt of a crowd that fails before it could be sent is cleaned up after, and nobody knows by then
+whether another has asked for the same owner. If each read the whole queue for itself, that would cost
+the square of their number, just when there is trouble already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from math import inf
+from threading import RLock
+
+from ...._runtime.aio import Turn
+from ....clock import Clock
+from ..keys import Naming, StoredEntry
+from ..wire import messages
+from .retry import Retrier
+
+
+class Lookup:
+    """The entries of one queue by owner, for those who look for one at the same time."""
+
+    __slots__ = ("began", "entries", "turn", "users")
+
+    def __init__(self) -> None:
+        self.turn = Turn()
+        """The turn to read the queue, which one of them has at a time."""
+        self.began = -inf
+        """The time at which the last answered read was sent."""
+        self.entries: Mapping[str, StoredEntry] = {}
+        self.users = 0
+        """The number of those who look now."""
+
+
+class Lookups:
+    """The looks at queues that one manager has under way."""
+
+    def __init__(self, clock: Clock, naming: Naming, retrier: Retrier) -> None:
+        self._clock = clock
+        self._naming = naming
+        self._retrier = retrier
+        self._mutex = RLock()
+        self._lookups: dict[str, Lookup] = {}
+
+    async def find(self, name: str, owner: str, deadline: float) -> StoredEntry | None:
+        """Returns the entry of `owner` for the lock `name`, by a read that was sent from now on."""
+        arrived = self._clock.now()
+        lookup = None
+        try:
+            with self._mutex:
+                lookup = self._lookups.setdefault(name, Lookup())
+                lookup.users += 1
+            entries = await self._retrier.in_turn(
+                lookup.turn, deadline, partial(self._read, lookup, name, arrived, deadline)
+            )
+            return entries.get(owner)
+        finally:
+            with self._mutex:
+                if lookup is not None:
+                    lookup.users -= 1
+                    if not lookup.users:
+                        self._lookups.pop(name, None)
+
+    async def _read(
+        self, lookup: Lookup, name: str, arrived: float, deadline: float
+    ) -> Mapping[str, StoredEntry]:
+        if lookup.began <= arrived:
+            began, start = self._clock.now(), self._naming.queue(name)
+            request = messages.range_of(start, messages.after(start))
+            found = self._naming.stored_entries((await self._retrier.range(request, deadline)).keys)
+            # Of two entries of one owner the first counts.
+            lookup.entries = {one.entry.owner: one for one in reversed(found)}
+            lookup.began = began
+        return lookup.entries
