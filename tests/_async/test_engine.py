@@ -215,16 +215,17 @@ async def test_those_who_join_one_after_another_send_their_heartbeats_together()
             s.clock.advance(0.004)
         s.line.seen = s.line.calls = 0
         s.clock.advance(0.44)
+
+        def settled() -> bool:
+            now = s.clock.now()
+            joined = all(
+                waiter._kept or waiter.beat_sent + 0.5 > now for waiter in session.waiters.values()
+            )
+            return joined and keeper._next > now and not keeper._taken
+
         for _ in range(150):
             s.clock.advance(0.004)
-            now = s.clock.now()
-            await eventually(
-                lambda now=now: all(
-                    waiter._kept or waiter.beat_sent + 0.5 > now
-                    for waiter in session.waiters.values()
-                )
-            )
-            await eventually(lambda now=now: keeper._next > now and not keeper._taken)
+            await eventually(settled)
         assert s.line.seen >= 12
         assert s.line.calls <= 4
         await first.release()
