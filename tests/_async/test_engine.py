@@ -15,7 +15,7 @@ import pytest
 from holdfast import aio as holdfast
 from holdfast.entries import Claim
 from holdfast.lifecycle import drift_margin
-from holdfast.model import GONE, Renewed, Waiting
+from holdfast.model import GONE, Queued, Renewed, Waiting
 from worlds.aio import Job, eventually
 
 _numbers = itertools.count()
@@ -32,6 +32,8 @@ class Line:
         self.takes = 0.0
         """Seconds on the clock that the answer to an acquire takes."""
         self.silent = False
+        self.hints = False
+        """Whether a waiter is told to ask as soon as it has joined."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
@@ -39,6 +41,8 @@ class Line:
     async def acquire(self, *args: Any) -> Any:
         answer = await self._backend.acquire(*args)
         self.clock.advance(self.takes)
+        if self.hints and isinstance(answer, Queued):
+            args[0].tell()
         return answer
 
     async def renew(self, *args: Any) -> Any:
@@ -231,6 +235,17 @@ async def test_those_who_join_one_after_another_send_their_heartbeats_together()
         await first.release()
         for waiter in waiters:
             await (await waiter.result()).release()
+
+
+async def test_a_hint_is_followed_though_it_took_long_to_join() -> None:
+    """The lock may be the waiter's already: it would stand idle until the next heartbeat."""
+    async with scene(heartbeat=1.0) as s:
+        first = await s.locks.lock("x", ttl=1000.0, renew=False).acquire()
+        s.line.hints, s.line.takes = True, 0.6
+        waiter = Job(s.locks.lock("x", ttl=30.0).acquire)
+        await eventually(lambda: s.line.seen == 1)
+        await first.release()
+        await (await waiter.result()).release()
 
 
 async def test_a_lease_handed_over_without_renewal_is_confirmed_once() -> None:

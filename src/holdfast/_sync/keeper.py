@@ -78,7 +78,7 @@ class Keeper:
         # No mutex: this first writes and then looks at `_next`; the routine does it the other way
         # round. So one of the two sees what the other did.
         one._kept = True
-        self._newcomers[one] = due
+        self._newcomers[one] = min(due, self._newcomers.get(one, due))
         if due < self._next:
             self._wake()
 

@@ -99,7 +99,7 @@ def obtain(
             else:
                 queued = True
                 waiter = Waiter(session, request, ticket, answer.since or sent)
-                result = _wait(waiter, answer, sent)
+                result = _wait(waiter, answer)
             if give_up and timeout and session.now() > max(give_up, deadline) + LATENESS:
                 result = LATE  # also a lease
             if not isinstance(result, str):
@@ -179,10 +179,10 @@ def _too_late(session: Session, ticket: Ticket) -> Ending:
     )
 
 
-def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold | Ending:
+def _wait(waiter: Waiter, answer: Granted | Queued) -> Hold | Ending:
     """Waits in the queue until the lock is granted, or the attempt has ended.
 
-    `answer` is the store's to what was sent at `asked`: perhaps it has handed the lock over already.
+    `answer` is the store's: perhaps it has handed the lock over already.
     """
     result: Hold | Ending | None
     if isinstance(answer, Granted):
@@ -198,13 +198,10 @@ def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold | Endi
     check_surroundings()  # they may have been changed since the store was opened
     session, ticket = waiter.session, waiter._ticket
     give_up = ticket.until
-    # The keeper need not know of those whose turn comes soon.
-    unkept_until = asked + waiter.beat_again / 2
+    # Its first heartbeat goes with those of the others, and not at a time of its own.
+    session.keeper.keep(waiter, waiter._due(waiter.beat_sent))
     while True:
-        until = give_up
-        if not waiter._kept and (until is None or unkept_until < until):
-            until = unkept_until
-        grant = session.backend.wait(ticket, until)
+        grant = session.backend.wait(ticket, give_up)
         if session.closed:
             session.check_open()
         if waiter.offer is not None:
@@ -227,9 +224,6 @@ def _wait(waiter: Waiter, answer: Granted | Queued, asked: float) -> Hold | Endi
                     "the store has not answered any more while it was waited for, until the time-out"
                 )
             return LATE
-        if not waiter._kept and now >= unkept_until:
-            session.keeper.keep(waiter, waiter._due(waiter.beat_sent))
-            continue
         result = _ask(waiter)
         if result is not None:
             return result

@@ -70,23 +70,28 @@ async def test_those_who_clean_up_after_a_failure_share_a_read(cluster: EtcdClus
     async with managers(cluster) as (others, _, backend):
         held = await others.lock("x").acquire()
         reads = count_reads(backend)
-        looking = backend._renewer._lookups._lookups
-        read = backend._retrier.range
+        lookups = backend._renewer._lookups
+        find, read = lookups.find, backend._retrier.range
+        came: list[str] = []
+
+        async def counted(name: str, owner: str, deadline: float) -> Any:
+            came.append(owner)
+            return await find(name, owner, deadline)
 
         async def when_all_have_come(request: bytes, deadline: float) -> Any:
-            await eventually(lambda: looking["x"].users == CROWD)
+            await eventually(lambda: len(came) == CROWD)
             backend._retrier.range = read
             return await read(request, deadline)
 
         async def clean_up(owner: str) -> bool:
             return bool(await backend.release("x", owner, soon(backend)))
 
-        backend._retrier.range = when_all_have_come
+        lookups.find, backend._retrier.range = counted, when_all_have_come
         owners = [f"w{one}" for one in range(CROWD - 1)]
         jobs = [Job(clean_up, owner) for owner in (*owners, held.owner)]
         assert [await job.result() for job in jobs] == [False] * len(owners) + [True]
         assert len(reads) == 2  # the first one's, and another for all who came after it
-        assert looking == {}
+        await eventually(lambda: not len(lookups._lookups))
         assert not (await others.inspect("x")).holders
 
 
@@ -323,15 +328,42 @@ async def test_the_time_behind_the_first_of_its_manager_is_not_the_stores(
         first = Job(ask, "first", soon(backend))
         await eventually(lambda: answering)
         backend._retrier.txn = txn
+        second = Job(ask, "second", soon(backend))
+        taken = turnstile._turns[0]
+        await eventually(lambda: _is_taken(taken))
         turnstile._answered = backend.clock.now() + 60.0  # the store answers others
         deadline = backend.clock.now() + 0.3
-        second = Job(ask, "second", deadline)
+        third = Job(ask, "third", deadline)
         await eventually(lambda: backend.clock.now() > deadline + 0.3)
-        assert not second.done()
+        assert not third.done()
         answering[:] = [True]
         assert isinstance(await first.result(), Granted)
         assert isinstance(await second.result(), Queued)
+        assert isinstance(await third.result(), Queued)
         assert turnstile._answered <= backend.clock.now()
+
+
+def _is_taken(turn: Any) -> bool:
+    """Tells whether somebody has the turn, in either world."""
+    lock = turn._lock
+    return bool(lock.locked() if hasattr(lock, "locked") else "count=0" not in repr(lock))
+
+
+async def test_a_lock_that_nobody_asks_for_is_asked_for_beside_a_crowd(
+    cluster: EtcdCluster,
+) -> None:
+    """The crowd stands in line for another lock."""
+    async with managers(cluster) as (_, _locks, backend):
+        turnstile = backend._acquirer._turnstile
+        del turnstile._turns[1:]
+        turn = turnstile._turns[0]
+        assert await turn.take(1.0)
+        try:
+            backend._attempts.enrol(ticket_of("another"))  # so they are several
+            answer = Job(backend.acquire, ticket_of("first"), soon(backend))
+            assert isinstance(await answer.result(), Granted)
+        finally:
+            turn.end()
 
 
 async def test_a_caller_that_gives_up_does_not_stand_behind_others_for_longer(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from math import inf
 from threading import RLock
+from weakref import WeakValueDictionary
 
 from ...._runtime.aio import Turn
 from ....clock import Clock
@@ -22,55 +23,46 @@ from .retry import Retrier
 class Lookup:
     """The entries of one queue by owner, for those who look for one at the same time."""
 
-    __slots__ = ("began", "entries", "turn", "users")
+    __slots__ = ("__weakref__", "read", "turn")
 
     def __init__(self) -> None:
         self.turn = Turn()
         """The turn to read the queue, which one of them has at a time."""
-        self.began = -inf
-        """The time at which the last answered read was sent."""
-        self.entries: Mapping[str, StoredEntry] = {}
-        self.users = 0
-        """The number of those who look now."""
+        self.read: tuple[float, Mapping[str, StoredEntry]] = -inf, {}
+        """The time at which the last answered read was sent, and what it found."""
 
 
 class Lookups:
-    """The looks at queues that one manager has under way."""
+    """The looks at queues that one manager has under way: each lives as long as somebody uses it."""
 
     def __init__(self, clock: Clock, naming: Naming, retrier: Retrier) -> None:
         self._clock = clock
         self._naming = naming
         self._retrier = retrier
         self._mutex = RLock()
-        self._lookups: dict[str, Lookup] = {}
+        self._lookups: WeakValueDictionary[str, Lookup] = WeakValueDictionary()
 
     async def find(self, name: str, owner: str, deadline: float) -> StoredEntry | None:
         """Returns the entry of `owner` for the lock `name`, by a read that was sent from now on."""
         arrived = self._clock.now()
-        lookup = None
-        try:
-            with self._mutex:
-                lookup = self._lookups.setdefault(name, Lookup())
-                lookup.users += 1
-            entries = await self._retrier.in_turn(
-                lookup.turn, deadline, partial(self._read, lookup, name, arrived, deadline)
-            )
-            return entries.get(owner)
-        finally:
-            with self._mutex:
-                if lookup is not None:
-                    lookup.users -= 1
-                    if not lookup.users:
-                        self._lookups.pop(name, None)
+        with self._mutex:
+            lookup = self._lookups.get(name)
+            if lookup is None:
+                lookup = self._lookups[name] = Lookup()
+        entries = await self._retrier.in_turn(
+            lookup.turn, deadline, partial(self._read, lookup, name, arrived, deadline)
+        )
+        return entries.get(owner)
 
     async def _read(
         self, lookup: Lookup, name: str, arrived: float, deadline: float
     ) -> Mapping[str, StoredEntry]:
-        if lookup.began <= arrived:
+        began, entries = lookup.read
+        if began <= arrived:
             began, start = self._clock.now(), self._naming.queue(name)
             request = messages.range_of(start, messages.after(start))
             found = self._naming.stored_entries((await self._retrier.range(request, deadline)).keys)
             # Of two entries of one owner the first counts.
-            lookup.entries = {one.entry.owner: one for one in reversed(found)}
-            lookup.began = began
-        return lookup.entries
+            entries = {one.entry.owner: one for one in reversed(found)}
+            lookup.read = began, entries
+        return entries

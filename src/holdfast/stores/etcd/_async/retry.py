@@ -172,11 +172,21 @@ class Retrier:
         await self.in_turn(self._logging_in, deadline, authenticate)
 
     async def in_turn(
-        self, turn: Turn, deadline: float, work: Callable[[], Awaitable[Result]]
+        self,
+        turn: Turn,
+        deadline: float,
+        work: Callable[[], Awaitable[Result]],
+        busy: Result | None = None,
     ) -> Result:
-        """Returns what `work` returns, behind others who call the cluster for the same."""
+        """Returns what `work` returns, behind others who call the cluster for the same.
+
+        If `busy` is given, it waits for nobody, and returns that where another has the turn.
+        """
         try:
-            if not await turn.take(deadline - self._clock.now()):
+            within = 0.0 if busy is not None else deadline - self._clock.now()
+            if not await turn.take(within):
+                if busy is not None:
+                    return busy
                 raise self.too_late()
             return await work()
         finally:

@@ -16,6 +16,7 @@ from math import inf
 from typing import Final, Literal
 
 from ....admission import admitted, blocker, fits_behind
+from ....errors import BackendUnavailable, LockError
 from ....model import Busy, Granted, Queued, Renewed
 from ....refusals import given_up, in_use_as, owner_used_again
 from ....settlement import ELECTION
@@ -61,13 +62,19 @@ class Acquirer:
 
     def acquire(self, attempt: Attempt, queue: bool, deadline: float) -> Answer:
         """Asks for the lock; joins its queue, if `queue` says so, where others have it."""
-        if queue and attempt.queue.is_shared:
-            answer, deadline = self._turnstile.ask(
-                partial(self._ask_as_one_of_many, attempt),
-                deadline,
-                attempt.ticket.until,
-                self._retrier.too_late,
-            )
+        line = attempt.queue
+        if queue and line.is_shared:
+            answer: Answer | Literal["again"] = AGAIN
+            if line.neighbour is None:  # and if nobody is asking, there is nobody to stand behind
+                first = partial(self._ask_first, attempt, deadline)
+                answer = self._retrier.in_turn(line.turn, deadline, first, busy=AGAIN)
+            if answer == AGAIN:
+                answer, deadline = self._turnstile.ask(
+                    partial(self._ask_as_one_of_many, attempt),
+                    deadline,
+                    attempt.ticket.until,
+                    self._retrier.too_late,
+                )
             if answer != AGAIN:
                 return answer
         return self._ask(attempt, queue, deadline)
@@ -96,7 +103,13 @@ class Acquirer:
         """Asks for the lock, unless another attempt of this manager has come to have an entry."""
         if attempt.queue.neighbour is not None:
             return AGAIN
-        answer = self._ask(attempt, True, deadline)
+        try:
+            answer = self._ask(attempt, True, deadline)
+        except BackendUnavailable:
+            raise
+        except LockError:
+            self._turnstile.answered()  # by a refusal
+            raise
         self._turnstile.answered()
         return answer
 

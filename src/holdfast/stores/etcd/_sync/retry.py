@@ -171,10 +171,22 @@ class Retrier:
 
         self.in_turn(self._logging_in, deadline, authenticate)
 
-    def in_turn(self, turn: Turn, deadline: float, work: Callable[[], Result]) -> Result:
-        """Returns what `work` returns, behind others who call the cluster for the same."""
+    def in_turn(
+        self,
+        turn: Turn,
+        deadline: float,
+        work: Callable[[], Result],
+        busy: Result | None = None,
+    ) -> Result:
+        """Returns what `work` returns, behind others who call the cluster for the same.
+
+        If `busy` is given, it waits for nobody, and returns that where another has the turn.
+        """
         try:
-            if not turn.take(deadline - self._clock.now()):
+            within = 0.0 if busy is not None else deadline - self._clock.now()
+            if not turn.take(within):
+                if busy is not None:
+                    return busy
                 raise self.too_late()
             return work()
         finally:
