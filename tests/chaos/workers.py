@@ -49,8 +49,9 @@ class ProbeWorker:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._said.put(json.loads(line))
+        with suppress(ValueError):  # it was closed while this thread was reading
+            for line in self.process.stdout:
+                self._said.put(json.loads(line))
 
     def tell(self, word: str) -> None:
         assert self.process.stdin is not None

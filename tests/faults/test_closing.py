@@ -200,3 +200,35 @@ def test_close_in_a_callback_while_another_thread_closes(url: str) -> None:
     closing.set()
     thread.join(20.0)
     assert not thread.is_alive()
+
+
+def test_whoever_waits_for_a_close_that_was_interrupted_finishes_it(url: str) -> None:
+    locks = holdfast.connect(url)
+    leases = [locks.lock(f"{number}", ttl=180.0).acquire() for number in range(5)]
+    session: Any = locks._session()
+    release, inside, leave = session.backend.release, threading.Event(), threading.Event()
+
+    def interrupted(*args: Any) -> Any:
+        session.backend.release = release
+        inside.set()
+        leave.wait(20.0)
+        raise SoftTimeLimit
+
+    def close() -> None:
+        with pytest.raises(SoftTimeLimit):
+            locks.close()
+
+    session.backend.release = interrupted
+    first = threading.Thread(target=close, daemon=True)
+    first.start()
+    assert inside.wait(20.0)
+    second = threading.Thread(target=locks.close, daemon=True)
+    second.start()
+    until(lambda: len(session.closing._callers) == 2, "both to be closing")
+    leave.set()
+    for thread in (first, second):
+        thread.join(20.0)
+        assert not thread.is_alive()
+    assert not any(lease.held for lease in leases)
+    with holdfast.connect(url) as others:
+        assert others.list() == []

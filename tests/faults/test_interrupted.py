@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -368,3 +369,27 @@ def test_as_a_clean_up_begins(monkeypatch: pytest.MonkeyPatch) -> None:
             body()
         eventually(lambda: not others.inspect("x").held)
         assert not session.recalled
+
+
+def test_nothing_comes_between_a_term_and_the_candidate() -> None:
+    """A handler may raise wherever something is called: nobody would have the term, and it is kept."""
+    with holdfast.connect("memory://") as locks:
+        election = locks.election("x")
+        behind: list[str] = []
+        elected = False
+
+        def watch(frame: Any, event: str, argument: Any) -> None:
+            nonlocal elected
+            if event == "return" and frame.f_code is lock_module.Lock.acquire.__code__:
+                elected = True
+            elif elected and frame.f_code is type(election).campaign.__code__:
+                behind.append(event)
+
+        sys.setprofile(watch)
+        try:
+            term = election.campaign()
+        finally:
+            sys.setprofile(None)
+        assert elected
+        assert behind == ["return"]
+        term.resign()

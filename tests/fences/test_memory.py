@@ -149,3 +149,35 @@ def test_a_thread_that_is_interrupted_while_it_waits_gives_up_its_place() -> Non
         holder.join(20)
         signal.signal(signal.SIGUSR1, before)
     assert not fence._turns._turns
+
+
+def test_one_hold_that_is_entered_twice_ends_all_the_same() -> None:
+    """By its own body, which is refused; and by two threads, which take turns."""
+    fence = MemoryFence()
+    turn = fence.hold("robot", 5)
+    with turn, pytest.raises(holdfast.ConfigError), turn:
+        pass
+    done: list[int] = []
+
+    def enter(number: int) -> None:
+        for _ in range(50):
+            with turn:
+                done.append(number)
+
+    threads = [threading.Thread(target=enter, args=(number,), daemon=True) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(25)
+    assert len(done) == 100
+
+
+async def test_one_hold_that_tasks_share_ends_with_each_of_them() -> None:
+    turn = MemoryFence().hold("robot", 5)
+
+    async def enter() -> None:
+        async with turn:
+            await asyncio.sleep(0.001)
+
+    async with asyncio.timeout(25):
+        await asyncio.gather(*[enter() for _ in range(5)])

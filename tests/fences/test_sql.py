@@ -244,9 +244,10 @@ def test_round_trips(tmp_path: Path) -> None:
         connection.commit()
         site.execute(connection, "CREATE TABLE {t}_own (id int, n int, fencing_token bigint)")
         site.execute(connection, "INSERT INTO {t}_own VALUES (1, 1, 0)")
-        said.clear()
-        site.fence.update(connection, f"{site.values}_own", {"n": 2}, {"id": 1}, lease)
-        assert len(said) == 1
+        for looks in (1, 0):  # once, whether the column keeps every digit
+            said.clear()
+            site.fence.update(connection, f"{site.values}_own", {"n": 2}, {"id": 1}, lease)
+            assert len(said) == 1 + looks
     connection.close()
     site.close()
 

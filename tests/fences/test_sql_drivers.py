@@ -157,3 +157,21 @@ def test_a_driver_whose_transaction_is_under_way(stage: Stage) -> None:
     with pytest.raises(holdfast.ConfigError, match="not done inside your transaction"):
         stage(SqlFence(table="never_made").install(stage.connection))
     stage.rollback()
+
+
+@pytest.mark.parametrize("sql", ["BEGIN; SELECT 1; COMMIT", "ROLLBACK", "BEGIN; COMMIT"])
+@pytest.mark.parametrize("known", [False, True])
+def test_psycopg2_that_has_begun_nothing_is_refused(tmp_path: Path, sql: str, known: bool) -> None:
+    """After a COMMIT by hand it believes itself in a transaction, and begins none."""
+    connection = psycopg2(tmp_path)
+    fence = SqlFence(connection)
+    if known:
+        fence.guard(connection, "by hand", 34)
+        connection.commit()
+    connection.cursor().execute(sql)
+    with pytest.raises(holdfast.ConfigError, match="commits each statement by itself"):
+        fence.guard(connection, "by hand", 34)
+    connection.commit()
+    fence.guard(connection, "by hand", 34)
+    connection.rollback()
+    connection.close()

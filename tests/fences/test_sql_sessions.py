@@ -201,3 +201,14 @@ def test_a_savepoint_and_a_session_that_begins_nothing_by_itself(engine: Engine)
         with session.begin(), pytest.raises(holdfast.StaleToken):
             fence.guard(session, name, 33)
     assert paid(engine) == 1
+
+
+def test_a_guard_that_the_end_of_a_savepoint_would_commit_is_refused(engine: Engine) -> None:
+    """Python's sqlite3 begins no transaction for a savepoint, so its end lets everybody in."""
+    fence, name = fence_of(engine), f"{engine.name} nested"
+    with Session(engine) as session, session.begin(), session.begin_nested():
+        if engine.name == "sqlite":
+            with pytest.raises(holdfast.ConfigError, match=r"guard before begin_nested"):
+                fence.guard(session, name, 34)
+        else:
+            fence.guard(session, name, 34)

@@ -54,16 +54,20 @@ class Closing:
             return  # from a callback, or a signal's handler: the call that it interrupts goes on
         first = False
         try:
-            with session.mutex:
-                session.closed = True
-                first = not self._under_way
-                self._under_way = True
-                self._callers.add(caller)
-            if first:
-                await self._close()
-            self.drained.set()  # its own body is not to be waited for
-            while self._under_way and not first and caller not in session.callers:
-                await Signal(session.clock).wait(session.clock.now() + CLOSING_LOOK)
+            while not first:
+                with session.mutex:
+                    session.closed = True
+                    first = not self._under_way
+                    self._under_way = True
+                    self._callers.add(caller)
+                if first:
+                    await self._close()
+                self.drained.set()  # its own body is not to be waited for
+                while self._under_way and not first and caller not in session.callers:
+                    await Signal(session.clock).wait(session.clock.now() + CLOSING_LOOK)
+                if session.finished or caller in session.callers:
+                    break
+                # Whoever was closing it was interrupted, and has left the rest to us.
         finally:
             if first:
                 self._under_way = False  # before the next call, which may be interrupted

@@ -140,19 +140,21 @@ class HeldResource:
         """The mark from before, and the one that this hold made."""
 
     def __enter__(self) -> None:
-        place = self._place = Place(self._fence._turns, self._resource, self)
+        place = Place(self._fence._turns, self._resource, self)
         try:
             place.begin()
             self._marks = self._fence._pass(self._resource, self._given)
+            self._place = place  # not before: until then it may be another's, who entered this too
         except BaseException:
             place.leave()
             raise
 
     async def __aenter__(self) -> None:
-        place = self._place = Place(self._fence._turns, self._resource, self)
+        place = Place(self._fence._turns, self._resource, self)
         try:
             await place.begin_in_loop()
             self._marks = self._fence._pass(self._resource, self._given)
+            self._place = place
         except BaseException:
             place.leave()
             raise

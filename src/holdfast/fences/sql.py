@@ -25,6 +25,7 @@ from .sql_connections import (
     open_at_driver,
     refuse_autocommit,
     refuse_committed,
+    refuse_unbegun,
     run,
     run_async,
     take_cursor,
@@ -98,6 +99,7 @@ class SqlFence(Fence):
             cursor.execute(request.sql, request.values)
             changed = cursor.rowcount
             keep_cursor(kind, connection, cursor)
+            refuse_unbegun(kind, connection)
             if changed == 1:
                 self._guard.passed(resource, given)
                 return None
@@ -109,7 +111,9 @@ class SqlFence(Fence):
             steps = self._guard.let_pass(statements, resource, given, tried)
         if kind.alchemy:
             steps = _in_its_transaction(kind, connection, steps)
-        return self._run(kind, connection, steps)
+        done = self._run(kind, connection, steps)
+        refuse_unbegun(kind, connection)
+        return done
 
     def hold(self, connection: Any, resource: str, token: Token) -> HeldTransaction:
         """`with fence.hold(connection, resource, token):` guards, and at the end looks once more.

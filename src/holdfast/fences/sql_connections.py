@@ -301,6 +301,8 @@ def refuse_autocommit(kind: ConnectionKind, connection: Any) -> None:
         if level is None:  # as the engine was made with
             level = getattr(connection.dialect, "_on_connect_isolation_level", None)
         alone = level == "AUTOCOMMIT"
+        if kind.dialect == "sqlite" and connection.in_nested_transaction():
+            _refuse_savepoint(kind, connection)
     elif kind.driver == "mysql":  # whose connector asks the server
         alone = not in_transaction(kind, connection) and _commits_each(kind, connection)
     else:
@@ -340,6 +342,31 @@ def open_at_driver(kind: ConnectionKind, connection: Any) -> bool:
 def refuse_committed(kind: ConnectionKind, connection: Any) -> None:
     if not open_at_driver(kind, connection):
         raise _alone()
+
+
+def refuse_unbegun(kind: ConnectionKind, connection: Any) -> None:
+    """Refuses, once a statement was run, a psycopg2 that has begun no transaction for it.
+
+    After a COMMIT or a ROLLBACK that was sent as SQL it believes that one is under way.
+    """
+    if kind.driver == "psycopg2" and not kind.alchemy and not in_transaction(kind, connection):
+        raise _alone()
+
+
+def _refuse_savepoint(kind: ConnectionKind, connection: Any) -> None:
+    """Refuses a savepoint for which no transaction was begun: its end would commit the guard.
+
+    Python's sqlite3 begins one for a write, and not for a savepoint; whether there was such a write
+    before, it does not tell.
+    """
+    raw = connection.connection.driver_connection
+    if not _commits_each(kind._replace(driver="sqlite3"), raw) and not always_open(
+        kind._replace(driver="sqlite3", alchemy=False), raw
+    ):
+        raise ConfigError(
+            "inside of begin_nested() Python's sqlite3 may have begun no transaction, and the end of "
+            "the savepoint would commit the guard alone: guard before begin_nested()"
+        )
 
 
 def _alone() -> ConfigError:

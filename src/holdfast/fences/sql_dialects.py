@@ -87,7 +87,9 @@ POSTGRESQL = Dialect(
             "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS reader bigint NOT NULL DEFAULT 0",
         ),
     ),
-    column_type="SELECT format_type(atttypid, atttypmod) FROM pg_attribute, "
+    column_type="SELECT format_type(COALESCE(NULLIF(typbasetype, 0), atttypid), "  # a domain's own type
+    "CASE WHEN typbasetype = 0 THEN atttypmod ELSE typtypmod END) "
+    "FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid, "
     "(SELECT ?::text AS name, ?::text AS place) AS given "
     "WHERE attrelid = to_regclass(concat_ws('.', place, name)) AND attname = ? "
     "AND NOT attisdropped",
@@ -285,20 +287,33 @@ class Statements:
         raise ConfigError(f"SqlFence cannot mark values in the style {self.style!r}")
 
 
-WIDE = ("int8", "bigint", "numeric", "decimal")
+WIDE = ("int8", "bigint")
 """Types of columns that keep every digit of a token."""
+DECIMAL = re.compile(r"(?:numeric|decimal)(?:\((\d+)(?:,\s*(\d+))?\))?")
+DIGITS = 19
+"""Digits of the highest token."""
 
 
 def refuse_narrow(table: str, column: str, kind: str | None, sql: Statements) -> None:
     """Raises `GuaranteeError` if a column of this type would cut a token off, or round it."""
     if kind is None:
         return  # the statement itself will say that there is no such column
-    wide = "int" in kind.lower() if sql.dialect is SQLITE else kind.lower().startswith(WIDE)
-    if not wide:
+    if not _is_wide(kind.lower(), sql):
         raise GuaranteeError(
             f"the column {column} of {table} is of the type {kind}, which does not keep every digit "
             "of a token: make it BIGINT NOT NULL DEFAULT 0"
         )
+
+
+def _is_wide(kind: str, sql: Statements) -> bool:
+    """Returns True if a column of this type keeps every digit of a token."""
+    if sql.dialect is SQLITE:
+        return "int" in kind
+    decimal = DECIMAL.match(kind)
+    if decimal is None:
+        return kind.startswith(WIDE)
+    digits, behind = decimal.groups(default="0")
+    return digits == "0" or int(digits) - int(behind) >= DIGITS
 
 
 def encoder(sql: Statements) -> Any:

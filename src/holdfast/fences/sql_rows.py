@@ -13,7 +13,6 @@ from . import rules
 from .rules import Credential, Mark
 from .sql_connections import Request, Steps
 from .sql_dialects import (
-    POSTGRESQL,
     QUALIFIED,
     Statements,
     encoder,
@@ -53,8 +52,7 @@ class FencedRow(NamedTuple):
             if len(known) >= KNOWN_LIMIT:
                 known.clear()
             text = self._compose(sql, given, single_use)
-            if sql.dialect is not POSTGRESQL:  # which itself refuses what does not fit
-                yield from column_fits(sql, self.table, self.column)
+            yield from column_fits(sql, self.table, self.column)
             known[key] = text
         yield from self._update(sql, text, given, single_use)
 
