@@ -95,10 +95,10 @@ class ClientSession:
         self.closed = True
         self.ready = False
         self._reply_timer.close()
-        # A lease with a delay that was not released has to last for its time, so the session has to.
-        attempts = self.attempts.values()
-        delayed = any(attempt.delay and attempt.state == HELD for attempt in attempts)
-        self.client.end(on_ended, stays=delayed)
+        # A lease that was not released has to last for its time, so the session has to: it has a delay,
+        # or a body goes on under it.
+        held = any(attempt.state == HELD for attempt in self.attempts.values())
+        self.client.end(on_ended, stays=held)
 
     def can_give(self, ttl: float) -> bool:
         """Returns whether the ensemble gives this session what it would give another for `ttl`.

@@ -327,8 +327,8 @@ class Leases:
     async def revoke_all(self, deadline: float) -> None:
         """Ends all leases: nothing of ours stays behind, and no request under way can land.
 
-        A lock with a delay that was not released stays closed, and one that is not ours stays held:
-        its lease ends by itself.
+        A lock with a delay that was not released stays closed, and one that is held stays held, because
+        a body goes on under it or it is not ours: its lease ends by itself.
         """
         with self._mutex:
             leases = [
@@ -336,7 +336,7 @@ class Leases:
                 for lease in self._all.values()
                 if lease.kind not in LEFT
                 and not any(
-                    (one.terms.delay or not one.terms.bound) and not one.released
+                    (one.token or one.terms.delay or not one.terms.bound) and not one.released
                     for one in lease.attempts
                 )
             ]
