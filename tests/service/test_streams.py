@@ -76,7 +76,15 @@ def test_a_stream_begins_with_all_locks_and_the_last_of_them_have_its_id(
     names = [f"{name}-{number}" for number in range(6)]
     owners = {one: api.acquire(one)["owner"] for one in names}
     waiter = api.lock(names[3], "acquire", queue=True).json()["owner"]
-    stream = listen(f"/v1/events?list=true&prefix={name}")
+    streams: list[Sse] = []
+
+    def begins_with_all() -> bool:  # and not as the store was when others listened a moment ago
+        streams.append(listen(f"/v1/events?list=true&prefix={name}"))
+        _, _, data = streams[-1].find("ready")
+        return (data["number"], data["waiting"]) == (6, 1)
+
+    eventually(begins_with_all)
+    stream = streams[-1]
     eventually(lambda: [kind for kind, *_ in stream.events[:3]] == ["ready", "more", "more"])
     (_, first, begun), (_, second, more), (_, third, rest) = stream.events[:3]
     assert (first, second) == ("", "")
