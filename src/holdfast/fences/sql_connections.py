@@ -360,9 +360,8 @@ def _refuse_savepoint(kind: ConnectionKind, connection: Any) -> None:
     before, it does not tell.
     """
     raw = connection.connection.driver_connection
-    if not _commits_each(kind._replace(driver="sqlite3"), raw) and not always_open(
-        kind._replace(driver="sqlite3", alchemy=False), raw
-    ):
+    driver = kind._replace(driver="sqlite3", alchemy=False)
+    if not (_commits_each(driver, raw) or always_open(driver, raw)):
         raise ConfigError(
             "inside of begin_nested() Python's sqlite3 may have begun no transaction, and the end of "
             "the savepoint would commit the guard alone: guard before begin_nested()"
