@@ -88,8 +88,10 @@ def test_every_server_is_killed_and_restarted_in_turn_and_nothing_is_lost(
     leader = ensemble.leader()
     for node in [leader, *(one for one in ensemble.nodes if one is not leader)]:
         node.kill()
-        watched.check()  # two of three go on
-        node.start()
+        try:
+            watched.check()  # two of three go on
+        finally:
+            node.start()
         ensemble.ready()
         watched.check()
     watched.end()

@@ -107,7 +107,8 @@ async def test_slots_end_with_their_holders(cluster: EtcdCluster) -> None:
             assert sorted(stored(cluster)) == [0, 1]
             assert await watcher.force_release("x") is True
             assert stored(cluster) == {}
-            await ask(backend, permit())
+            assert (await locks.semaphore("x", permits=PERMITS).acquire()).slot == 0
+            assert sorted(stored(cluster)) == [0]
         assert stored(cluster) == {}  # the manager's end
         theirs = await backend_of(watcher)
         detached = permit()

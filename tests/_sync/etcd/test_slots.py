@@ -109,7 +109,8 @@ def test_slots_end_with_their_holders(cluster: EtcdCluster) -> None:
             assert sorted(stored(cluster)) == [0, 1]
             assert watcher.force_release("x") is True
             assert stored(cluster) == {}
-            ask(backend, permit())
+            assert locks.semaphore("x", permits=PERMITS).acquire().slot == 0
+            assert sorted(stored(cluster)) == [0]
         assert stored(cluster) == {}  # the manager's end
         theirs = backend_of(watcher)
         detached = permit()

@@ -315,8 +315,8 @@ def test_a_client_that_is_cut_off_is_told_before_its_rival_is_granted(url: str) 
                 address = f"zookeeper://127.0.0.1:{proxy.port}/{chroot}"
                 locks = holdfast.connect(address, tick=TICK)
                 managers.append(locks)
-                lease = locks.lock(f"x{number}", ttl=2.0).acquire()
-                assert lease.ttl == 2.0
+                lease = locks.lock(f"x{number}", ttl=5.0).acquire()
+                assert lease.ttl == 5.0
                 lease.on_lost(lambda lease: lost.add(lease.name))
                 leases[lease.name] = lease
             rivals = [Job(rival, f"x{number}") for number in range(crowd)]

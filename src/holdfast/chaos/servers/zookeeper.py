@@ -30,8 +30,8 @@ ssl.trustStore.location={trusted}
 """
 OPTIONS = f"""\
 tickTime={int(TICK * 1000)}
-initLimit=10
-syncLimit=4
+initLimit=40
+syncLimit=10
 maxSessionTimeout=120000
 maxClientCnxns=0
 admin.enableServer=false
