@@ -116,9 +116,35 @@ def test_a_release_whose_answer_was_lost_was_a_release(url: str) -> None:
         with pytest.raises(holdfast.BackendUnavailable):
             lease.release()
         rival = s.others.lock("x").acquire(timeout=5.0)
+        assert not lease.held
+        assert lease.state == "uncertain"
+        with pytest.raises(holdfast.LeaseLost, match="it is being released"):
+            lease.ensure()
+        with pytest.raises(holdfast.LeaseLost, match="it is being released"):
+            lease.renew()
         assert lease.release() is True
         assert rival.held
         assert s.others.inspect("x").token == rival.token
+
+
+def test_a_lease_is_not_held_from_the_moment_in_which_its_release_is_sent(url: str) -> None:
+    with scene(url) as s:
+        leases = [s.locks.lock("x").acquire(), s.locks.lock("y").acquire()]
+        release, held = s.line._backend.release, []
+
+        def look_and_release(name: str, *args: object) -> bool:
+            held.extend(lease.held for lease in leases if lease.name == name)
+            freed: bool = release(name, *args)
+            return freed
+
+        s.line._backend.release = look_and_release
+        assert leases[0].release() is True
+        s.line.lose.add("release")
+        s.locks.close()
+        assert held == [False, False]
+        assert not leases[1].held
+        rival = s.others.lock("y").acquire(timeout=5.0)
+        assert rival.token > leases[1].token
 
 
 def test_after_a_release_nothing_is_renewed_in_any_order(url: str) -> None:

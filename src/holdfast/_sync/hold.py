@@ -61,7 +61,7 @@ class Hold:
     _freeing = False
     """Whether the lease ended for us, and has still to be freed at the store."""
     _releases = 0
-    """The releases that were sent: one that is told "not yours" may come behind another of ours."""
+    """The releases that were sent. From the first on it may be over; a "not yours" may follow another."""
     _alarmed = False
     """Whether the alarm is set for its deadline."""
     _end_at: float | None = None
@@ -263,10 +263,11 @@ class Hold:
             tell_lost(self)
         return self._state in (LOST, RELEASED)
 
-    def _look(self) -> None:
-        """Ends the lease if its time is over, unless we are a forked child."""
+    def _look(self) -> str:
+        """Ends the lease if its time is over, unless we are a forked child; returns its state."""
         if self._state in HOLDING and self._session.generation == forks.current():
             self._expire_if_due(self._session.clock.now())
+        return UNCERTAIN if self._state == HELD and self._releases else self._state
 
     def _end(self, reason: str, recalled: bool = False) -> None:
         """Ends the lease without our doing, and tells everybody who wants to know. `recalled`: it has

@@ -95,10 +95,8 @@ class Lease(LeaseObject["Lease"]):
 
     @property
     def state(self) -> str:
-        """`held`, `uncertain`, `lost` or `released`."""
-        hold = self._hold
-        hold._look()
-        return hold._state
+        """`held`, `uncertain`, `lost` or `released`. Until a release is answered it is `uncertain`."""
+        return self._hold._look()
 
     @property
     def held(self) -> bool:
@@ -158,6 +156,8 @@ class Lease(LeaseObject["Lease"]):
         hold = self._hold
         if hold._state not in HOLDING or hold._session.generation != forks.current():
             return 0.0
+        if hold._releases:
+            return 0.0  # the store may have freed it
         left = hold._deadline - hold._session.clock.now()
         if left > 0:
             return left
@@ -238,7 +238,7 @@ class Lease(LeaseObject["Lease"]):
         hold._refuse_fork()
         session = hold._session
         sent = session.clock.now()
-        if hold._expire_if_due(sent):
+        if hold._expire_if_due(sent) or hold._releases:
             raise hold._loss()
         delay = hold._ticket.terms.delay
         claim = Claim(self.name, self.owner, asked + delay)
@@ -271,8 +271,8 @@ class Lease(LeaseObject["Lease"]):
     def release(self) -> bool:
         """Releases it: True if it was still ours, False if it had ended. Never frees another's.
 
-        From the first call on it is not renewed any more. If the store cannot be reached this
-        raises `BackendUnavailable`, and may be tried again; otherwise the TTL frees it.
+        From the first call on it is neither held nor renewed any more. If the store cannot be reached
+        this raises `BackendUnavailable`, and may be tried again; otherwise the TTL frees it.
         """
         return self._hold.release()
 

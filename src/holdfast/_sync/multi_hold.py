@@ -63,8 +63,8 @@ class MultiHold:
     @property
     def state(self) -> str:
         for hold in self.holds:
-            hold._look()
-        states = [hold._state for hold in self.holds]
+            hold._look()  # one that ends takes the others along
+        states = [hold._look() for hold in self.holds]
         for state in (LOST, RELEASED, UNCERTAIN):
             if state in states:
                 return state
