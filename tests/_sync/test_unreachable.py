@@ -130,7 +130,8 @@ def test_a_release_whose_answer_was_lost_was_a_release(url: str) -> None:
 def test_a_lease_is_not_held_from_the_moment_in_which_its_release_is_sent(url: str) -> None:
     with scene(url) as s:
         leases = [s.locks.lock("x").acquire(), s.locks.lock("y").acquire()]
-        release, held = s.line._backend.release, []
+        release = s.line._backend.release
+        held: list[bool] = []
 
         def look_and_release(name: str, *args: object) -> bool:
             held.extend(lease.held for lease in leases if lease.name == name)

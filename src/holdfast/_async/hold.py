@@ -59,7 +59,7 @@ class Hold:
     _freeing = False
     """Whether the lease ended for us, and has still to be freed at the store."""
     _releases = 0
-    """The releases that were sent. From the first on it may be over; a "not yours" may follow another."""
+    """The releases that were sent. It may be over since the first; a "not yours" may follow another."""
     _alarmed = False
     """Whether the alarm is set for its deadline."""
     _end_at: float | None = None

@@ -70,17 +70,10 @@ unusable: set[str] = set()
 
 
 def register(store: Forkable) -> None:
-    """Has the connection of `store` closed before each fork."""
-    _stores.add(store)
-
-
-def _known() -> list[Forkable]:
-    """Returns all stores, though another thread may register one at this moment."""
-    while True:
-        try:
-            return list(_stores)
-        except RuntimeError:  # it changed while it was read
-            continue
+    """Has the connection of `store` closed before each fork. Waits for the end of one that goes on: it
+    has paused all stores that it knew of."""
+    with _turn:
+        _stores.add(store)
 
 
 def _before() -> None:
@@ -88,7 +81,7 @@ def _before() -> None:
     fork = _Fork()
     _forks.append(fork)
     deadline = BootClock().now() + PATIENCE
-    for store in _known():
+    for store in list(_stores):
         if store.before_fork(deadline):
             fork.paused.append(store)
         else:
