@@ -247,6 +247,7 @@ def test_a_fault_that_hit_nothing_says_so(lab: Lab, worker: ProbeWorker, fault: 
     until(lambda: lab.ghosts("lab") == [], "the end of all leases")
     worker.end()
     idle = ProbeWorker(lab, "w3")  # which has not connected yet
+    assert idle.ask("give") is False  # but has started: it reads nothing any more
     injury = lab.apply(fault, chance(idle))
     injury.heal()
     assert injury.missed
