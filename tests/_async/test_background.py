@@ -153,6 +153,24 @@ async def test_a_close_that_was_cancelled_with_all_else_frees_everything(url: st
         assert not any(lease.held for lease in leases)
 
 
+async def test_a_close_finishes_what_one_that_was_cancelled_twice_has_left(url: str) -> None:
+    import asyncio
+
+    async with holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+        leases = [await locks.lock(f"x{number}", ttl=60.0).acquire() for number in range(20)]
+        closing = [asyncio.create_task(locks.close()) for _ in range(2)]
+        for _ in range(2):
+            await asyncio.sleep(0.001)
+            cancel_all_others()
+        async with asyncio.timeout(25.0):
+            await locks.close()
+            await asyncio.wait(closing)
+        assert not any(lease.held for lease in leases)
+        for number in range(20):
+            assert await others.lock(f"x{number}").try_acquire() is not None
+
+
 @pytest.mark.filterwarnings("ignore:the manager of locks at:ResourceWarning")
 def test_a_loop_that_ends_leaves_no_word(capfd: pytest.CaptureFixture[str]) -> None:
     import asyncio

@@ -18,6 +18,7 @@ import holdfast
 from faults.actors import until
 from holdfast._sync import opening
 from holdfast._sync.session import Session
+from worlds.descriptors import open_files
 
 
 class SoftTimeLimit(Exception):
@@ -143,6 +144,31 @@ def test_it_is_closed_when_the_store_has_just_been_opened(
         assert others.inspect("x").waiters == ()
     assert sessions[0].finished
     locks.close()
+
+
+def test_an_exception_from_a_handler_leaves_no_store_open(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes when the store has just been opened, and nobody knows of that yet."""
+    with holdfast.connect(url) as others, others.lock("x"):
+        with holdfast.connect(url) as first, first.lock("y"):
+            pass
+        before = open_files(tmp_path)  # SQLite keeps some of a connection that was closed
+        locks = holdfast.connect(url)
+
+        def interrupted(*args: Any) -> Session:
+            raise SoftTimeLimit
+
+        with monkeypatch.context() as patch:
+            patch.setattr(opening, "Session", interrupted)
+            for _ in range(3):
+                with pytest.raises(SoftTimeLimit):
+                    locks.lock("y").acquire()
+        assert open_files(tmp_path) == before
+        with locks.lock("y"):
+            pass
+        locks.close()
+        assert open_files(tmp_path) == before
 
 
 def test_two_threads_that_close_from_their_own_bodies(url: str) -> None:

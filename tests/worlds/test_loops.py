@@ -52,6 +52,38 @@ def test_a_manager_serves_one_loop_after_the_other(url: str) -> None:
         gc.collect()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_lease_of_a_loop_that_has_ended_is_told_so(url: str) -> None:
+    locks = holdfast.connect(url)
+    leases: dict[str, Any] = {}
+
+    async def hold() -> None:
+        leases["release"] = await locks.lock("x", ttl=5.0).acquire(timeout=20.0)
+
+    async def hold_more() -> None:
+        leases["renew"] = await locks.lock("y", ttl=5.0).acquire(timeout=20.0)
+        leases["several"] = await locks.multi(["a", "b"], ttl=5.0).acquire(timeout=20.0)
+
+    async def use_the_first() -> None:
+        assert await leases["release"].release() is False
+        assert leases["release"].state == "lost"
+
+    async def use_the_others() -> None:
+        with pytest.raises(holdfast.LeaseLost, match="the event loop of its manager has ended"):
+            await leases["renew"].renew()
+        assert await leases["several"].release() is False
+        await locks.close()
+
+    asyncio.run(hold())
+    asyncio.run(use_the_first())
+    asyncio.run(hold_more())
+    asyncio.run(use_the_others())
+    assert not any(lease.held for lease in leases.values())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of asyncio, about sockets of loops that were closed
+        gc.collect()
+
+
 def test_close_in_another_loop_leaves_no_thread_and_no_file(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/locks.db"
 

@@ -140,3 +140,25 @@ class Closing:
         """Gives the next call of `close` what is left for all."""
         if self._deadline is not None:
             self._session.patience = max(self._deadline - self._session.clock.now(), 0.0)
+
+    # unasync: aio-only
+    def strand_if_ended(self) -> bool:
+        """Lets go of the store and ends all leases, if the event loop has ended with nothing closed in
+        it; returns whether it has ended."""
+        from .._runtime.aio import forget_closed_loops  # the other world has no loops
+
+        session = self._session
+        if not session.home.is_closed():
+            return False
+        with session.mutex:
+            session.closed = session.finished = True
+            holds = list(session.leases.values())
+        for hold in holds:
+            hold._end("the event loop of its manager has ended")
+        forget_closed_loops()
+        strand = getattr(session.backend, "strand", None)
+        if strand is not None:
+            strand()
+        return True
+
+    # unasync: end

@@ -104,8 +104,7 @@ class Lease(LeaseObject["Lease"]):
     @property
     def kind(self) -> str:
         """`lock`, `semaphore`, `rwlock`, `election` or `once`."""
-        hold = self._hold
-        return hold._ticket.kind
+        return self._hold._ticket.kind
 
     @property
     def shared(self) -> bool:
@@ -235,6 +234,9 @@ class Lease(LeaseObject["Lease"]):
         asked = self.ttl if ttl is None else checks.ttl(ttl)
         hold._refuse_fork()
         session = hold._session
+        # unasync: aio-only
+        session.closing.strand_if_ended()
+        # unasync: end
         sent = session.clock.now()
         if hold._expire_if_due(sent) or hold._releases:
             raise hold._loss()
@@ -272,6 +274,9 @@ class Lease(LeaseObject["Lease"]):
         From the first call on it is neither held nor renewed any more. If the store cannot be reached
         this raises `BackendUnavailable`, and may be tried again; otherwise the TTL frees it.
         """
+        # unasync: aio-only
+        self._hold._session.closing.strand_if_ended()
+        # unasync: end
         return await self._hold.release()
 
     async def downgrade(self) -> None:
@@ -292,6 +297,10 @@ class Lease(LeaseObject["Lease"]):
     async def _amend(self, failed: str, weight: int = 0, text: str | None = None) -> None:
         """Changes the lease at the store; raises `LeaseLost` if it has ended there."""
         hold, session = self._hold, self._hold._session
+        # unasync: aio-only
+        if session.closing.strand_if_ended():
+            raise hold._loss()
+        # unasync: end
         deadline = session.deadline()
         try:
             amended = await session.backend.amend(self.name, self.owner, deadline, weight, text)
@@ -331,9 +340,9 @@ class Lease(LeaseObject["Lease"]):
 
         None where that is not needed, because the lease does not end with our process.
         """
-        hold = self._hold
         self.ensure()
-        return await hold._session.backend.tether(self.name, self.owner, hold._session.deadline())
+        session = self._hold._session
+        return await session.backend.tether(self.name, self.owner, session.deadline())
 
     # For `with`.
 

@@ -148,6 +148,9 @@ class MultiLease(LeaseObject["MultiLease"]):
         If the store cannot be reached this raises `BackendUnavailable`, and may be tried again;
         otherwise the TTL frees what is left.
         """
+        # unasync: aio-only
+        self._hold._session.closing.strand_if_ended()
+        # unasync: end
         return await self._hold.release()
 
     # For `with`.

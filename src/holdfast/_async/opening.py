@@ -122,44 +122,49 @@ class Opening:
             if session is not None:
                 return session
             left = deadline - system_clock().now()  # another may have tried in vain before us
-            backend = self._opener()
-            try:
-                await self._timed(backend).open(backend.clock.now() + left)
-            except BackendUnavailable as error:
-                if type(error) is BackendUnavailable:
-                    raise
-                raise BackendUnavailable(str(error)) from error  # a store has kinds of its own
-            if self.closed:  # meanwhile: `close` waits for nobody who is opening
-                await backend.close()
-                self._check_open()
-            if self.provisional:
-                self.guarantees = backend.guarantees
-                self.realm = lock_realm(self.guarantees.store, self._namespace)
-            session = Session(backend, self.listeners, self._label, self.realm)
-            session.provisional = self.provisional
-            session.backend = self._timed(backend)
-            session = await self._made_known(session)
-            if self.closed:  # since we looked, by somebody who saw no session
+            session = await self._make(self._opener(), left)
+            if self.closed:  # since it was made, by somebody who saw no session
                 await self.close()
                 self._check_open()
             return session
         finally:
             turn.end()
 
-    async def _made_known(self, session: Session) -> Session:
-        """Returns the session that counts from now on: this one, unless a signal's handler in our
-        thread, or another loop, has opened one meanwhile."""
-        known: Session | None = None
+    async def _make(self, backend: Backend, left: float) -> Session:
+        """Opens the store within `left` seconds, and returns the session that counts from now on.
+
+        It is new, unless a signal's handler in our thread, or another loop, has made one meanwhile.
+        """
+        made = known = None
+        opened = False
         try:
+            await self._reach(backend, backend.clock.now() + left)
+            opened = True
+            self._check_open()  # `close` waits for nobody who is opening
+            if self.provisional:
+                self.guarantees = backend.guarantees
+                self.realm = lock_realm(self.guarantees.store, self._namespace)
+            made = Session(backend, self.listeners, self._label, self.realm)
+            made.provisional = self.provisional
+            made.backend = self._timed(backend)
             while known is None:
                 known = self._present()
                 if known is None and self.live is None:
-                    self.live = known = session  # nothing is called in between
+                    self.live = known = made  # nothing is called in between
+            return known
         finally:
-            if known is not session:
-                session.alarm.close()
-                await session.backend.close()
-        return known
+            in_use = made is not None and (known is made or self.live is made)
+            if opened and not in_use:  # interrupted, closed, or too late
+                await backend.close()
+
+    async def _reach(self, backend: Backend, deadline: float) -> None:
+        """Opens the store; one that fails leaves nothing open."""
+        try:
+            await self._timed(backend).open(deadline)
+        except BackendUnavailable as error:
+            if type(error) is BackendUnavailable:
+                raise
+            raise BackendUnavailable(str(error)) from error  # a store has kinds of its own
 
     def _present(self) -> Session | None:
         """Returns the session that there is; raises if it belongs to another event loop."""
@@ -167,8 +172,7 @@ class Opening:
         if session is None or session.home is here():
             return session
         # unasync: aio-only
-        if session.home.is_closed():
-            session.strand()
+        if session.closing.strand_if_ended():
             self.live = None
             return None
         # unasync: end
@@ -181,9 +185,8 @@ class Opening:
         if session is None or session.closed or session.generation != forks.current():
             return
         # unasync: aio-only
-        if session.home.is_closed():
-            session.strand()  # too late to be closed, or to be warned of
-            return
+        if session.closing.strand_if_ended():
+            return  # too late to be closed, or to be warned of
         # unasync: end
         session.drop()  # before the warning, which may be an error
         warnings.warn(
@@ -212,8 +215,7 @@ class Opening:
         self.closed = True
         session = self.live
         # unasync: aio-only
-        if session is not None and session.home.is_closed():
-            session.strand()
+        if session is not None and session.closing.strand_if_ended():
             session = self.live = None
         # unasync: end
         if session is not None:

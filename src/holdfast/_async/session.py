@@ -371,23 +371,6 @@ class Session:
         if not self.leases and not self.tickets:
             in_background(self.close, self.home)
 
-    # unasync: aio-only
-    def strand(self) -> None:
-        """Lets go of the store after the end of the event loop, in which nothing was closed."""
-        from .._runtime.aio import forget_closed_loops  # the other world has no loops
-
-        with self.mutex:
-            self.closed = self.finished = True
-            holds = list(self.leases.values())
-        for hold in holds:
-            hold._end("the event loop of its manager has ended")
-        forget_closed_loops()
-        strand = getattr(self.backend, "strand", None)
-        if strand is not None:
-            strand()
-
-    # unasync: end
-
     def check_open(self) -> None:
         if self.generation != forks.current():
             raise LockError("this connection is of the parent process; ask for a new one here")

@@ -106,8 +106,7 @@ class Lease(LeaseObject["Lease"]):
     @property
     def kind(self) -> str:
         """`lock`, `semaphore`, `rwlock`, `election` or `once`."""
-        hold = self._hold
-        return hold._ticket.kind
+        return self._hold._ticket.kind
 
     @property
     def shared(self) -> bool:
@@ -333,9 +332,9 @@ class Lease(LeaseObject["Lease"]):
 
         None where that is not needed, because the lease does not end with our process.
         """
-        hold = self._hold
         self.ensure()
-        return hold._session.backend.tether(self.name, self.owner, hold._session.deadline())
+        session = self._hold._session
+        return session.backend.tether(self.name, self.owner, session.deadline())
 
     # For `with`.
 

@@ -22,6 +22,7 @@ import errno
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from ...errors import BackendUnavailable, ConfigError
@@ -104,8 +105,13 @@ def prepare(path: str) -> str:
     # needs to be made beside the file too, so the folder has to be writable in any case.
     trial = f"{path}-{os.urandom(8).hex()}.new"
     try:
-        os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        os.unlink(trial)
+        try:
+            # A file object, and no Python code in between: it closes itself if we are interrupted.
+            with open(trial, "xb", opener=partial(os.open, mode=0o600)):
+                pass
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(trial)
         os.makedirs(live_directory(path), exist_ok=True)
     except OSError as error:
         raise _error_for(error, f"the store's folder {parent!r} cannot be written to") from error
