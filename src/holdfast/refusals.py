@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from .errors import BackendUnavailable, ConfigError, GuaranteeError, LeaseLost, LockNotOwned
 
+DISTRIBUTION = "holdfast-locks"
+"""Our name on the package index, where `holdfast` is another project."""
+
 
 class GivenUp(BackendUnavailable):
     """Raised when a request reached the store after its attempt had been given up."""
@@ -90,6 +93,16 @@ def unavailable(
 ) -> BackendUnavailable:
     """Returns a backend's error, which knows of servers, as users see it: with what was wanted."""
     return BackendUnavailable(f"{what}: {error}", name=name, owner=owner, token=token)
+
+
+def lacks(what: str, needed: str, extra: str) -> str:
+    """Returns the sentence for what is not installed: `what` has need of it, and an extra brings it."""
+    return f"{what} needs {needed}: {installing(extra)}"
+
+
+def installing(extra: str) -> str:
+    """Returns the command that installs Holdfast with an extra."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 def _in_words(kind: str, capacity: int) -> str:

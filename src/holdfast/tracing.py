@@ -3,8 +3,8 @@
     holdfast.tracing.instrument(locks)
 
 A span is a child of the one that was current where the lock was asked for: in that thread, or that
-task. It needs the package `opentelemetry-api` (`pip install holdfast[otel]`); what becomes of the spans
-is up to the SDK that the program has set up.
+task. It needs the package `opentelemetry-api` (`pip install 'holdfast-locks[otel]'`); what becomes
+of the spans is up to the SDK that the program has set up.
 """
 
 from __future__ import annotations

@@ -308,4 +308,4 @@ def test_of_several_processes_one_fires_and_one_may_be_killed(tmp_path: Path) ->
 
 def test_without_apscheduler_it_says_what_to_install() -> None:
     said = said_without("apscheduler", "holdfast.contrib.apscheduler")
-    assert "pip install 'holdfast[apscheduler]'" in said
+    assert "pip install 'holdfast-locks[apscheduler]'" in said

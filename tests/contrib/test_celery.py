@@ -223,4 +223,6 @@ def test_settings_that_make_no_sense_are_refused(app: Celery, base: Any, wrong: 
 
 
 def test_without_celery_it_says_what_to_install() -> None:
-    assert "pip install 'holdfast[celery]'" in said_without("celery", "holdfast.contrib.celery")
+    assert "pip install 'holdfast-locks[celery]'" in said_without(
+        "celery", "holdfast.contrib.celery"
+    )

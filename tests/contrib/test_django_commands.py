@@ -129,4 +129,4 @@ def test_a_wait_that_makes_no_sense_is_refused(start: Start) -> None:
 
 def test_without_django_it_says_what_to_install() -> None:
     said = said_without("django", "holdfast.contrib.django")
-    assert "pip install 'holdfast[django]'" in said
+    assert "pip install 'holdfast-locks[django]'" in said

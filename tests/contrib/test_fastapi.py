@@ -237,4 +237,4 @@ def test_processes_share_locks_and_have_one_leader(tmp_path: File) -> None:
 
 def test_without_starlette_it_says_what_to_install() -> None:
     said = said_without("starlette", "holdfast.contrib.fastapi")
-    assert "pip install 'holdfast[fastapi]'" in said
+    assert "pip install 'holdfast-locks[fastapi]'" in said

@@ -205,7 +205,7 @@ def test_without_the_library_it_says_which_extra() -> None:
         "except ValueError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "holdfast[objects]" in done.stdout
+    assert "pip install 'holdfast-locks[objects]'" in done.stdout
 
 
 def test_the_guard_of_a_lease(store: Any) -> None:

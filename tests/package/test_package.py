@@ -27,7 +27,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_the_wheel_works_in_an_empty_environment(built: tuple[Path, Path]) -> None:
     packages = try_out(built[0], sys.executable)
-    assert set(packages) == {"holdfast"}, "the core needs nothing but the standard library"
+    assert set(packages) == {"holdfast-locks"}, "the core needs nothing but the standard library"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from .contents import ROOT, PackageError, check_sdist, check_wheel
-from .environments import extras, lowest, pythons, try_out
+from .environments import NAME, extras, lowest, pythons, try_out
 from .licences import licence_of
 
 
@@ -28,7 +28,7 @@ def build(sources: Path, target: Path, *kinds: str) -> None:
 
 def made(target: Path) -> tuple[Path, Path]:
     """Builds the package into `target`, looks into it, and returns the wheel and the sdist."""
-    for old in target.glob("holdfast-*"):
+    for old in target.glob("holdfast*"):
         old.unlink()
     build(ROOT, target, "--sdist", "--wheel")
     (wheel,), (sdist,) = target.glob("*.whl"), target.glob("*.tar.gz")
@@ -60,7 +60,7 @@ def check_lowest(wheel: Path, python: str, chosen: list[str]) -> None:
     for extra in filter(None, chosen):
         pins = lowest(extra)
         try_out(wheel, python, extra, pins)
-        print(f"holdfast[{extra}] works with {', '.join(pins)}", flush=True)
+        print(f"{NAME}[{extra}] works with {', '.join(pins)}", flush=True)
 
 
 def quick() -> None:
@@ -80,7 +80,7 @@ def whole(chosen: list[str]) -> None:
             if python:
                 packages = try_out(wheel, python, extra)
                 licences |= {name: licence_of(words) for name, words in packages.items()}
-                print(f"Python {version}: holdfast{extra and f'[{extra}]'} works", flush=True)
+                print(f"Python {version}: {NAME}{extra and f'[{extra}]'} works", flush=True)
     check_lowest(wheel, next(filter(None, found.values())), chosen or extras())
     for name, licence in sorted(licences.items(), key=lambda item: item[0].lower()):
         print(f"  {name:32} {licence}")

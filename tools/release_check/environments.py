@@ -30,6 +30,9 @@ def project() -> dict[str, object]:
     return found
 
 
+NAME = str(project()["name"])
+
+
 def extras() -> list[str]:
     """Returns the extras for users."""
     named = project()["optional-dependencies"]
@@ -43,7 +46,7 @@ def lowest(extra: str) -> list[str]:
     assert isinstance(named, dict)
     found = []
     for requirement in named[extra]:
-        included = re.fullmatch(r"holdfast\[([\w,-]+)\]", requirement)
+        included = re.fullmatch(rf"{NAME}\[([\w,-]+)\]", requirement)
         bound = re.fullmatch(r"([\w.-]+)(?:\[[\w,-]+\])?>=([\w.]+)(?:,.*)?", requirement)
         if included:
             found += [pin for other in included[1].split(",") for pin in lowest(other)]

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from ..refusals import installing
 from .faults import CLIENTS, CLOCK, NAMESPACES, STORES, STRACE, VDSO
 from .servers.daemon import find
 from .servers.errors import ServerError
@@ -52,7 +53,7 @@ def stores() -> dict[str, str | None]:
     for name in LABS:
         lab = lab_class(name)
         missing = [f"the Python module {one}" for one in lab.modules if find_spec(one) is None]
-        how = [f"pip install 'holdfast[{lab.extra}]'"] if missing else []
+        how = [installing(lab.extra)] if missing else []
         packages = set()
         for program, _, package in (text.partition(":") for text in lab.programs):
             try:

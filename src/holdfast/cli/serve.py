@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from ..errors import ConfigError
+from ..refusals import lacks
 from . import statuses
 from .arguments import STORE_OPTIONS, read
 from .report import say
@@ -39,10 +40,8 @@ def main(words: list[str]) -> int:
         from ..service.app import create_app
         from ..service.security.setup import secure
     except ImportError as error:
-        raise ConfigError(
-            f"`holdfast serve` needs the package {error.name}; install it by "
-            "`pip install 'holdfast[server]'`"
-        ) from error
+        needed = f"the package {error.name}"
+        raise ConfigError(lacks("`holdfast serve`", needed, "server")) from error
     file: dict[str, Any] = {}
     if "--config" in options:
         from .config import read_toml

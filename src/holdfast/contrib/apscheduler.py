@@ -19,6 +19,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from .. import ConfigError, Election, LockError, Locks, Term, connect
+from ..refusals import lacks
 
 try:
     from apscheduler.events import EVENT_SCHEDULER_SHUTDOWN, EVENT_SCHEDULER_STARTED
@@ -28,9 +29,7 @@ try:
     from apscheduler.schedulers.blocking import BlockingScheduler
     from apscheduler.util import iscoroutinefunction_partial
 except ImportError as missing:
-    raise ImportError(
-        "holdfast.contrib.apscheduler needs APScheduler 3: pip install 'holdfast[apscheduler]'"
-    ) from missing
+    raise ImportError(lacks(__name__, "APScheduler 3", "apscheduler")) from missing
 
 __all__ = [
     "LeaderAsyncIOScheduler",

@@ -34,6 +34,7 @@ from .. import (
 from ..fences.django import database, install
 from ..name_template import NameTemplate
 from ..options import LockKeywords, options_of
+from ..refusals import lacks
 
 try:
     from django.conf import settings
@@ -41,9 +42,7 @@ try:
     from django.core.signals import setting_changed
     from django.db import transaction
 except ImportError as missing:
-    raise ImportError(
-        "holdfast.contrib.django needs Django: pip install 'holdfast[django]'"
-    ) from missing
+    raise ImportError(lacks(__name__, "Django", "django")) from missing
 
 __all__ = ["CommandLock", "LockedCommand", "atomic", "database", "install", "locks"]
 

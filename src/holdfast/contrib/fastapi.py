@@ -31,6 +31,7 @@ from .. import (
 )
 from ..aio import Lease, Locks
 from ..options import LockKeywords, options_of
+from ..refusals import lacks
 from ..stores.options import RedisClient, SqlAlchemyEngine, SqlAlchemyUrl, StoreOptions
 from .leading import Work, leading
 
@@ -41,9 +42,7 @@ try:
 
     from .path_names import MARK, is_known, name_for, refuse_ambiguous, template_of
 except ImportError as missing:
-    raise ImportError(
-        "holdfast.contrib.fastapi needs Starlette or FastAPI: pip install 'holdfast[fastapi]'"
-    ) from missing
+    raise ImportError(lacks(__name__, "Starlette or FastAPI", "fastapi")) from missing
 
 __all__ = ["connected", "hold", "leading", "lifespan", "lock"]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ConfigError
+from ..refusals import lacks
 from .sql import SqlFence
 
 
@@ -48,5 +49,5 @@ def _wrapper(using: str) -> Any:
     try:
         from django.db import connections
     except ImportError:
-        raise ConfigError("this needs Django: pip install 'holdfast[django]'") from None
+        raise ConfigError(lacks("this", "Django", "django")) from None
     return connections[using]

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..errors import BackendUnavailable, ConfigError, GuaranteeError, StaleToken
+from ..refusals import lacks
 from . import rules
 from .fence import Fence, not_installed
 from .object_requests import ObjectRequests, Request, Steps, pause
@@ -55,9 +56,7 @@ class ObjectFence(Fence):
             import obstore
             import obstore.store
         except ImportError:
-            raise ConfigError(
-                "ObjectFence needs the library obstore: pip install 'holdfast[objects]'"
-            ) from None
+            raise ConfigError(lacks("ObjectFence", "the package obstore", "objects")) from None
         self._store = store
         self._requests = ObjectRequests(obstore, store)
         self._stamp = stamp

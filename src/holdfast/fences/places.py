@@ -14,6 +14,7 @@ from typing import Any
 
 from ..clock import system_clock
 from ..errors import BackendUnavailable, ConfigError
+from ..refusals import lacks
 from ..stores import urls
 from ..stores.urls import Target
 from .redis import RedisFence
@@ -191,10 +192,9 @@ def _driver(name: str, target: Target) -> Any:
         return import_module(name)
     except ImportError as error:
         extra = urls.SCHEMES[target.scheme].extra
-        raise ConfigError(
-            f"a fence in {target.scheme}:// needs the package {name}; install it by "
-            f"`pip install 'holdfast[{extra}]'`"
-        ) from error
+        assert extra is not None, name
+        what = f"a fence in {target.scheme}://"
+        raise ConfigError(lacks(what, f"the package {name}", extra)) from error
 
 
 def _denied(target: Target, error: Exception) -> ConfigError:

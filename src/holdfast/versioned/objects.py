@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigError
 from ..fences.object_state import TOKEN
+from ..refusals import lacks
 from .register import Conflict, Register, Steps, Versioned, data
 
 
@@ -35,9 +36,7 @@ class ObjectVersioned(Register):
         try:
             import obstore
         except ImportError:
-            raise ConfigError(
-                "ObjectVersioned needs the library obstore: pip install 'holdfast[objects]'"
-            ) from None
+            raise ConfigError(lacks("ObjectVersioned", "the package obstore", "objects")) from None
         self._obstore = obstore
         self._store = store
         self.asynchronous = asynchronous

@@ -218,7 +218,7 @@ async def test_a_forced_release_is_audited(server: RedisServer) -> None:
 async def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hiredis", None)
     monkeypatch.setattr("holdfast.stores.redis.wire.protocol.find_spec", lambda name: None)
-    with pytest.raises(holdfast.ConfigError, match=r"pip install 'holdfast\[redis\]'"):
+    with pytest.raises(holdfast.ConfigError, match=r"pip install 'holdfast-locks\[redis\]'"):
         holdfast.connect("redis://127.0.0.1:1")
 
 

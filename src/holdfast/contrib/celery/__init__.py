@@ -12,17 +12,17 @@ def pay(self, number):
 One beat of many: `celery -A shop beat --scheduler holdfast.contrib.celery.BeatScheduler`.
 """
 
+from ...refusals import lacks
+
 try:
     import celery as _celery
 except ImportError as missing:
-    raise ImportError(
-        "holdfast.contrib.celery needs Celery: pip install 'holdfast[celery]'"
-    ) from missing
+    raise ImportError(lacks(__name__, "Celery", "celery")) from missing
 
 from .beat import BeatScheduler, OnceForAllBeats
 from .managers import locks_of
 from .tasks import LockedTask, OnceTask
 
-del _celery
+del _celery, lacks
 
 __all__ = ["BeatScheduler", "LockedTask", "OnceForAllBeats", "OnceTask", "locks_of"]

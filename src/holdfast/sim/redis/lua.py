@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from ...errors import ConfigError
+from ...refusals import lacks
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "commands")
 
@@ -84,9 +85,8 @@ def _runtime_type() -> Any:
         try:
             from lupa.lua51 import LuaRuntime
         except ImportError:
-            raise ConfigError(
-                "the simulator runs our scripts in Lua, which is missing: pip install 'holdfast[sim]'"
-            ) from None
+            needed = "lupa, by which it runs our scripts in Lua"
+            raise ConfigError(lacks("the simulator", needed, "sim")) from None
     return LuaRuntime
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from ...errors import ConfigError
+from ...refusals import lacks
 from ..tls import context_of
 from ..urls import Target
 
@@ -103,6 +104,4 @@ def _chroot(path: str) -> str:
 def require_kazoo() -> None:
     """Raises ConfigError if kazoo is not installed."""
     if find_spec("kazoo") is None:
-        raise ConfigError(
-            "zookeeper:// needs a driver that is missing: pip install 'holdfast[zookeeper]'"
-        )
+        raise ConfigError(lacks("zookeeper://", "the package kazoo", "zookeeper"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import ConfigError
 from ....guarantees import Guarantees
+from ....refusals import lacks
 from ..._async.contract import Backend
 from ...sql._async.backend import prepared
 from ...urls import Target
@@ -29,9 +30,8 @@ def database_of(target: Target) -> tuple[MysqlDatabase, Target]:
         from ..address import Address, split_query
         from ..database import MysqlDatabase
     except ImportError as error:
-        raise ConfigError(
-            f"{target.scheme}:// needs PyMySQL, which is not here or cannot be used; install it by "
-            f"`pip install 'holdfast[mysql]'` ({error})"
-        ) from error
+        needed = "PyMySQL, which is not here or cannot be used"
+        said = lacks(f"{target.scheme}://", needed, "mysql")
+        raise ConfigError(f"{said} ({error})") from error
     ours, theirs = split_query(target)
     return MysqlDatabase(Address(target, theirs)), ours

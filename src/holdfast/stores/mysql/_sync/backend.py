@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import ConfigError
 from ....guarantees import Guarantees
+from ....refusals import lacks
 from ..._sync.contract import Backend
 from ...sql._sync.backend import prepared
 from ...urls import Target
@@ -31,9 +32,8 @@ def database_of(target: Target) -> tuple[MysqlDatabase, Target]:
         from ..address import Address, split_query
         from ..database import MysqlDatabase
     except ImportError as error:
-        raise ConfigError(
-            f"{target.scheme}:// needs PyMySQL, which is not here or cannot be used; install it by "
-            f"`pip install 'holdfast[mysql]'` ({error})"
-        ) from error
+        needed = "PyMySQL, which is not here or cannot be used"
+        said = lacks(f"{target.scheme}://", needed, "mysql")
+        raise ConfigError(f"{said} ({error})") from error
     ours, theirs = split_query(target)
     return MysqlDatabase(Address(target, theirs)), ours

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import ConfigError
 from ....guarantees import Guarantees
+from ....refusals import lacks
 from ..._sync.contract import Backend
 from ...sql._sync.backend import prepared
 from ...urls import Target
@@ -31,9 +32,8 @@ def database_of(target: Target) -> tuple[PostgresDatabase, Target]:
         from ..address import Address, split_query
         from ..database import PostgresDatabase
     except ImportError as error:
-        raise ConfigError(
-            f"{target.scheme}:// needs psycopg, which is not here or cannot be used; install it by "
-            f"`pip install 'holdfast[postgres]'` ({error})"
-        ) from error
+        needed = "psycopg, which is not here or cannot be used"
+        said = lacks(f"{target.scheme}://", needed, "postgres")
+        raise ConfigError(f"{said} ({error})") from error
     ours, theirs = split_query(target)
     return PostgresDatabase(Address(target.rest, theirs)), ours

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ....errors import BackendUnavailable, ConfigError
+from ....refusals import lacks
 from ..address import Address
 from .refusals import refusal
 
@@ -33,7 +34,7 @@ class Late(Lost):
 def require_hiredis() -> None:
     """Raises `ConfigError` if the driver is missing."""
     if sys.modules.get("hiredis") is None and find_spec("hiredis") is None:
-        raise ConfigError("redis:// needs a driver that is missing: pip install 'holdfast[redis]'")
+        raise ConfigError(lacks("redis://", "the package hiredis", "redis"))
 
 
 def bulk(data: bytes) -> bytes:

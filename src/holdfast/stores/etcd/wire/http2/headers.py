@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from .....errors import ConfigError
+from .....refusals import lacks
 from .frames import Broken
 
 Headers = dict[bytes, bytes]
@@ -18,9 +19,7 @@ def require_hpack() -> Any:
     try:
         import hpack
     except ImportError:
-        raise ConfigError(
-            "etcd:// needs the package hpack, which is not installed: pip install 'holdfast[etcd]'"
-        ) from None
+        raise ConfigError(lacks("etcd://", "the package hpack", "etcd")) from None
     return hpack
 
 
