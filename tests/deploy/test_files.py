@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,14 @@ def test_the_image_is_for_a_user_without_rights() -> None:
     for source in re.findall(r"^COPY (?!--from)(.*) \S+$", CONTAINERFILE, re.MULTILINE):
         for path in source.split():
             assert (DEPLOY.parent / path).exists(), path
+
+
+def test_the_image_has_what_the_package_is_built_from() -> None:
+    hatch = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["tool"]["hatch"]
+    needed = [hatch["metadata"]["hooks"]["custom"]["path"]]
+    needed += hatch["build"]["targets"]["wheel"]["shared-data"]
+    for path in needed:
+        assert f"COPY {path} {path}\n" in CONTAINERFILE
 
 
 def test_the_image_has_what_the_service_needs() -> None:
