@@ -20,7 +20,7 @@ from holdfast.stores._async.contract import Terms, Ticket
 from holdfast.stores.etcd._async.acquire import FIRST_LOOK
 from holdfast.stores.etcd._async.leases import QUEUE
 from holdfast.stores.etcd.wire import messages
-from worlds.aio import Job
+from worlds.aio import Job, eventually
 
 CROWD = 60
 
@@ -127,6 +127,39 @@ async def test_who_has_joined_already_joins_once(cluster: EtcdCluster) -> None:
         await backend._leases.shared(QUEUE, backend.claim_window, soon(backend))
         backend._retrier.txn = twice
         assert isinstance(await backend.acquire(ticket_of("second"), soon(backend)), Queued)
+        assert [one.owner for one in (await locks.inspect("x")).waiters] == ["second"]
+
+
+async def test_who_has_joined_already_has_as_long_to_find_that_out_as_it_had_to_join(
+    cluster: EtcdCluster,
+) -> None:
+    """It stood behind others of its manager for longer than the store is given."""
+    async with managers(cluster) as (_, locks, backend):
+        assert isinstance(await backend.acquire(ticket_of("first"), soon(backend)), Granted)
+        turnstile, txn = backend._acquirer._turnstile, backend._retrier.txn
+        del turnstile._turns[1:]
+        (turn,) = turnstile._turns
+
+        async def twice(request: bytes, deadline: float, unanswered: Any = None) -> Any:
+            backend._retrier.txn = txn
+            await txn(request, deadline, unanswered)
+            unanswered()
+            return await txn(request, deadline, unanswered)
+
+        async def ask(deadline: float) -> Any:
+            return await backend.acquire(ticket_of("second"), deadline)
+
+        assert await turn.take(10.0)
+        try:
+            turnstile._answered = backend.clock.now() + 60.0  # the store answers others
+            deadline = backend.clock.now() + 2.0
+            second = Job(ask, deadline)
+            await eventually(lambda: backend.clock.now() > deadline)
+            await backend._leases.shared(QUEUE, backend.claim_window, soon(backend))
+            backend._retrier.txn = twice
+        finally:
+            turn.end()
+        assert isinstance(await second.result(), Queued)
         assert [one.owner for one in (await locks.inspect("x")).waiters] == ["second"]
 
 

@@ -22,7 +22,7 @@ from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.etcd._sync.acquire import FIRST_LOOK
 from holdfast.stores.etcd._sync.leases import QUEUE
 from holdfast.stores.etcd.wire import messages
-from worlds.threads import Job
+from worlds.threads import Job, eventually
 
 CROWD = 60
 
@@ -129,6 +129,39 @@ def test_who_has_joined_already_joins_once(cluster: EtcdCluster) -> None:
         backend._leases.shared(QUEUE, backend.claim_window, soon(backend))
         backend._retrier.txn = twice
         assert isinstance(backend.acquire(ticket_of("second"), soon(backend)), Queued)
+        assert [one.owner for one in locks.inspect("x").waiters] == ["second"]
+
+
+def test_who_has_joined_already_has_as_long_to_find_that_out_as_it_had_to_join(
+    cluster: EtcdCluster,
+) -> None:
+    """It stood behind others of its manager for longer than the store is given."""
+    with managers(cluster) as (_, locks, backend):
+        assert isinstance(backend.acquire(ticket_of("first"), soon(backend)), Granted)
+        turnstile, txn = backend._acquirer._turnstile, backend._retrier.txn
+        del turnstile._turns[1:]
+        (turn,) = turnstile._turns
+
+        def twice(request: bytes, deadline: float, unanswered: Any = None) -> Any:
+            backend._retrier.txn = txn
+            txn(request, deadline, unanswered)
+            unanswered()
+            return txn(request, deadline, unanswered)
+
+        def ask(deadline: float) -> Any:
+            return backend.acquire(ticket_of("second"), deadline)
+
+        assert turn.take(10.0)
+        try:
+            turnstile._answered = backend.clock.now() + 60.0  # the store answers others
+            deadline = backend.clock.now() + 2.0
+            second = Job(ask, deadline)
+            eventually(lambda: backend.clock.now() > deadline)
+            backend._leases.shared(QUEUE, backend.claim_window, soon(backend))
+            backend._retrier.txn = twice
+        finally:
+            turn.end()
+        assert isinstance(second.result(), Queued)
         assert [one.owner for one in locks.inspect("x").waiters] == ["second"]
 
 

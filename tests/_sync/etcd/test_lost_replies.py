@@ -46,7 +46,7 @@ def test_an_acquire_that_was_carried_out_and_has_ended_since_is_made_anew(
             if len(owners) > 1:
                 return answer
             backend._retrier.call(messages.DELETE, messages.delete_one(attempt.key), deadline)
-            return None
+            return None, deadline
 
         backend._acquirer.acquire = lost
         lease = locks.lock("x").acquire(timeout=30.0)

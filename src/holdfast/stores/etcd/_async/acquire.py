@@ -58,8 +58,12 @@ class Acquirer:
         self._claim_window = claim_window
         self._turnstile = Turnstile(JOINS_AT_ONCE, self._clock)
 
-    async def acquire(self, attempt: Attempt, queue: bool, deadline: float) -> Answer:
-        """Asks for the lock; joins its queue, if `queue` says so, where others have it."""
+    async def acquire(self, attempt: Attempt, queue: bool, deadline: float) -> tuple[Answer, float]:
+        """Asks for the lock; joins its queue, if `queue` says so, where others have it.
+
+        Returns the answer, and the deadline, which moves while the attempt stands behind others of its
+        manager.
+        """
         line = attempt.queue
         if queue and line.is_shared:
             answer: Answer | Literal["again"] = AGAIN
@@ -74,8 +78,8 @@ class Acquirer:
                     self._retrier.too_late,
                 )
             if answer != AGAIN:
-                return answer
-        return await self._ask(attempt, queue, deadline)
+                return answer, deadline
+        return await self._ask(attempt, queue, deadline), deadline
 
     async def _ask_as_one_of_many(
         self, attempt: Attempt, deadline: float

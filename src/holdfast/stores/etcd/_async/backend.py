@@ -150,7 +150,7 @@ class EtcdBackend:
         answer = None
         if not attempt.created:
             try:
-                answer = await self._acquirer.acquire(attempt, ticket.queue, deadline)
+                answer, deadline = await self._acquirer.acquire(attempt, ticket.queue, deadline)
             except BaseException:
                 if not attempt.may_be_stored:
                     self._attempts.forget(attempt)

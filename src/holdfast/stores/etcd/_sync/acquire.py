@@ -60,8 +60,12 @@ class Acquirer:
         self._claim_window = claim_window
         self._turnstile = Turnstile(JOINS_AT_ONCE, self._clock)
 
-    def acquire(self, attempt: Attempt, queue: bool, deadline: float) -> Answer:
-        """Asks for the lock; joins its queue, if `queue` says so, where others have it."""
+    def acquire(self, attempt: Attempt, queue: bool, deadline: float) -> tuple[Answer, float]:
+        """Asks for the lock; joins its queue, if `queue` says so, where others have it.
+
+        Returns the answer, and the deadline, which moves while the attempt stands behind others of its
+        manager.
+        """
         line = attempt.queue
         if queue and line.is_shared:
             answer: Answer | Literal["again"] = AGAIN
@@ -76,8 +80,8 @@ class Acquirer:
                     self._retrier.too_late,
                 )
             if answer != AGAIN:
-                return answer
-        return self._ask(attempt, queue, deadline)
+                return answer, deadline
+        return self._ask(attempt, queue, deadline), deadline
 
     def _ask_as_one_of_many(self, attempt: Attempt, deadline: float) -> Answer | Literal["again"]:
         """Joins behind another attempt of this manager; the first of them asks for the lock.

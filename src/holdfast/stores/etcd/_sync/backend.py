@@ -152,7 +152,7 @@ class EtcdBackend:
         answer = None
         if not attempt.created:
             try:
-                answer = self._acquirer.acquire(attempt, ticket.queue, deadline)
+                answer, deadline = self._acquirer.acquire(attempt, ticket.queue, deadline)
             except BaseException:
                 if not attempt.may_be_stored:
                     self._attempts.forget(attempt)
