@@ -130,7 +130,11 @@ async def test_a_release_that_cannot_be_sent_now_keeps_nobody_from_renewing(
         attempt.give_up()
         backend._attempts.postpone(attempt)
         assert await leases.keep_alive(lease, soon(backend)) is True
+        assert tried == []  # not in the turn to keep it alive
+        await leases.settle(lease, soon(backend))
         assert tried == [attempt]
+        await leases.settle(lease, soon(backend))
+        assert tried == [attempt]  # once, until it is kept alive again
         backend._releaser.release = release
 
 
@@ -151,9 +155,9 @@ async def test_pending_releases_are_sent_though_the_lease_of_tombstones_has_to_b
         await backend._releaser.release(pending[1], deadline)
         assert backend.clock.now() < deadline  # not given up
         assert backend._attempts.known("x", "you") is None
-        assert await backend._leases.keep_alive(
-            await backend._leases.shared(HOLD, 60.0, deadline), deadline
-        )
+        lease = await backend._leases.shared(HOLD, 60.0, deadline)
+        assert await backend._leases.keep_alive(lease, deadline)
+        await backend._leases.settle(lease, deadline)
         assert backend._attempts.known("x", "me") is None
         assert cluster.ctl(
             "get", "--prefix", "--keys-only", "/holdfast/holdfast/left/"

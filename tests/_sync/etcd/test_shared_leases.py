@@ -132,7 +132,11 @@ def test_a_release_that_cannot_be_sent_now_keeps_nobody_from_renewing(
         attempt.give_up()
         backend._attempts.postpone(attempt)
         assert leases.keep_alive(lease, soon(backend)) is True
+        assert tried == []  # not in the turn to keep it alive
+        leases.settle(lease, soon(backend))
         assert tried == [attempt]
+        leases.settle(lease, soon(backend))
+        assert tried == [attempt]  # once, until it is kept alive again
         backend._releaser.release = release
 
 
@@ -153,7 +157,9 @@ def test_pending_releases_are_sent_though_the_lease_of_tombstones_has_to_be_kept
         backend._releaser.release(pending[1], deadline)
         assert backend.clock.now() < deadline  # not given up
         assert backend._attempts.known("x", "you") is None
-        assert backend._leases.keep_alive(backend._leases.shared(HOLD, 60.0, deadline), deadline)
+        lease = backend._leases.shared(HOLD, 60.0, deadline)
+        assert backend._leases.keep_alive(lease, deadline)
+        backend._leases.settle(lease, deadline)
         assert backend._attempts.known("x", "me") is None
         assert cluster.ctl(
             "get", "--prefix", "--keys-only", "/holdfast/holdfast/left/"

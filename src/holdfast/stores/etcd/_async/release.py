@@ -47,7 +47,7 @@ class Releaser:
     async def release(self, attempt: Attempt, deadline: float) -> bool:
         """Takes `attempt` out of the queue and hands the lock on; returns True if it was held.
 
-        Whatever happens, it is released: if the store cannot be told now, it is told before the lease
+        Whatever happens, it is released: if the store cannot be told now, it is told when the lease
         that its key is on is kept alive again.
         """
         first = attempt.give_up()
@@ -64,14 +64,6 @@ class Releaser:
             attempt.queue.saw_waiters()
             await self.hand_on(queue, deadline)
         return freed
-
-    async def settle(self, lease: Lease, deadline: float) -> None:
-        """Releases, before `lease` is kept alive, the attempts that nobody has any more."""
-        for attempt in self._attempts.due(lease):
-            try:
-                await self.release(attempt, deadline)
-            except (LockError, Failure):
-                return  # next time; there is an end to what one call may take
 
     async def hand_on(self, queue: list[StoredEntry], deadline: float) -> None:
         """Grants the lock to those who may have it now. A waiter that is not reached asks by itself."""

@@ -32,6 +32,7 @@ class Attempt:
 
     __slots__ = (
         "_mutex",
+        "attended",
         "blind",
         "buried",
         "changed",
@@ -89,6 +90,9 @@ class Attempt:
         self.buried = False
         """True if it has a tombstone, by which its other requests are refused."""
         self.released = False
+        self.attended = 0
+        """The number of callers in this process that wait for it, or renew it as a waiter: they release
+        it in the end."""
         self.stirred = -inf
         """The time at which something was last heard that calls for a read of the queue."""
 
@@ -140,6 +144,11 @@ class Attempt:
     def key_is_free(self) -> bool:
         """True if nothing that may still arrive could meet another attempt with this key."""
         return not self.detached and (not self.doubtful or (self.buried and not self.blind))
+
+    @property
+    def leaves_alone(self) -> bool:
+        """True for a waiter of a mutex, of which all is known: when it goes, it lets nobody in."""
+        return self.capacity == 1 and self.created > 0 and not self.token and not self.doubtful
 
     @property
     def may_be_stored(self) -> bool:
@@ -264,6 +273,11 @@ class Attempt:
         with self._mutex:
             self.stirred = max(self.stirred, now)
 
+    def attend(self, callers: int) -> None:
+        """Notes that so many more callers attend to it; -1 that one does not any more."""
+        with self._mutex:
+            self.attended += callers
+
     def take_key(self, key: bytes) -> None:
         """Gives a new attempt another key."""
         with self._mutex:
@@ -286,9 +300,9 @@ class Attempt:
             return first
 
     def lapse(self, now: float) -> bool:
-        """Releases it if nobody has renewed it in time; returns True if that was so."""
+        """Releases it if nobody has renewed it in time, nor attends to it; returns True if it did."""
         with self._mutex:
-            due = not self.released and self.until <= now
+            due = not self.released and self.attended <= 0 and self.until <= now
             self.released = self.released or due
             return due
 

@@ -200,12 +200,12 @@ class Attempts:
     # Releases that the store has still to be told of.
 
     def postpone(self, attempt: Attempt) -> None:
-        """Keeps a release that failed, to be sent before a lease is kept alive again."""
+        """Keeps a release that failed, to be sent when a lease was kept alive again."""
         with self._mutex:
             self._pending[attempt] = None
 
     def due(self, lease: Lease) -> list[Attempt]:
-        """Returns the attempts to release before `lease` is kept alive.
+        """Returns the attempts to release once `lease` was kept alive.
 
         Those are all pending releases, and whatever on this lease nobody has renewed in time, though
         the lease itself lives on.
@@ -215,6 +215,11 @@ class Attempts:
             for attempt in [one for one in lease.attempts if one.lapse(now)]:
                 self._pending[attempt] = None
             return list(self._pending)
+
+    def still_pending(self, attempts: Iterable[Attempt]) -> list[Attempt]:
+        """Returns those of `attempts` of which the store has not been told."""
+        with self._mutex:
+            return [one for one in attempts if one in self._pending]
 
     # Transitions that concern more than the attempt itself.
 

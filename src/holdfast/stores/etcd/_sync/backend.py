@@ -66,6 +66,7 @@ from .parts import Parts
 from .release import Releaser
 from .renewal import Renewer
 from .retry import Retrier
+from .settling import Settler
 from .watches import Watches
 
 CLAIM_WINDOW = 5.0
@@ -118,6 +119,7 @@ class EtcdBackend:
         log = ChangeLog(clock, naming, leases, token_base)
         parts = Parts(clock, naming, retrier, leases, attempts, log)
         self._releaser = Releaser(parts)
+        self._settler = Settler(parts, self._releaser)
         self._granter = Granter(parts)
         self._acquirer = Acquirer(parts, self._granter, self._releaser, self.claim_window)
         self._renewer = Renewer(parts, self._granter, self._releaser)
@@ -174,7 +176,14 @@ class EtcdBackend:
         return attempt is not None and self._releaser.release(attempt, deadline)
 
     def wait(self, ticket: Ticket, until: float | None) -> Granted | None:
-        return ticket.wait(self.clock, until)
+        attempt = self._attempts.known(ticket.name, ticket.owner)
+        if attempt is None or not ticket.terms.bound:
+            return ticket.wait(self.clock, until)
+        attempt.attend(1)
+        try:
+            return ticket.wait(self.clock, until)
+        finally:
+            attempt.attend(-1)
 
     def inspect(self, name: str, deadline: float) -> LockState:
         return self._inspector.inspect(name, deadline)
@@ -271,7 +280,7 @@ class EtcdBackend:
             self._attempts.forget(attempt)
 
     def _settle(self, lease: Lease, deadline: float) -> None:
-        self._releaser.settle(lease, deadline)
+        self._settler.settle(lease, deadline)
 
     def _refuse_if_closed(self) -> None:
         if self._wire.closed:

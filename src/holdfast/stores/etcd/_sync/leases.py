@@ -14,7 +14,8 @@ are of the same term, the leader that kept the lease alive still led after that,
 starts to count the lease anew. If not, it is kept alive once more. (Found by the simulator.)
 
 An attempt that ends while its lease lives on has to be ended by us: one that nobody renewed in time, or
-whose release could not be sent. `settle` does that, before a lease is kept alive again.
+whose release could not be sent. `settle` does that, after each time that a lease was kept alive. Nobody
+waits for it in the turn to keep the lease alive, which would else run out for all while many are ended.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Lease:
         "on",
         "requested",
         "sent",
+        "settled",
         "ttl",
         "unproven",
     )
@@ -92,6 +94,8 @@ class Lease:
         self.unproven = sent
         """The time at which an unproven keep-alive was sent: no deadline counts from it."""
         self.dead = False
+        self.settled = True
+        """False once it was kept alive, until what should not live on with it was ended."""
         self.keeping = Turn()
         self.attempts: set[Any] = set()
         """The attempts whose keys are on it; kept by `Attempt`, which knows its lease."""
@@ -151,6 +155,7 @@ class Leases:
         self._sweep_at = SWEEP
         """The number of leases from which on those that have ended are forgotten."""
         self._granting = Turn()
+        self._settling = Turn()
         self._mutex = RLock()
         """Guards the leases by id, and the idle ones."""
 
@@ -174,6 +179,7 @@ class Leases:
             and kind not in REPLACED
             and self.keep_alive(lease, deadline, lease.fresh_for, proof=False)
         ):
+            self.settle(lease, deadline)
             return lease
 
         def grant() -> Lease:
@@ -194,6 +200,7 @@ class Leases:
             if lease is None:
                 return self._grant(OWN, key, deadline)
             if self.keep_alive(lease, deadline):
+                self.settle(lease, deadline)
                 return lease
 
     def detached(self, ttl: float, deadline: float) -> Lease:
@@ -248,11 +255,26 @@ class Leases:
         def keep() -> bool:
             if lease.sent >= arrived and not lease.dead:
                 return True  # another's keep-alive, sent after we had come
-            if lease.kind not in REPLACED:  # which a release may need
-                self._settle(lease, deadline)
             return self._keep_alive(lease, deadline, proof)
 
         return self._retrier.in_turn(lease.keeping, deadline, keep)
+
+    def settle(self, lease: Lease, deadline: float) -> None:
+        """Ends what would live on with a lease that was kept alive; one caller at a time does so.
+
+        It takes half of the time that is left, at the most: the caller has something else to do.
+        """
+        if lease.settled or lease.kind in REPLACED:
+            return
+        now = self._clock.now()
+        within = now + (deadline - now) / 2
+
+        def settle() -> bool:
+            lease.settled = True
+            self._settle(lease, within)
+            return True
+
+        self._retrier.in_turn(self._settling, deadline, settle, busy=False)
 
     def find_ended(self, leases: Iterable[Lease | None], deadline: float) -> None:
         """Finds out which of these leases has ended, after a write was refused because of one."""
@@ -274,12 +296,14 @@ class Leases:
                     break
             else:
                 lease.unproven = sent
+                lease.settled = False
                 self._retrier.unproven[partial(lease.renewed, sent, float(ttl))] = term
                 return True
         if ttl <= 0:
             self._end(lease)
             return False
         lease.renewed(sent, float(ttl))
+        lease.settled = False
         return True
 
     def _led_by(self, term: int, deadline: float) -> bool:

@@ -18,9 +18,7 @@ from .lookups import Lookups
 from .parts import Parts
 from .reading import Reading
 from .release import Releaser, heirs, with_granted
-
-AT_ONCE = 100
-"""Operations in one transaction; etcd allows 128."""
+from .settling import AT_ONCE
 
 Members = list[tuple[int, Attempt, Claim]]
 """Attempts to renew, each with the number of its outcome."""
@@ -71,7 +69,6 @@ class Renewer:
 
     def _renew(self, members: Members, outcomes: list[Outcome], deadline: float) -> list[Attempt]:
         """Notes the outcomes of `members`; returns the attempts that were found to have ended."""
-        arrived = self._clock.now()
         held: Members = []
         waiting: Members = []
         for number, attempt, claim in members:
@@ -81,7 +78,22 @@ class Renewer:
                 outcomes[number] = GONE
             else:
                 (held if attempt.token else waiting).append((number, attempt, claim))
-        for lease in dict.fromkeys(attempt.lease for _, attempt, _ in (*held, *waiting)):
+        try:
+            for _, attempt, _ in waiting:  # which may be late, but does not lapse meanwhile
+                attempt.attend(1)
+            self._renew_all(held, waiting, outcomes, deadline)
+        finally:
+            for _, attempt, _ in waiting:
+                attempt.attend(-1)
+        ended = [one for number, one, _ in (*held, *waiting) if outcomes[number] is GONE]
+        return [attempt for attempt in ended if not attempt.released]
+
+    def _renew_all(
+        self, held: Members, waiting: Members, outcomes: list[Outcome], deadline: float
+    ) -> None:
+        arrived = self._clock.now()
+        leases = dict.fromkeys(attempt.lease for _, attempt, _ in (*held, *waiting))
+        for lease in leases:
             if lease is not None:
                 self._leases.keep_alive(lease, deadline, lease.use / FRESH)
         self._attempts.waiter_watch.follow()
@@ -89,8 +101,9 @@ class Renewer:
             self._renew_held(held[start : start + AT_ONCE], outcomes, deadline)
         for number, attempt, _ in waiting:
             outcomes[number] = self._renew_waiting(attempt, arrived, deadline)
-        ended = [one for number, one, _ in (*held, *waiting) if outcomes[number] is GONE]
-        return [attempt for attempt in ended if not attempt.released]
+        for lease in leases:
+            if lease is not None:  # last: those who are renewed do not wait for those who are not
+                self._leases.settle(lease, deadline)
 
     def _look_at_detached(self, attempt: Attempt, deadline: float) -> Outcome:
         """Returns how long a detached lease still lasts: nobody keeps it alive."""
