@@ -9,10 +9,11 @@ goes on trying until the store has answered, or what is left there has ended by 
 
 from __future__ import annotations
 
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from .._runtime.threads import Routine, Signal
+from .._runtime.threads import Routine, Signal, call_all
 from ..errors import LockError
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from .session import Session
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 5.0
+AT_ONCE = 100
+"""The number of releases that are sent at a time, all at once in asyncio: they share what they read."""
 JOIN_REST = 0.1
 """Seconds that `close` waits beyond its last deadline for the routine to tell of failures."""
 
@@ -73,21 +76,28 @@ class PendingReleases:
                 if not pending:
                     self._routine = None
                     return
-            for ticket, ended_at in pending:
-                last_deadline = self._last_deadline  # `close` may have come meanwhile
-                try:
-                    deadline = last_deadline or session.deadline()
-                    session.backend.release(ticket.name, ticket.owner, deadline)
-                except Exception as error:  # whatever it was: the routine has to go on
-                    if not last_deadline and session.clock.now() < ended_at:
-                        continue
-                    self._tell_failed(ticket, error)
-                with self._mutex:
-                    del self._pending[ticket.owner]
-                pause = FIRST_PAUSE
+            for start in range(0, len(pending), AT_ONCE):
+                some = pending[start : start + AT_ONCE]
+                if any(call_all([partial(self._release, *one) for one in some])):
+                    pause = FIRST_PAUSE
             if self._pending:
                 self._signal.wait(session.clock.now() + pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _release(self, ticket: Ticket, ended_at: float) -> bool:
+        """Tries to release this at the store; returns whether it is not pending any more."""
+        session = self._session
+        last_deadline = self._last_deadline  # `close` may have come meanwhile
+        try:
+            deadline = last_deadline or session.deadline()
+            session.backend.release(ticket.name, ticket.owner, deadline)
+        except Exception as error:  # whatever it was: the routine has to go on
+            if not last_deadline and session.clock.now() < ended_at:
+                return False
+            self._tell_failed(ticket, error)
+        with self._mutex:
+            del self._pending[ticket.owner]
+        return True
 
     def _tell_failed(self, ticket: Ticket, error: Exception) -> None:
         self._session.tell("release_failed", ticket.name, ticket.owner, 0, 0.0, str(error))

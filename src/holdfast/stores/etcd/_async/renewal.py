@@ -55,12 +55,13 @@ class Renewer:
                 ours.append((number, attempt, claim))
         ended = await self._renew(ours, outcomes, deadline)
         others: Members = []
-        for number, claim in unknown:
-            attempt = await self.find(claim.name, claim.owner, deadline)
-            if attempt is None:
+        pairs = [(claim.name, claim.owner) for _, claim in unknown]
+        found = await self._lookups.find_all(pairs, deadline) if pairs else []
+        for (number, claim), stored in zip(unknown, found, strict=True):
+            if stored is None:
                 outcomes[number] = GONE
             else:
-                others.append((number, attempt, claim))
+                others.append((number, self._attempts.enrol_anothers(stored), claim))
         if others:
             ended += await self._renew(others, outcomes, deadline)
         return outcomes, ended

@@ -9,7 +9,7 @@ the square of their number, just when there is trouble already.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from threading import RLock
@@ -19,7 +19,11 @@ from ...._runtime.threads import Turn
 from ....clock import Clock
 from ..keys import Naming, StoredEntry
 from ..wire import messages
+from ..wire.messages import KeyValue
 from .retry import Retrier
+
+AT_ONCE = 50
+"""The number of queues that one transaction reads: some are long."""
 
 
 class Lookup:
@@ -46,15 +50,35 @@ class Lookups:
 
     def find(self, name: str, owner: str, deadline: float) -> StoredEntry | None:
         """Returns the entry of `owner` for the lock `name`, by a read that was sent from now on."""
+        return self._of_one(name, deadline).get(owner)
+
+    def find_all(
+        self, pairs: Sequence[tuple[str, str]], deadline: float
+    ) -> list[StoredEntry | None]:
+        """Returns as `find` does for each name and owner; the queue of each lock is read once."""
+        names = list(dict.fromkeys(name for name, _ in pairs))
+        entries: dict[str, Mapping[str, StoredEntry]] = {}
+        if len(names) == 1:
+            entries[names[0]] = self._of_one(names[0], deadline)
+            names.clear()
+        for number in range(0, len(names), AT_ONCE):
+            some = names[number : number + AT_ONCE]
+            starts = [self._naming.queue(name) for name in some]
+            reads = [messages.read(start, messages.after(start)) for start in starts]
+            reply = self._retrier.txn(messages.then(*reads), deadline)
+            for name, result in zip(some, reply.results, strict=True):
+                entries[name] = self._by_owner(messages.held_keys((result,)))
+        return [entries[name].get(owner) for name, owner in pairs]
+
+    def _of_one(self, name: str, deadline: float) -> Mapping[str, StoredEntry]:
         arrived = self._clock.now()
         with self._mutex:
             lookup = self._lookups.get(name)
             if lookup is None:
                 lookup = self._lookups[name] = Lookup()
-        entries = self._retrier.in_turn(
+        return self._retrier.in_turn(
             lookup.turn, deadline, partial(self._read, lookup, name, arrived, deadline)
         )
-        return entries.get(owner)
 
     def _read(
         self, lookup: Lookup, name: str, arrived: float, deadline: float
@@ -63,8 +87,10 @@ class Lookups:
         if began <= arrived:
             began, start = self._clock.now(), self._naming.queue(name)
             request = messages.range_of(start, messages.after(start))
-            found = self._naming.stored_entries(self._retrier.range(request, deadline).keys)
-            # Of two entries of one owner the first counts.
-            entries = {one.entry.owner: one for one in reversed(found)}
+            entries = self._by_owner(self._retrier.range(request, deadline).keys)
             lookup.read = began, entries
         return entries
+
+    def _by_owner(self, keys: Iterable[KeyValue]) -> Mapping[str, StoredEntry]:
+        # Of two entries of one owner the first counts.
+        return {one.entry.owner: one for one in reversed(self._naming.stored_entries(keys))}

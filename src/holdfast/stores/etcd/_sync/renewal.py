@@ -57,12 +57,13 @@ class Renewer:
                 ours.append((number, attempt, claim))
         ended = self._renew(ours, outcomes, deadline)
         others: Members = []
-        for number, claim in unknown:
-            attempt = self.find(claim.name, claim.owner, deadline)
-            if attempt is None:
+        pairs = [(claim.name, claim.owner) for _, claim in unknown]
+        found = self._lookups.find_all(pairs, deadline) if pairs else []
+        for (number, claim), stored in zip(unknown, found, strict=True):
+            if stored is None:
                 outcomes[number] = GONE
             else:
-                others.append((number, attempt, claim))
+                others.append((number, self._attempts.enrol_anothers(stored), claim))
         if others:
             ended += self._renew(others, outcomes, deadline)
         return outcomes, ended
