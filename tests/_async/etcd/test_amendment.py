@@ -146,7 +146,7 @@ async def test_the_etcd_lease_of_what_was_detached_ends_with_it(cluster: EtcdClu
                 assert isinstance(grant, Granted)
                 ticket = adopter
             assert await backend.release("y", ticket.owner, soon(backend)) is True
-            assert leases(cluster) == before
+            assert not leases(cluster) - before  # of which some may end by themselves
 
 
 async def test_a_key_that_was_detached_is_not_used_again(cluster: EtcdCluster) -> None:
