@@ -14,11 +14,13 @@ from ..errors import ConfigError, StaleToken
 from . import floors, rules
 from .fence import Fence, not_installed, refuse_high_floors
 from .rules import Credential, FencedLease, Token
+from .sql_columns import column_fits, known_by
 from .sql_connections import (
     ConnectionKind,
     Request,
     Steps,
     begun,
+    begun_at_driver,
     in_two_phases,
     keep_cursor,
     kind_of,
@@ -42,7 +44,7 @@ from .sql_dialects import (
 from .sql_guard import SqlGuard
 from .sql_hold import HeldTransaction
 from .sql_marks import prune, read_floors, reset, reset_floors
-from .sql_rows import FencedRow, column_fits
+from .sql_rows import FencedRow
 from .sql_sessions import takes_sessions
 
 
@@ -93,6 +95,8 @@ class SqlFence(Fence):
         if shown and statements.dialect.forgets_shares and in_two_phases(kind, connection):
             shown = False
         request = None if shown else self._guard.request(statements, resource, given)
+        unknown = statements.dialect.gaps and not shown and request is None
+        first = unknown and not begun_at_driver(kind, connection)
         if request is not None and not kind.asynchronous and not kind.alchemy:
             # The common case at once: the resource is known, and the token good.
             cursor = take_cursor(kind, connection)
@@ -108,7 +112,7 @@ class SqlFence(Fence):
             is_open = partial(open_at_driver, kind, connection)
             steps = self._guard.compare(statements, resource, given, is_open)
         else:
-            steps = self._guard.let_pass(statements, resource, given, tried)
+            steps = self._guard.let_pass(statements, resource, given, tried, first=first)
         if kind.alchemy:
             steps = _in_its_transaction(kind, connection, steps)
         done = self._run(kind, connection, steps)
@@ -147,7 +151,8 @@ class SqlFence(Fence):
         what = FencedRow(table, values, where, column, lock_column)
         what.check()
         kind = kind_of(connection)
-        steps = what.update(self._of(kind), given, self._updates, self.single_use)
+        known = known_by(kind, connection)
+        steps = what.update(self._of(kind), given, self._updates, known, self.single_use)
         return self._run(kind, connection, steps)
 
     @takes_sessions

@@ -339,6 +339,13 @@ def open_at_driver(kind: ConnectionKind, connection: Any) -> bool:
     return in_transaction(kind, connection)
 
 
+def begun_at_driver(kind: ConnectionKind, connection: Any) -> bool:
+    """Returns True if something was written in a transaction that is under way, or may have been."""
+    if kind.alchemy:
+        kind, connection = _driver_of(kind, connection)
+    return in_transaction(kind, connection)
+
+
 def refuse_committed(kind: ConnectionKind, connection: Any) -> None:
     if not open_at_driver(kind, connection):
         raise _alone()

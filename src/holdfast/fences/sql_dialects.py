@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from ..errors import ConfigError, GuaranteeError
+from ..errors import ConfigError
 
 NAME = r'(?:[A-Za-z_][A-Za-z0-9_]{0,62}|"[^"`?%\x00-\x1f]{1,63}")'
 """A name as it is, or in double quotes if it has other characters or capitals that count."""
@@ -37,7 +37,8 @@ class Dialect(NamedTuple):
     """Changes to a table of an earlier version: for each a query, by table, and schema or NULL, that
     returns a row if the table has the change, and the statement that makes it."""
     column_type: str
-    """Query for the type of a column, by table, schema or NULL, and column."""
+    """Query for the type of a column, by table, schema or NULL, and column; with what `placed` asks
+    for, and the character set, where there is one."""
     now: str
     ago: str
     """Expression for the time so many seconds ago."""
@@ -46,7 +47,7 @@ class Dialect(NamedTuple):
     own: str
     """Clause behind a SELECT: nobody else locks the rows in any way until we have committed."""
     absent: str
-    """Clause behind an INSERT: a row that is there already stays as it is."""
+    """Clause behind an INSERT: a row that is there already stays as it is, and is not counted as 1."""
     skip: str
     """Clause behind a SELECT: locks the rows, and leaves out those that others have locked."""
     engine: str
@@ -58,12 +59,17 @@ class Dialect(NamedTuple):
     """True if text is given as bytes, since only these compare exactly."""
     exactly: str = "{}"
     """Expression by which a text column of the user's is compared byte by byte."""
+    text: str = "?"
+    """Expression for a text that is given by `encoder`, whatever the connection's character set."""
     counts_changes: bool = False
     """True if an UPDATE does not count a row in which it changes nothing."""
     gaps: bool = False
     """True if an UPDATE that finds nothing locks the gap, in which others then cannot INSERT."""
     forgets_shares: bool = False
     """True if a transaction that is prepared (`XA PREPARE`) gives up its shared locks there."""
+    placed: str = ""
+    """Condition that a table is still the one whose columns were looked at: a session may go to
+    another database, or schema. Empty if they are looked at each time."""
 
 
 POSTGRESQL = Dialect(
@@ -88,7 +94,7 @@ POSTGRESQL = Dialect(
         ),
     ),
     column_type="SELECT format_type(COALESCE(NULLIF(typbasetype, 0), atttypid), "  # a domain's own type
-    "CASE WHEN typbasetype = 0 THEN atttypmod ELSE typtypmod END) "
+    "CASE WHEN typbasetype = 0 THEN atttypmod ELSE typtypmod END), CAST(attrelid AS bigint), NULL "
     "FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid, "
     "(SELECT ?::text AS name, ?::text AS place) AS given "
     "WHERE attrelid = to_regclass(concat_ws('.', place, name)) AND attname = ? "
@@ -101,6 +107,7 @@ POSTGRESQL = Dialect(
     skip=" FOR UPDATE SKIP LOCKED",
     engine="",
     quote='"',
+    placed="CAST(CAST(to_regclass(CAST(? AS text)) AS oid) AS bigint) = ?",
 )
 
 MYSQL = Dialect(
@@ -128,22 +135,26 @@ MYSQL = Dialect(
             "ALTER TABLE {table} MODIFY lock_id LONGBLOB NOT NULL",
         ),
     ),
-    column_type="SELECT column_type FROM information_schema.columns "
+    column_type="SELECT column_type, CAST(COALESCE(DATABASE(), '') AS BINARY), character_set_name "
+    "FROM information_schema.columns "
     "WHERE table_name = ? AND table_schema = COALESCE(?, DATABASE()) AND column_name = ?",
     now="UNIX_TIMESTAMP(SYSDATE(6))",
     ago="UNIX_TIMESTAMP(SYSDATE(6)) - ?",
     share=" LOCK IN SHARE MODE",
     own=" FOR UPDATE",
-    absent=" ON DUPLICATE KEY UPDATE resource = resource",
+    # A row that changes is counted twice, also by a client that has those counted that do not.
+    absent=" ON DUPLICATE KEY UPDATE writes = writes + 1",
     skip=" FOR UPDATE SKIP LOCKED",
     engine="SELECT engine FROM information_schema.tables "
     "WHERE table_name = ? AND table_schema = COALESCE(?, DATABASE())",
     binary=True,
     # Its collation may know no case, no accents and no blanks at the end: two locks would be one.
     exactly="CAST(CONVERT({} USING utf8mb4) AS BINARY)",
+    text="CONVERT(CAST(? AS BINARY) USING utf8mb4)",
     counts_changes=True,
     gaps=True,
     forgets_shares=True,
+    placed="CAST(COALESCE(DATABASE(), '') AS BINARY) = ?",
 )
 
 SQLITE = Dialect(
@@ -162,7 +173,7 @@ SQLITE = Dialect(
             "ALTER TABLE {table} ADD COLUMN reader INTEGER NOT NULL DEFAULT 0",
         ),
     ),
-    column_type="SELECT type FROM pragma_table_info(?, ?) WHERE name = ? COLLATE NOCASE",
+    column_type="SELECT type, NULL, NULL FROM pragma_table_info(?, ?) WHERE name = ? COLLATE NOCASE",
     now="(julianday('now') - 2440587.5) * 86400.0",
     ago="(julianday('now') - 2440587.5) * 86400.0 - ?",
     own="",
@@ -285,35 +296,6 @@ class Statements:
             marked = "".join(f"{part}{sign}{n}" for n, part in enumerate(parts[:-1], 1))
             return marked + parts[-1]
         raise ConfigError(f"SqlFence cannot mark values in the style {self.style!r}")
-
-
-WIDE = ("int8", "bigint")
-"""Types of columns that keep every digit of a token."""
-DECIMAL = re.compile(r"(?:numeric|decimal)(?:\((\d+)(?:,\s*(\d+))?\))?")
-DIGITS = 19
-"""Digits of the highest token."""
-
-
-def refuse_narrow(table: str, column: str, kind: str | None, sql: Statements) -> None:
-    """Raises `GuaranteeError` if a column of this type would cut a token off, or round it."""
-    if kind is None:
-        return  # the statement itself will say that there is no such column
-    if not _is_wide(kind.lower(), sql):
-        raise GuaranteeError(
-            f"the column {column} of {table} is of the type {kind}, which does not keep every digit "
-            "of a token: make it BIGINT NOT NULL DEFAULT 0"
-        )
-
-
-def _is_wide(kind: str, sql: Statements) -> bool:
-    """Returns True if a column of this type keeps every digit of a token."""
-    if sql.dialect is SQLITE:
-        return "int" in kind
-    decimal = DECIMAL.match(kind)
-    if decimal is None:
-        return kind.startswith(WIDE)
-    digits, behind = decimal.groups(default="0")
-    return digits == "0" or int(digits) - int(behind) >= DIGITS
 
 
 def encoder(sql: Statements) -> Any:

@@ -8,7 +8,8 @@ A resource without a row gets one that starts at the floor of what was pruned. T
 a lock against whoever prunes: either we see what he forgot, or he does not see our row.
 
 Locks are taken in one order, the floors' row first, so that prune and guard never wait for each other
-in a circle. A row whose mark was raised a short time ago is the exception: it is not pruned yet.
+in a circle. A row whose mark was raised a short time ago is the exception: it is not pruned yet. A row
+that was made by a transaction which may still be rolled back is none.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ class SqlGuard:
         self._known: dict[tuple[str, bool], tuple[int, str, float]] = {}
         """Resources that have, or had, a row, and whether a reader has passed there or a writer: what
         passed last, and when the mark was raised. A hint, never relied upon."""
+        self._made: dict[str, float] = {}
+        """Resources whose row was made here, and when: perhaps it was rolled back. For databases with
+        gaps, where whoever takes it for there, and does not find it, is in the way of others."""
 
     def request(
         self, sql: Statements, resource: str, given: Credential, there: bool = False
@@ -77,7 +81,9 @@ class SqlGuard:
         return Request(sql.update, (token, name, token, token))
 
     def passed(self, resource: str, given: Credential) -> None:
-        """Remembers that `given` has passed, and when the mark was raised."""
+        """Remembers that `given` has passed, and when the mark was raised; not if its row may go."""
+        if resource in self._made:
+            return
         key = (resource, given.reader)
         last = self._known.get(key)
         if last is None or given.reader or last[:2] != (given.token, given.lock):
@@ -117,18 +123,21 @@ class SqlGuard:
         given: Credential,
         tried: bool = False,
         there: bool = False,
+        first: bool = False,
     ) -> Steps[None]:
         """Raises the mark of a resource to `given`; raises `StaleToken` if it may not pass.
 
         `tried` says that this was asked for already, and changed nothing; `there`, that the resource
-        has a row.
+        has a row; `first`, that nothing was done in the transaction before.
         """
         name = encoder(sql)(resource)
         for _ in range(ROUNDS):
             request = self.request(sql, resource, given, there)
-            if request is None and (yield from self._begin(sql, resource, name, given)) is None:
-                there = True
-                continue
+            if request is None:
+                refused = yield from self._begin(sql, resource, name, given, first)
+                if refused is None:
+                    there, first = True, False
+                    continue
             if request is not None and not tried and (yield request).changed == 1:
                 self.passed(resource, given)
                 return
@@ -137,7 +146,7 @@ class SqlGuard:
             # Refused; or there is no row; or its first writer has committed it just now.
             mark = yield from look(sql, name, own=True)
             if mark is None:
-                refused = yield from self._begin(sql, resource, name, given)
+                refused = yield from self._begin(sql, resource, name, given, False)
             else:
                 refused = rules.refusal(resource, mark, given, self._single_use)
             if refused is not None:
@@ -148,7 +157,7 @@ class SqlGuard:
         )
 
     def _begin(
-        self, sql: Statements, resource: str, name: Any, given: Credential
+        self, sql: Statements, resource: str, name: Any, given: Credential, first: bool
     ) -> Steps[StaleToken | None]:
         """Gives the resource a row that starts at its floor, unless it has one.
 
@@ -159,5 +168,16 @@ class SqlGuard:
         mark = floors.unknown(known, given)
         refused = rules.refusal(resource, mark, given, self._single_use)
         if refused is None:
-            yield Request(sql.begin, (name, mark.highest, mark.reader))
+            made = (yield Request(sql.begin, (name, mark.highest, mark.reader))).changed == 1
+            if sql.dialect.gaps:
+                self._note(resource, made, first)
         return refused
+
+    def _note(self, resource: str, made: bool, first: bool) -> None:
+        """Notes whether a row is there for good: one that was there when our transaction began is."""
+        if made:
+            if len(self._made) >= KNOWN_LIMIT:
+                self._made.clear()
+            self._made[resource] = monotonic()
+        elif first or self._made.get(resource, 0.0) + RECENT <= monotonic():
+            self._made.pop(resource, None)
