@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -257,3 +259,36 @@ def test_a_crash_while_the_application_runs_leaves_the_token_remembered(tmp_path
     with serving(("wsgi-folder", tmp_path)) as client:
         assert put(client, 34) == 409
         assert put(client, 35) == 204
+
+
+@pytest.mark.parametrize("memory", ["process", "folder"])
+async def test_a_loop_goes_on_while_its_memory_is_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
+) -> None:
+    place: Any = {"fence": MemoryFence()} if memory == "process" else {"folder": tmp_path}
+    made: Any = FencingMiddleware(asgi, resource=request_path, most=2, **place)
+    pruning, go_on = threading.Event(), threading.Event()
+    prune = made._memory._prune
+    prunes = []
+
+    def slow() -> None:
+        prunes.append(1)
+        pruning.set()
+        assert go_on.wait(30)
+        prune()
+
+    monkeypatch.setattr(made._memory, "_prune", slow)
+    transport = httpx.ASGITransport(made)
+    async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+
+        async def put(path: str) -> int:
+            return (await client.put(path, headers={"Fencing-Token": "34"})).status_code
+
+        assert [await put("/0"), await put("/1")] == [204, 204]
+        others = [asyncio.create_task(put(f"/{number}")) for number in range(2, 5)]
+        assert await asyncio.to_thread(pruning.wait, 30)
+        assert await put("/1") == 204  # which is known, and has no need to wait
+        assert not any(task.done() for task in others)
+        go_on.set()
+        assert await asyncio.gather(*others) == [503] * 3
+    assert len(prunes) == 1

@@ -22,7 +22,16 @@ from types import TracebackType
 from ..errors import ConfigError
 from . import floors, rules
 from .fence import Fence, not_installed, prove, refuse_high_floors
-from .file_memory import FLOORS, FileMemory, Path, check_path, mark_of, memory_path, read_floors
+from .file_memory import (
+    FLOORS,
+    FileMemory,
+    Path,
+    check_path,
+    mark_of,
+    memory_path,
+    pending_of,
+    read_floors,
+)
 from .file_pruning import prune
 from .floors import Floor
 from .record import FIRST_LOOK, LAST_LOOK, Record, sync_folder
@@ -68,7 +77,7 @@ class FileFence(Fence):
         """Returns the highest token of a writer; 0 if none was seen. Waits for nobody."""
         memory = memory_path(path)
         state = Record.peek(memory)
-        staged = os.path.join(os.path.dirname(memory), state.get("pending") or os.curdir)
+        staged = os.path.join(os.path.dirname(memory), pending_of(memory, state) or os.curdir)
         if os.path.isfile(staged):
             # Its writer is about to put it in place; or was killed, and then it is done here.
             record = Record.locked(memory, wait=False)
@@ -176,19 +185,29 @@ class FileFence(Fence):
         try:
             if heal:
                 return FileMemory.healed(record, real)
-            return FileMemory(record, self._floors_for(record), real, self.single_use)
+            known = self._floors_for(record, wait)
+            if known is None:
+                with suppress(FileNotFoundError):
+                    record.remove()  # it is empty, and of no use to anybody
+                record.close()
+                return None
+            return FileMemory(record, known, real, self.single_use)
         except BaseException:
             record.close()
             raise
 
-    def _floors_for(self, record: Record) -> dict[str, Floor]:
-        """Returns the floors for a file that has no memory yet; for others none count."""
+    def _floors_for(self, record: Record, wait: bool) -> dict[str, Floor] | None:
+        """Returns the floors for a file that has no memory yet; for others none count.
+
+        None if they are not to be had without waiting, which is not to be done.
+        """
         if record.read():
             return {}
         path = os.path.join(os.path.dirname(record.path), FLOORS)
         # Whoever prunes has it to himself: we see his floors, or our memory is not among the pruned.
-        shared = Record.locked(path, shared=True)
-        assert shared is not None
+        shared = Record.locked(path, shared=True, wait=wait)
+        if shared is None:
+            return None
         with shared:
             return read_floors(shared)
 

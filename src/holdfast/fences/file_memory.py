@@ -45,9 +45,9 @@ class FileMemory:
         self.saved = False
         """True once the mark was changed since it was locked."""
         self.mark = mark_of(record.path, state)
-        self.resets: list[Any] = state.get("resets", [])
+        self.resets: list[Any] = _resets(record.path, state)
         self._empty = not state
-        self._pending: str = state.get("pending", "")
+        self._pending = pending_of(record.path, state)
         """The name under which the last write was staged; gone, unless its writer was killed."""
         if path and self._pending:
             with suppress(FileNotFoundError):
@@ -134,6 +134,21 @@ def mark_of(path: str, state: dict[str, Any]) -> Mark:
     if [type(part) for part in mark] != [int, str, int]:
         raise Damaged.at(path)
     return mark
+
+
+def pending_of(path: str, state: dict[str, Any]) -> str:
+    """Returns the name of what was staged by the last write, which is in the same folder."""
+    pending = state.get("pending", "")
+    if not isinstance(pending, str) or os.path.basename(pending) != pending or "\0" in pending:
+        raise Damaged.at(path)
+    return pending
+
+
+def _resets(path: str, state: dict[str, Any]) -> list[Any]:
+    resets = state.get("resets", [])
+    if not isinstance(resets, list):
+        raise Damaged.at(path)
+    return resets
 
 
 def check_path(path: object) -> None:

@@ -1,21 +1,20 @@
 """How a `FileFence` forgets the files of a folder: their memories go, and raise the folder's floors.
 
-A memory is locked while it is forgotten, which takes an open file. So they go in batches. The floors
-rise before each: whatever fails, no mark is gone without having raised them.
+The floors rise first, by all that is about to go: whatever fails, no mark is gone without having raised
+them. A memory that is in use by then stays, and so does its lock: in the end the floors are set as they
+are for those that have really gone. Meanwhile nobody sees them, since we have them locked.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from . import floors
 from .file_memory import FLOORS, SUFFIX, FileMemory, mark_of, path_of, read_floors
+from .floors import Floor
 from .record import Damaged, Record
 from .rules import Mark
-
-BATCH = 50
-"""Files that are open at a time. A process may often have no more than 256, or 1,024, in all."""
 
 
 def prune(record: Record, limit: float) -> int:
@@ -23,41 +22,43 @@ def prune(record: Record, limit: float) -> int:
 
     `record` holds the folder's floors, and is locked.
     """
-    paths = list(_memories(os.path.dirname(record.path)))
-    old = [path for path in paths if not _young(path, limit)]
-    kept = set(paths).difference(old)
-    living = [_seen(path) for path in kept]
-    forgotten = 0
-    for start in range(0, len(old), BATCH):
-        forgotten += _forget(record, old[start : start + BATCH], limit, living)
-    if not old:
-        _raise_floors(record, [], living)
-    return forgotten
-
-
-def _forget(record: Record, paths: Sequence[str], limit: float, living: list[Mark]) -> int:
-    """Forgets those of `paths` that still may be; the marks of the others join `living`."""
-    old: list[FileMemory] = []
-    try:
-        for path in paths:
-            memory = _forgettable(path, limit)
-            if memory is not None:
-                old.append(memory)
-            else:
-                living.append(_seen(path))
-        _raise_floors(record, [memory.mark for memory in old], living)
-        for memory in old:
-            memory.forget()
-        return len(old)
-    finally:
-        for memory in old:
-            memory.close()
-
-
-def _raise_floors(record: Record, pruned: list[Mark], living: list[Mark]) -> None:
     known = read_floors(record)
-    risen = floors.raised(known, pruned, living)
-    if risen != known:
+    old: dict[str, Mark] = {}
+    living: list[Mark] = []
+    for path in _memories(os.path.dirname(record.path)):
+        memory = _forgettable(path, limit)
+        if memory is None:
+            living.append(_seen(path))
+        else:
+            old[path] = memory.mark
+            memory.close()  # one at a time is open: a process may have few
+    _set_floors(record, floors.raised(known, old.values(), living))
+    pruned: list[Mark] = []
+    for path, mark in old.items():
+        if _forget(path, limit, mark):
+            pruned.append(mark)
+        else:
+            living.append(_seen(path))
+    _set_floors(record, floors.raised(known, pruned, living))
+    return len(pruned)
+
+
+def _forget(path: str, limit: float, mark: Mark) -> bool:
+    """Forgets a file; returns False if a token was shown meanwhile, or is being shown."""
+    memory = _forgettable(path, limit)
+    if memory is None:
+        return False
+    try:
+        if memory.mark != mark:
+            return False
+        memory.forget()
+        return True
+    finally:
+        memory.close()
+
+
+def _set_floors(record: Record, risen: dict[str, Floor]) -> None:
+    if risen != read_floors(record):
         record.replace({"floors": risen, "resets": record.read().get("resets", [])})
 
 

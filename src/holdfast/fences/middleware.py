@@ -190,6 +190,7 @@ class _Asgi(FencingMiddleware):
             return
         resource = resource_of(self._resource(scope))
         try:
+            await self._memory.make_room_in_loop(resource)
             hold = self._memory.hold(resource, credential)
             await hold.__aenter__()
         except (StaleToken, Full) as refused:
@@ -237,6 +238,7 @@ class _Wsgi(FencingMiddleware):
                 "FencingMiddleware remembers tokens in each of them alone: give it folder=…"
             )
         try:
+            self._memory.make_room(resource)
             hold = self._memory.hold(resource, credential)
             hold.__enter__()
         except (StaleToken, Full) as refused:
@@ -258,7 +260,7 @@ def _start(start_response: Any, answer: Answer) -> list[bytes]:
 
 
 class _Response:
-    """A response whose turn goes on until all of it was handed over, or it was given up."""
+    """A response whose turn goes on until all was handed over and closed, or it was given up."""
 
     def __init__(self, turn: RequestTurn, start_response: Any) -> None:
         self.body: Iterable[bytes] = ()
@@ -266,6 +268,9 @@ class _Response:
         self._start_response = start_response
         self._rest: int | None = None
         """How many bytes are still to come; None if the application did not say."""
+        self._closed = False
+        self._failed: BaseException | None = None
+        """What the body raised behind its last bytes, which are handed over all the same."""
 
     def start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
         """Notes what the application answers, and passes it on to the server."""
@@ -281,21 +286,61 @@ class _Response:
         return count
 
     def __iter__(self) -> Iterator[bytes]:
-        for data in self.body:
-            self._count(data)
-            if self._rest == 0:
-                self._turn.end()  # also if nobody asks for more, nor closes it
-            yield data
-        self._turn.end()
+        body = iter(self.body)
+        try:
+            for data in body:
+                self._count(data)
+                if self._rest is not None and self._rest <= 0:
+                    # Perhaps nobody asks for more, nor closes it. So what the application does behind
+                    # its last bytes is done before these are handed over.
+                    yield from self._finish(data, body)
+                    break
+                yield data
+        except GeneratorExit:
+            raise  # it was given up by the server, who closes it
+        except BaseException:
+            self._turn.fail()
+            raise
+        self._close()
+        self._raise()
+
+    def _finish(self, data: bytes, body: Iterator[bytes]) -> list[bytes]:
+        """Ends the body, whose last bytes are `data`; returns these, and what came all the same."""
+        rest = [data]
+        try:
+            rest.extend(body)
+        except Exception as error:
+            self._failed = error
+            self._turn.fail()
+        self._close()
+        return rest
 
     def _count(self, data: bytes) -> None:
         if self._rest is not None:
             self._rest -= len(data)
 
     def close(self) -> None:
+        self._close()
+        self._raise()
+
+    def _close(self) -> None:
+        """Closes the body, once, and ends the turn."""
+        closed, self._closed = self._closed, True
+        if closed:
+            return
         try:
             close = getattr(self.body, "close", None)
             if close is not None:
                 close()
+        except BaseException as error:
+            self._turn.fail()
+            if not isinstance(error, Exception):
+                raise
+            self._failed = self._failed or error
         finally:
             self._turn.end()
+
+    def _raise(self) -> None:
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed

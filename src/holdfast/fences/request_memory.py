@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 from abc import ABC, abstractmethod
+from threading import Lock
 from typing import Protocol
 
 from ..errors import ConfigError, LockError
@@ -25,6 +26,8 @@ COUNT_EVERY = 256
 """Resources are counted after so many new ones: in a folder that reads all names."""
 PRUNE_EVERY = 60.0
 """Seconds between two prunes of a memory that is full."""
+PAUSE = 0.01
+"""Seconds after which a task looks again whether another's count is done."""
 
 
 Hold = HeldFile | HeldResource
@@ -41,6 +44,12 @@ class RequestMemory(Protocol):
     @property
     def identity(self) -> str:
         """The kind and the identity of this memory: equal wherever the same one is used."""
+
+    def make_room(self, resource: str) -> None:
+        """Raises `Full` if there is no room for this resource. It may read all of the memory."""
+
+    async def make_room_in_loop(self, resource: str) -> None:
+        """Does the same for an event loop, which goes on meanwhile."""
 
     def hold(self, resource: str, credential: RequestToken) -> Hold:
         """Returns the turn at a resource, a reader's too, which is begun by `with` or `async with`."""
@@ -79,6 +88,11 @@ class _Bounded(ABC):
         self._room = 0
         """How many new resources may come before they are counted again."""
         self._next_prune = 0.0
+        self._counting = Lock()
+
+    @abstractmethod
+    def _knows(self, resource: str) -> bool:
+        """Returns True if the resource is remembered."""
 
     @abstractmethod
     def _count(self) -> int:
@@ -88,9 +102,31 @@ class _Bounded(ABC):
     def _prune(self) -> None:
         """Forgets resources that saw no new token for a day."""
 
-    def _make_room(self) -> None:
-        """Raises `Full` if there is no room for another resource."""
-        if self._room <= 0:
+    def make_room(self, resource: str) -> None:
+        while not self._has_room(resource):
+            self._find_room()
+
+    async def make_room_in_loop(self, resource: str) -> None:
+        from asyncio import sleep, to_thread
+
+        while not self._has_room(resource):
+            if self._counting.locked():
+                await sleep(PAUSE)  # somebody is at it: no need for another thread
+            else:
+                await to_thread(self._find_room)
+
+    def _has_room(self, resource: str) -> bool:
+        """Takes a place for a resource that is new; returns False if they have to be counted first."""
+        if self._knows(resource):
+            return True
+        self._room -= 1
+        return self._room >= 0
+
+    def _find_room(self) -> None:
+        """Counts the places that are free; forgets resources if there are none."""
+        with self._counting:
+            if self._room > 0:
+                return
             free = self._most - self._count()
             if free <= 0 and self._next_prune <= time.monotonic():
                 self._next_prune = time.monotonic() + PRUNE_EVERY
@@ -102,7 +138,6 @@ class _Bounded(ABC):
                     "has no room for another; give FencingMiddleware more by most=…"
                 )
             self._room = min(free, COUNT_EVERY)
-        self._room -= 1
 
 
 class ProcessMemory(_Bounded):
@@ -119,9 +154,10 @@ class ProcessMemory(_Bounded):
         return _identity(PROCESS, self._identity, os.getpid())
 
     def hold(self, resource: str, credential: RequestToken) -> Hold:
-        if resource not in self._fence._marks:
-            self._make_room()
         return HeldResource(self._fence, resource, rules.credential(credential))
+
+    def _knows(self, resource: str) -> bool:
+        return resource in self._fence._marks
 
     def _count(self) -> int:
         return len(self._fence._marks)
@@ -144,10 +180,13 @@ class FolderMemory(_Bounded):
         return _identity(FOLDER, _machine(), found.st_dev, found.st_ino)
 
     def hold(self, resource: str, credential: RequestToken) -> Hold:
-        path = os.path.join(self._folder, hashlib.sha256(resource.encode()).hexdigest())
-        if not os.path.exists(memory_path(path)):
-            self._make_room()
-        return HeldFile(self._fence, path, rules.credential(credential))
+        return HeldFile(self._fence, self._path(resource), rules.credential(credential))
+
+    def _path(self, resource: str) -> str:
+        return os.path.join(self._folder, hashlib.sha256(resource.encode()).hexdigest())
+
+    def _knows(self, resource: str) -> bool:
+        return os.path.exists(memory_path(self._path(resource)))
 
     def _count(self) -> int:
         with os.scandir(self._folder) as entries:

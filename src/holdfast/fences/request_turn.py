@@ -23,6 +23,7 @@ class RequestTurn:
         self._reads = reads
         self._accepted = accepted
         self._status: int | None = None
+        self._failed = False
         if reads and not hold.changed:
             self.end()
 
@@ -38,14 +39,18 @@ class RequestTurn:
         if hold is None:
             return
         try:
-            if self._status is not None and not self._counts(self._status):
+            if self._status is not None and not self._failed and not self._counts(self._status):
                 hold.retract()
         finally:
             hold.__exit__(None, None, None)
 
+    def fail(self) -> None:
+        """Notes that the application failed: it may have written, whatever it answered."""
+        self._failed = True
+
     def abandon(self) -> None:
-        """Ends the turn of a request whose application failed: it may have written."""
-        self._status = None
+        """Ends the turn of a request whose application failed."""
+        self.fail()
         self.end()
 
     def _counts(self, status: int) -> bool:
