@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from cli.stage import HOLDFAST, Ended, Stage
+from holdfast.fences.places import guard
 from stores import STORES
 
 FENCED = ["http", "mariadb", "postgres", "redis", "redis+cluster", "redis+sentinel", "sqlite"]
@@ -104,6 +106,35 @@ def test_a_lock_service_knows_the_locks_of_its_store(stage: Stage, tmp_path: Pat
         assert ended.status == 2
         assert "the token is of a lock of 'etcd:x'" in ended.err
         assert check(stage, url, "b", "1").status == 0
+
+
+def test_a_lock_service_takes_leases_of_slots_and_readers(tmp_path: Path) -> None:
+    with STORES["http"](tmp_path) as url, holdfast.connect(url) as locks:
+        pool = locks.semaphore("pool", permits=2)
+        with pool.acquire() as first, pool.acquire() as second:
+            guard(url, f"of {first.slot}", first)
+            guard(url, f"of {second.slot}", second)
+            guard(url, f"of {first.slot}", first)
+            with pytest.raises(holdfast.StaleToken, match="another lock"):
+                guard(url, f"of {first.slot}", second)
+        shared = locks.rwlock("rw")
+        with shared.read().acquire() as first, shared.read().acquire() as second:
+            older, newer = sorted((first, second), key=lambda one: one.token)
+            guard(url, "read", newer)
+            guard(url, "read", older)
+        with shared.write().acquire() as writer:
+            guard(url, "read", writer)
+        with pytest.raises(holdfast.StaleToken):
+            guard(url, "read", StaleReader(writer))
+
+
+class StaleReader:
+    """A reader's lease from before."""
+
+    kind, shared, name, owner = "rwlock", True, "rw", "o"
+
+    def __init__(self, like: holdfast.Lease) -> None:
+        self.lock_id, self.token = like.lock_id, like.token - 1
 
 
 def test_under_run_the_lock_is_shown_too(stage: Stage) -> None:

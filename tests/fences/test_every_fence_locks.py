@@ -68,6 +68,28 @@ def test_a_semaphores_lease_stands_for_its_slot(site: Site) -> None:
             site.write(f"x{low.slot}", "g", locks.lock(f"pool#{low.slot}").acquire())
 
 
+def test_a_semaphore_whose_permits_change_stays_the_same_lock(site: Site) -> None:
+    with holdfast.connect("memory://") as locks:
+        first = locks.semaphore("pool", permits=1).acquire()
+        assert (first.slot, first.shared) == (0, False)
+        site.write("x", "a", first)
+        first.release()
+        more = locks.semaphore("pool", permits=2)
+        leases = [more.acquire(), more.acquire()]
+        second, other = sorted(leases, key=lambda lease: lease.slot or 0)
+        site.write("x", "b", second)
+        with refused("stale", second.token):
+            site.write("x", "c", first)
+        with refused("other-lock", second.token):
+            site.write("x", "d", other)
+        second.release()
+        other.release()
+        third = locks.semaphore("pool", permits=1).acquire()
+        site.write("x", "e", third)
+        with refused("stale", third.token):
+            site.write("x", "f", second)
+
+
 def test_a_semaphores_token_without_a_slot_is_refused(site: Site) -> None:
     with pytest.raises(holdfast.GuaranteeError, match="slot"):
         site.write("x", "a", Slotless(10))

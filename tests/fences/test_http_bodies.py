@@ -100,7 +100,7 @@ def test_a_body_that_fails_has_been_seen(length: str | None, fails: str) -> None
 
     def hand_over() -> None:
         for data in answer:
-            handed.append(data)  # noqa: PERF402  it fails in the middle
+            handed.append(data)
         answer.close()
 
     with pytest.raises(ZeroDivisionError):

@@ -175,3 +175,36 @@ def test_psycopg2_that_has_begun_nothing_is_refused(tmp_path: Path, sql: str, kn
     fence.guard(connection, "by hand", 34)
     connection.rollback()
     connection.close()
+
+
+def test_a_connection_of_psycopg_whose_cursors_are_raw() -> None:
+    psycopg = import_module("psycopg")
+    with postgres_server().connect(cursor_factory=psycopg.RawCursor) as connection:
+        fence = SqlFence(connection, table="raw_fences")
+        fence.guard(connection, "x", 34)
+        with pytest.raises(holdfast.StaleToken):
+            fence.guard(connection, "x", 33)
+        connection.rollback()
+
+
+async def test_an_asynchronous_one_whose_cursors_are_raw() -> None:
+    psycopg = import_module("psycopg")
+    connection = await psycopg.AsyncConnection.connect(
+        postgres_server().url, cursor_factory=psycopg.AsyncRawCursor
+    )
+    async with connection:
+        fence = await SqlFence(table="raw_fences").install(connection)
+        await fence.guard(connection, "x", 34)
+        with pytest.raises(holdfast.StaleToken):
+            await fence.guard(connection, "x", 33)
+        await connection.rollback()
+
+
+def test_a_connection_without_cursors_is_refused() -> None:
+    place = {"host": "127.0.0.1", "port": postgres_server().port, "database": "postgres"}
+    native = import_module("pg8000.native").Connection("postgres", **place)
+    try:
+        with pytest.raises(holdfast.ConfigError, match=r"pg8000\.connect"):
+            SqlFence(native)
+    finally:
+        native.close()

@@ -40,3 +40,25 @@ def test_tokens_of_another_lock_do_not_compare(api: Api, name: str) -> None:
 def test_a_resource_may_be_any_text(api: Api) -> None:
     assert check(api, "~" + b"s3://bucket/key".hex(), token=3)[0] == 200
     assert check(api, "s3%3A%2F%2Fbucket%2Fkey", token=2)[0] == 409
+
+
+def test_each_slot_of_a_semaphore_is_a_lock_of_its_own(api: Api, name: str) -> None:
+    assert check(api, name, token=11, lock=name, slot=0)[0] == 200
+    status, problem = check(api, name, token=12, lock=name, slot=1)
+    assert (status, problem["reason"]) == (409, "other-lock")
+    assert check(api, name, token=12, lock=name)[0] == 409
+    assert check(api, f"{name}-1", token=10, lock=name, slot=1)[0] == 200
+    assert check(api, name, token=12, lock=name, slot=0)[0] == 200
+    assert check(api, name, token=11, lock=name, slot=0)[0] == 409
+    assert check(api, name, token=13, slot=0)[0] == 422
+
+
+def test_readers_do_not_shut_each_other_out(api: Api, name: str) -> None:
+    assert check(api, name, token=10, lock=name)[0] == 200
+    assert check(api, name, token=12, lock=name, reads=True)[0] == 200
+    assert check(api, name, token=11, lock=name, reads=True)[0] == 200
+    assert check(api, name, token=11, lock=name)[0] == 409  # under a reader who still holds
+    assert check(api, name, token=9, lock=name, reads=True)[0] == 409
+    assert check(api, name, token=13, lock=name)[0] == 200
+    assert check(api, f"{name}-bare", token=12, reads=True)[0] == 200
+    assert check(api, f"{name}-bare", token=11)[0] == 409

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from ..clock import system_clock
 from ..errors import ConfigError, StaleToken
@@ -37,7 +37,10 @@ def guard(target: Target, resource: str, token: Token, patience: float) -> None:
         if given.lock:
             # The service counts by the locks of its own store: another's tokens do not compare.
             realm, _, fields["lock"] = given.lock.partition("/")
-            query = f"?namespace={quote(realm.partition(':')[2], safe='')}"
+            realm, _, slot = realm.partition("#")
+            if slot:
+                fields["slot"] = int(slot) if slot.isascii() and slot.isdigit() else slot
+            query = f"?namespace={quote(unquote(realm.partition(':')[2]), safe='')}"
             reply = ask("GET", f"/v1/guarantees{query}")
             data = reply.data if isinstance(reply.data, dict) else {}
             if reply.status in (401, 403):
@@ -47,6 +50,8 @@ def guard(target: Target, resource: str, token: Token, patience: float) -> None:
                     f"the token is of a lock of {realm!r}, which the lock service at {target} does "
                     "not have; name another place for the fence by --url, such as a database"
                 )
+        if given.reader:
+            fields["reads"] = True
         path = f"/v1/fences/{path_part(resource)}/check{query}"
         reply = ask("POST", path, encode(fields).encode())
     if reply.status == 200:

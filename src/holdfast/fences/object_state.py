@@ -14,11 +14,14 @@ import re
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from ..errors import ConfigError
 from . import floors
 from .rules import Credential, Mark
 
 # Azure takes no hyphens in these names, S3 no capitals.
 TOKEN, LOCK, SEEN, READER = "holdfasttoken", "holdfastlock", "holdfastseen", "holdfastreader"
+OWN = "holdfast"
+"""The beginning of these names, which no others have."""
 STAMP = b"holdfast-stamp "
 STAMPED = re.compile(STAMP + b"[0-9a-f]{24}\n")
 REMEMBERED = 16
@@ -78,6 +81,16 @@ def metadata_of(mark: Mark, seen: ObjectState, body: bytes) -> dict[str, str]:
     if mark.reader:
         fields[READER] = str(mark.reader)
     return fields
+
+
+def refuse_own(attributes: dict[str, str]) -> None:
+    """Refuses attributes that the fence would take for its own: it remembers tokens in those."""
+    for name in attributes:
+        if str(name).lower().startswith(OWN):
+            raise ConfigError(
+                f"the attribute {name!r} is one of the fence's own, where it remembers tokens: leave "
+                f"out those that begin with {OWN}"
+            )
 
 
 def stamped(body: bytes) -> bytes:

@@ -31,6 +31,7 @@ from .object_state import (
     ObjectState,
     digest,
     metadata_of,
+    refuse_own,
     shortened,
     stamped,
     state_of,
@@ -134,9 +135,15 @@ class ObjectFence(Fence):
         rules.resource_name(key)
         if not isinstance(data, bytes | bytearray | memoryview | str):
             raise ConfigError(f"data must be bytes or str, not {type(data).__name__}")
+        refuse_own(attributes or {})
         body = data.encode() if isinstance(data, str) else bytes(data)
         if self._stamp:
             body = stamped(body)
+        elif unstamped(body) != body:
+            raise ConfigError(
+                f"these bytes for {key!r} begin with what looks like a stamp of the fence's own, which "
+                "get() would take off: use ObjectFence(store, stamp=True)"
+            )
         known = digest(body)
         given = shortened(given)
         for attempt in range(ATTEMPTS):
@@ -156,7 +163,9 @@ class ObjectFence(Fence):
                     name=given.name,
                     token=given.token,
                 )
-            own = seen.attributes if attributes is None else attributes
+            own = seen.attributes
+            if attributes is not None:  # who has reset it stays on record
+                own = {**attributes, **{name: own[name] for name in (RESET,) if name in own}}
             if (yield from self._try_put(key, body, seen, mark, own)):
                 return
             yield pause(attempt)
@@ -234,6 +243,11 @@ class ObjectFence(Fence):
         while True:
             seen = yield from self._look(key)
             if seen.version is None:
+                if to:
+                    raise GuaranteeError(
+                        f"there is no object {key!r} that could keep this number: put an empty one "
+                        "first, with a token that is no lower"
+                    )
                 return 0
             found = yield Request("get", (key,))
             highest = (seen.mark or Mark()).highest

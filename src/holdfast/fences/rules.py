@@ -92,11 +92,12 @@ def credential(token: Token) -> Credential:
         raise ConfigError(f"a fencing token is an int or a lease, not {given}") from None
     assert not isinstance(token, int)
     reader = False
-    if token.shared:
+    if token.kind == "semaphore":
+        # Also if there is one slot only: the number of permits may change, and slot 0 stays.
         slot = getattr(token, "slot", None)
-        if token.kind != "semaphore":
-            reader = True
-        elif slot is None:
+        if slot is not None:
+            lock = slot_lock(lock, slot)
+        elif token.shared:
             raise GuaranteeError(
                 f"the lease on {token.name!r} is one of a semaphore's: several hold at once, and a "
                 "fence that has seen the higher token would shut out the lower one for ever; give "
@@ -105,10 +106,8 @@ def credential(token: Token) -> Credential:
                 owner=token.owner,
                 token=token.token,
             )
-        else:
-            # Not behind the name, which may have any ending. So each slot has floors of its own, too.
-            place, slash, name = lock.partition("/")
-            lock = f"{place}#{slot}{slash}{name}"
+    elif token.shared:
+        reader = True
     number = _number(token.token)
     if lock and number > latest():
         raise GuaranteeError(
@@ -119,6 +118,13 @@ def credential(token: Token) -> Credential:
             token=number,
         )
     return Credential(number, lock, reader, token.name, token.owner)
+
+
+def slot_lock(lock: str, slot: int) -> str:
+    """Returns the identity of one slot of a semaphore, which is a lock of its own to a fence."""
+    # Not behind the name, which may have any ending. So each slot has floors of its own, too.
+    place, slash, name = lock.partition("/")
+    return f"{place}#{slot}{slash}{name}"
 
 
 def writer(token: Token) -> Credential:

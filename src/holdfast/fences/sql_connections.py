@@ -95,6 +95,11 @@ def kind_of(connection: Any) -> ConnectionKind:
             f"SqlFence does not know connections like {cls.__module__}.{cls.__name__}; it knows "
             f"SQLAlchemy's and those of {', '.join(DRIVERS)}"
         )
+    if not hasattr(cls, "cursor"):
+        raise ConfigError(
+            f"SqlFence takes connections as DB-API has them, with cursors, not {cls.__module__}."
+            f"{cls.__name__}: give it that of {module}.connect()"
+        )
     style = getattr(sys.modules.get(module), "paramstyle", "format")
     if module == "mysql":
         style = "format"
@@ -148,7 +153,12 @@ def take_cursor(kind: ConnectionKind, connection: Any) -> Any:
 def new_cursor(kind: ConnectionKind, connection: Any) -> Any:
     """Returns a cursor whose rows are tuples, whatever the connection makes of rows for its owner."""
     if kind.driver == "psycopg":
-        return connection.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
+        rows = sys.modules["psycopg.rows"].tuple_row
+        if "RawCursor" in connection.cursor_factory.__name__:  # which marks values in another way
+            psycopg = sys.modules["psycopg"]
+            plain = psycopg.AsyncCursor if kind.asynchronous else psycopg.Cursor
+            return plain(connection, row_factory=rows)
+        return connection.cursor(row_factory=rows)
     if kind.driver == "pymysql":
         return connection.cursor(sys.modules["pymysql.cursors"].Cursor)
     cursor = connection.cursor()

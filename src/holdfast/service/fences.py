@@ -7,10 +7,10 @@ late.
 
 from __future__ import annotations
 
-from ..errors import StaleToken
+from ..errors import ConfigError, StaleToken
 from ..fences.http import RequestToken
 from ..fences.places import NoFence, guard
-from ..fences.rules import OTHER_LOCK, Token, credential
+from ..fences.rules import OTHER_LOCK, Token, credential, slot_lock
 from .answers import Answer
 from .authority import READ
 from .call import Call
@@ -20,11 +20,18 @@ from .problems import Problem
 async def check(call: Call) -> Answer:
     """Shows a token to the fence."""
     service, resource, number = call.service, call.name, call.body["token"]
-    token: Token = number
-    if call.body["lock"] is not None:
-        call.require(READ, call.body["lock"])
+    lock, slot = call.body["lock"], call.body["slot"]
+    identity = ""
+    if lock is not None:
+        call.require(READ, lock)
         # As a lease of this store shows it: with the realm that its tokens are counted in.
-        token = RequestToken(number, f"{call.store.realm}/{call.body['lock']}")
+        identity = f"{call.store.realm}/{lock}"
+        if slot is not None:
+            identity = slot_lock(identity, slot)
+    elif slot is not None:
+        raise ConfigError("slot is that of a semaphore: name it by lock")
+    reads = call.body["reads"]
+    token: Token = RequestToken(number, identity, reads) if identity or reads else number
     credential(token)  # what could never pass is refused before anything is sent
     try:
         await service.fence_worker().call(guard, service.fence_url(), resource, token)

@@ -201,6 +201,20 @@ PREFIX = Field(
     "how the names of the locks begin",
 )
 LOCK = Field("lock", checks.lock_name, NAME_SCHEMA, None, "the lock that the token is of")
+SLOT = Field(
+    "slot",
+    whole("slot", 0, MAX_NUMBER),
+    _integer(0, MAX_NUMBER),
+    None,
+    "the slot of the semaphore `lock` that the token is of",
+)
+READS = Field(
+    "reads",
+    boolean("reads"),
+    {"type": "boolean"},
+    False,
+    "whether the token is a reader's, who is compared with writers alone, and does not write",
+)
 AFTER_NUMBER = Field(
     "after",
     whole("after", 0, MAX_NUMBER),

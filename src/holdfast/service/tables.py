@@ -257,7 +257,7 @@ def _of_the_rest(settings: Settings) -> list[Operation]:
             "/v1/fences/{resource}/check",
             "Show a fencing token to the fence of a resource",
             fences.check,
-            (fields.TOKEN, fields.LOCK),
+            (fields.TOKEN, fields.LOCK, fields.SLOT, fields.READS),
             role=HOLD,
             answers={200: "Highest"},
             problems=(409,),
