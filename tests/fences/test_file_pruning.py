@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -141,11 +142,12 @@ def test_a_memory_that_is_not_what_was_written(tmp_path: Path, contents: str) ->
     fence = FileFence()
     path = tmp_path / "file"
     (tmp_path / ".file.fence").write_text(contents)
-    for verb in (
+    verbs: list[Callable[[], None]] = [
         lambda: fence.write(path, "b", 35),
         lambda: fence.guard(path, 35),
         lambda: fence.hold(path, 35).__enter__(),
-    ):
+    ]
+    for verb in verbs:
         with pytest.raises(holdfast.GuaranteeError, match="is damaged"):
             verb()
     os.utime(tmp_path / ".file.fence", (1, 1))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
 import holdfast
+from fences.redis_sites import ClusterSite
 from holdfast.fences import RedisFence
 from holdfast.fences.redis_keys import mark_of
 from stores import redis_server
@@ -48,3 +50,22 @@ def test_the_fences_own_keys_are_nobodys_resource(client: Any) -> None:
             fence.delete(key, 35)
     with pytest.raises(holdfast.StaleToken):
         fence.set("x", "late", 33)
+
+
+def test_keys_with_braces_in_a_cluster(tmp_path: Path) -> None:
+    """What a cluster keeps elsewhere than its mark is refused, by a word and before it is written."""
+    site = ClusterSite(tmp_path)
+    for key in ("x}", "{}", "{}x", "x}y"):
+        for ttl in (None, 60):
+            with pytest.raises(holdfast.ConfigError, match="closing brace"):
+                site.fence.set(key, "a", 34, ttl=ttl)
+        with pytest.raises(holdfast.ConfigError, match="closing brace"):
+            site.fence.delete(key, 34)
+        site.fence.guard(key, 34)  # which needs the mark alone
+        with pytest.raises(holdfast.StaleToken):
+            site.fence.guard(key, 33)
+    for key in ("{x", "{x}y", "{{x}}", "{x}y}"):
+        site.fence.set(key, "a", 34)
+        with pytest.raises(holdfast.StaleToken):
+            site.fence.set(key, "b", 33)
+    site.close()

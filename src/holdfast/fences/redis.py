@@ -69,6 +69,7 @@ class RedisFence(Fence):
             if not self._asynchronous:
                 # The common case at once; all others step by step.
                 mark = mark_of(key)
+                self._refuse_split(key, mark)
                 floors = self.floors_of(mark)
                 credential = (given.token, given.lock, self._mode_of(key, given))
                 try:
@@ -164,12 +165,22 @@ class RedisFence(Fence):
     ) -> Steps[Any]:
         script = self._scripts.get(body) or self._script(body)
         mark = mark_of(resource)
+        if resource in keys:
+            self._refuse_split(resource, mark)
         floors = self.floors_of(mark)
         count = 2 + len(keys)
         credential = (given.token, given.lock, self._mode_of(resource, given))
         command = ("EVALSHA", script.sha, count, mark, floors, *keys, *credential, *args)
         reply = yield Request(command, script.text)
         return self._explain(reply, resource, given)
+
+    def _refuse_split(self, key: str, mark: str) -> None:
+        """Refuses a key that a cluster keeps elsewhere than its mark: no script reaches both."""
+        if self.cluster and "}" in key and slot_of(key.encode()) != slot_of(mark.encode()):
+            raise ConfigError(
+                f"the key {key!r} has a closing brace and no hash tag, so a cluster cannot keep its "
+                "mark beside it: choose another name, or give it a tag, such as {order}:7"
+            )
 
     def _mode_of(self, key: str, given: Credential) -> str:
         """Returns what the script is to do with a token; once in a while it makes the mark young."""
