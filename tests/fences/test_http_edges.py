@@ -13,6 +13,7 @@ import pytest
 import requests
 
 import holdfast
+from fences.scenes import StoreLease
 from holdfast.fences import (
     FencingMiddleware,
     HttpFence,
@@ -23,6 +24,8 @@ from holdfast.fences import (
     request_path,
     verify_fenced,
 )
+from holdfast.fences.http import read_headers
+from holdfast.model import lock_realm
 from servers import web
 
 
@@ -246,3 +249,12 @@ async def test_a_lock_for_correctness_over_http(interface: str, tmp_path: Path) 
             await fence.verify(other, url, shared=False)
             with lease.guard(other):
                 assert (await other.put(f"{url}/x")).status_code == 204
+
+
+def test_the_longest_lock_that_there_can_be_is_taken() -> None:
+    lease = StoreLease("redis", 34)
+    lease.lock_id = f"{lock_realm('redis', 'é' * 512)}#99999/{'é' * 512}"
+    headers = {name.lower(): value for name, value in fencing_headers(lease).items()}
+    shown = read_headers(headers)
+    assert shown is not None
+    assert shown.lock_id == lease.lock_id

@@ -30,7 +30,8 @@ PROCESS, FOLDER = "process", "folder"
 """The kinds of memory that a `FencingMiddleware` may have, as `Fencing-Memory` begins."""
 TOKEN_HEADERS = (TOKEN, LOCK, COMPARE)
 CONFLICT = 409
-MAX_LOCK = 4096
+MAX_LOCK = 8192
+"""Bytes of a lock's identity: more than the longest namespace, slot and name together."""
 
 Client = TypeVar("Client")
 
