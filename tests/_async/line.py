@@ -58,6 +58,12 @@ class Line:
     async def release(self, *args: Any) -> Any:
         return await self._call("release", args)
 
+    async def amend(self, *args: Any) -> Any:
+        return await self._call("amend", args)
+
+    async def detach(self, *args: Any) -> Any:
+        return await self._call("detach", args)
+
     async def _call(self, name: str, args: Any, verb: str = "") -> Any:
         if self.cut or name in self.refuse:
             raise holdfast.BackendUnavailable("the line is cut")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from holdfast import aio as holdfast
 from worlds.aio import Job, eventually, pause
 
@@ -180,6 +182,44 @@ async def test_a_keeper_that_comes_at_the_same_moment_leaves_nobody_untold() -> 
             return not (await locks.inspect("x")).held
 
         await eventually(free)
+
+
+async def test_nothing_begins_while_close_waits_for_a_body(url: str) -> None:
+    """Leases without a body are freed after that."""
+    leave: list[bool] = []
+    inside: list[bool] = []
+
+    async def body(lock: holdfast.Lock) -> None:
+        async with lock as lease:
+            inside.append(True)
+            try:
+                await lease.wait_lost(20.0)
+                await pause(0.1)
+            finally:
+                await eventually(lambda: leave)
+
+    async with holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+        session = await locks._session()
+        one, other = await locks.lock("a").acquire(), await locks.lock("b").acquire()
+        several = await locks.multi(["c", "d"]).acquire()
+        job = Job(body, locks.lock("x", ttl=30.0))
+        await eventually(lambda: inside)
+        closing = Job(locks.close)
+        await eventually(lambda: session.closed)
+        told: list[str] = []
+        with pytest.raises(holdfast.LeaseLost, match="it is being released"):
+            async with one:
+                told.append("it began")
+        one.on_lost(lambda lease: told.append(lease.name))
+        assert told == ["a"]
+        assert await other.wait_lost(20.0) is True
+        assert await several.wait_lost(20.0) is True
+        leave.append(True)
+        assert isinstance(await job.error(), holdfast.LeaseLost)
+        await closing.result()
+        for name in "abcdx":
+            assert await others.lock(name).try_acquire(5.0) is not None
 
 
 # unasync: aio-only

@@ -60,6 +60,12 @@ class Line:
     def release(self, *args: Any) -> Any:
         return self._call("release", args)
 
+    def amend(self, *args: Any) -> Any:
+        return self._call("amend", args)
+
+    def detach(self, *args: Any) -> Any:
+        return self._call("detach", args)
+
     def _call(self, name: str, args: Any, verb: str = "") -> Any:
         if self.cut or name in self.refuse:
             raise holdfast.BackendUnavailable("the line is cut")

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import holdfast
 from worlds.threads import Job, eventually, pause
 
@@ -182,3 +184,41 @@ def test_a_keeper_that_comes_at_the_same_moment_leaves_nobody_untold() -> None:
             return not locks.inspect("x").held
 
         eventually(free)
+
+
+def test_nothing_begins_while_close_waits_for_a_body(url: str) -> None:
+    """Leases without a body are freed after that."""
+    leave: list[bool] = []
+    inside: list[bool] = []
+
+    def body(lock: holdfast.Lock) -> None:
+        with lock as lease:
+            inside.append(True)
+            try:
+                lease.wait_lost(20.0)
+                pause(0.1)
+            finally:
+                eventually(lambda: leave)
+
+    with holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+        session = locks._session()
+        one, other = locks.lock("a").acquire(), locks.lock("b").acquire()
+        several = locks.multi(["c", "d"]).acquire()
+        job = Job(body, locks.lock("x", ttl=30.0))
+        eventually(lambda: inside)
+        closing = Job(locks.close)
+        eventually(lambda: session.closed)
+        told: list[str] = []
+        with pytest.raises(holdfast.LeaseLost, match="it is being released"):
+            with one:
+                told.append("it began")
+        one.on_lost(lambda lease: told.append(lease.name))
+        assert told == ["a"]
+        assert other.wait_lost(20.0) is True
+        assert several.wait_lost(20.0) is True
+        leave.append(True)
+        assert isinstance(job.error(), holdfast.LeaseLost)
+        closing.result()
+        for name in "abcdx":
+            assert others.lock(name).try_acquire(5.0) is not None

@@ -127,6 +127,33 @@ def test_a_release_whose_answer_was_lost_was_a_release(url: str) -> None:
         assert s.others.inspect("x").token == rival.token
 
 
+def test_a_writer_whose_downgrade_is_not_answered_counts_as_a_reader(url: str) -> None:
+    with scene(url) as s:
+        lease = s.locks.rwlock("x").write().acquire()
+        s.line.lose.add("amend")
+        with pytest.raises(holdfast.BackendUnavailable, match="counts as one"):
+            lease.downgrade()
+        reader = s.others.rwlock("x").read().acquire(timeout=20.0)
+        assert lease.shared
+        lease.downgrade()
+        assert lease.held
+        assert reader.held
+
+
+def test_a_slot_that_was_perhaps_kept_is_not_held(url: str) -> None:
+    with scene(url) as s:
+        lease = s.locks.once("x", 60.0)
+        assert lease is not None
+        s.line.lose.add("detach")
+        with pytest.raises(holdfast.BackendUnavailable, match="could not be detached"):
+            lease.release()
+        assert not lease.held
+        with pytest.raises(holdfast.LeaseLost, match="it is being released"):
+            lease.ensure()
+        assert lease.release() is True
+        assert s.others.once("x", 60.0) is None
+
+
 def test_a_lease_is_not_held_from_the_moment_in_which_its_release_is_sent(url: str) -> None:
     with scene(url) as s:
         leases = [s.locks.lock("x").acquire(), s.locks.lock("y").acquire()]

@@ -15,8 +15,8 @@ async def detach(hold: Hold, rest: Callable[[], float], keep: bool = False) -> b
     """Lets a lease last for a while at the store, and ends it for us: False if it had ended.
 
     `rest` returns for how many seconds, when that is sent: renewals that are under way come first.
-    If that fails, or is interrupted: with `keep` it is ours as before. Without, it is not renewed any
-    more; it may be tried again while it lasts.
+    If that fails, or is interrupted: with `keep` it is ours as before. Without, it is neither held nor
+    renewed any more; that may be tried again while it lasts.
     """
     session = hold._session
     hold._refuse_fork()
@@ -35,6 +35,7 @@ async def detach(hold: Hold, rest: Callable[[], float], keep: bool = False) -> b
 
     try:
         hold._detaching = True
+        hold._releases += not keep  # it may last for less than we know
         session.keeper.forget(hold)  # it is not to be renewed behind that
         deadline = now + session.patience
         await session.renewals.end(ticket.owner, deadline - LEAST_LIMIT)
@@ -50,4 +51,4 @@ async def detach(hold: Hold, rest: Callable[[], float], keep: bool = False) -> b
         raise
     finally:
         hold._detaching = False
-    return hold._freed(detached)
+    return hold._freed(detached) if keep else hold._answered(detached)

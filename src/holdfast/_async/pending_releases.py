@@ -94,7 +94,7 @@ class PendingReleases:
                 return False
             self._tell_failed(ticket, error)
         with self._mutex:
-            del self._pending[ticket.owner]
+            self._pending.pop(ticket.owner, None)
         return True
 
     def _tell_failed(self, ticket: Ticket, error: Exception) -> None:

@@ -17,8 +17,8 @@ def detach(hold: Hold, rest: Callable[[], float], keep: bool = False) -> bool:
     """Lets a lease last for a while at the store, and ends it for us: False if it had ended.
 
     `rest` returns for how many seconds, when that is sent: renewals that are under way come first.
-    If that fails, or is interrupted: with `keep` it is ours as before. Without, it is not renewed any
-    more; it may be tried again while it lasts.
+    If that fails, or is interrupted: with `keep` it is ours as before. Without, it is neither held nor
+    renewed any more; that may be tried again while it lasts.
     """
     session = hold._session
     hold._refuse_fork()
@@ -37,6 +37,7 @@ def detach(hold: Hold, rest: Callable[[], float], keep: bool = False) -> bool:
 
     try:
         hold._detaching = True
+        hold._releases += not keep  # it may last for less than we know
         session.keeper.forget(hold)  # it is not to be renewed behind that
         deadline = now + session.patience
         session.renewals.end(ticket.owner, deadline - LEAST_LIMIT)
@@ -52,4 +53,4 @@ def detach(hold: Hold, rest: Callable[[], float], keep: bool = False) -> bool:
         raise
     finally:
         hold._detaching = False
-    return hold._freed(detached)
+    return hold._freed(detached) if keep else hold._answered(detached)

@@ -200,6 +200,8 @@ class Lease(LeaseObject["Lease"]):
                 callback_now = hold._state == LOST
         if callback_now:
             call_back(hold, callback, self)
+        elif hold._session.closed:  # which may have looked for callbacks before
+            hold._recall("its manager was closed")
         else:
             hold._set_alarm()
 
@@ -216,6 +218,8 @@ class Lease(LeaseObject["Lease"]):
                 hold._watchers = []
             hold._watchers.append(signal)
         try:
+            if hold._session.closed:  # which may have looked for those who wait before
+                hold._recall("its manager was closed")
             while self.state in HOLDING:
                 if until is not None and clock.now() >= until:
                     break
@@ -287,8 +291,8 @@ class Lease(LeaseObject["Lease"]):
                 f"only the writer of a rwlock can become a reader; {self.name!r} is a {self.kind}",
                 name=self.name,
             )
-        self._amend("could not be made a reader's", weight=1)
-        hold._shared = True
+        hold._shared = True  # from now on: the answer may be lost
+        self._amend("may be a reader's now, and counts as one; try that again", weight=1)
 
     def _amend(self, failed: str, weight: int = 0, text: str | None = None) -> None:
         """Changes the lease at the store; raises `LeaseLost` if it has ended there."""

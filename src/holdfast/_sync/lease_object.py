@@ -62,8 +62,8 @@ class LeaseObject(Enterable[Leased]):
         inner = any(body.runner is runner for body in list(usage.bodies))
         body = Body(runner, None if inner else Interrupt())
         try:
-            if not usage.begin(body):
-                raise self._loss()
+            if not usage.begin(body) or self._hold._session.closed:
+                raise self._loss()  # `close` may have looked for bodies before it began
             if Interrupt.works:
                 self._set_alarm()
         except BaseException:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from _thread import start_new_thread
 from collections.abc import Callable
-from threading import RLock, Thread
+from threading import RLock
 
 from ...clock import Clock
 from ...events import report
@@ -23,7 +24,7 @@ class Alarm:
         self._mutex = RLock()
         self._signal = Signal(clock)
         self._due = 0.0
-        self._thread: Thread | None = None
+        self._has_thread = False
         self._closed = False
 
     def at(self, due: float, callback: Callable[[], None]) -> None:
@@ -33,10 +34,13 @@ class Alarm:
             if self._closed:
                 return
             slot = self._wheel.add(callback, due, self._clock.now())
-            if self._thread is None:
-                thread = Thread(target=self._run, name="holdfast-alarm", daemon=True)
-                thread.start()
-                self._thread = thread  # if that was interrupted, a second one does no harm
+            if not self._has_thread:
+                self._has_thread = True  # and nothing in between that could be interrupted
+                try:
+                    start_new_thread(self._run, ())
+                except RuntimeError:  # no more threads
+                    self._has_thread = False
+                    raise
             elif slot < self._due:
                 self._signal.set()
 

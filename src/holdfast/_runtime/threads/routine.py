@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from _thread import get_ident, start_new_thread
+from _thread import allocate_lock, get_ident, start_new_thread
 from collections.abc import Callable, Sequence
-from threading import Thread, local
+from threading import local
 from time import sleep
 from typing import TypeVar
 
@@ -67,31 +67,48 @@ class Routine:
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
         self._work = work
+        self._name = name
         self._joined = False
-        self._thread = Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._runner = 0
+        """The number of its thread."""
+        self._running = allocate_lock()
+        self._running.acquire()
+        # Not a `Thread`, whose start may be interrupted with its own locks held.
+        start_new_thread(self._run, ())
 
     def _run(self) -> None:
-        while True:
-            try:
-                return self._work()
-            except BaseException as error:  # also one that exits: others depend on the work
-                report(f"the routine {self._thread.name!r} failed", error)
-            for _ in range(LOOKS):
-                if self._joined:
-                    return
-                sleep(FAILED_PAUSE / LOOKS)
+        self._runner = get_ident()
+        try:
+            while not self._has_ended():
+                for _ in range(LOOKS):
+                    if self._joined:
+                        return
+                    sleep(FAILED_PAUSE / LOOKS)
+        finally:
+            self._runner = 0  # another thread may have that number next
+            self._running.release()
+
+    def _has_ended(self) -> bool:
+        """Does the work; returns False if it has failed."""
+        try:
+            self._work()
+        except BaseException as error:  # also one that exits: others depend on the work
+            report(f"the routine {self._name!r} failed", error)
+            return False
+        return True
 
     def join(self, within: float | None = None) -> bool:
         """Waits for the end of the work, `within` seconds at the most; returns whether it has ended.
 
         Not if the caller is the work itself.
         """
-        if self._thread.ident == get_ident():
+        if self._runner == get_ident():
             return False
         self._joined = True
-        self._thread.join(within)
-        return not self._thread.is_alive()
+        ended = self._running.acquire(timeout=-1 if within is None else max(within, 0.0))
+        if ended:
+            self._running.release()  # for another who waits
+        return ended
 
 
 def finish(cleanup: Callable[[], None], grace: float) -> None:
