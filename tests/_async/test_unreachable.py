@@ -7,6 +7,7 @@ faults of real stores and processes are in `tests/faults`.
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -136,6 +137,22 @@ async def test_a_writer_whose_downgrade_is_not_answered_counts_as_a_reader(url: 
         await lease.downgrade()
         assert lease.held
         assert reader.held
+
+
+async def test_a_release_during_an_export_that_fails_frees_it(url: str) -> None:
+    async with scene(url) as s:
+        lease = await s.locks.lock("x", ttl=60.0).acquire()
+        line: Any = s.line
+
+        async def detach(*args: object) -> bool:
+            assert await lease.release() is False
+            raise holdfast.BackendUnavailable("the line is cut")
+
+        line.detach = detach
+        with pytest.raises(holdfast.BackendUnavailable, match="could not be detached"):
+            await lease.export()
+        assert await s.others.lock("x").try_acquire(20.0) is not None
+        assert not lease.held
 
 
 async def test_a_slot_that_was_perhaps_kept_is_not_held(url: str) -> None:

@@ -9,6 +9,7 @@ faults of real stores and processes are in `tests/faults`.
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,22 @@ def test_a_writer_whose_downgrade_is_not_answered_counts_as_a_reader(url: str) -
         lease.downgrade()
         assert lease.held
         assert reader.held
+
+
+def test_a_release_during_an_export_that_fails_frees_it(url: str) -> None:
+    with scene(url) as s:
+        lease = s.locks.lock("x", ttl=60.0).acquire()
+        line: Any = s.line
+
+        def detach(*args: object) -> bool:
+            assert lease.release() is False
+            raise holdfast.BackendUnavailable("the line is cut")
+
+        line.detach = detach
+        with pytest.raises(holdfast.BackendUnavailable, match="could not be detached"):
+            lease.export()
+        assert s.others.lock("x").try_acquire(20.0) is not None
+        assert not lease.held
 
 
 def test_a_slot_that_was_perhaps_kept_is_not_held(url: str) -> None:

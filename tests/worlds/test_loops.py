@@ -53,12 +53,19 @@ def test_a_manager_serves_one_loop_after_the_other(url: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_a_lease_of_a_loop_that_has_ended_is_told_so(url: str) -> None:
+def test_a_lease_of_a_loop_that_has_ended_is_told_so(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     locks = holdfast.connect(url)
     leases: dict[str, Any] = {}
+    waiting: list[asyncio.Task[holdfast.Lease]] = []
 
     async def hold() -> None:
         leases["release"] = await locks.lock("x", ttl=5.0).acquire(timeout=20.0)
+        waiting.append(asyncio.create_task(locks.lock("x", ttl=5.0).acquire()))
+        session = await locks._session()
+        while not session.waiters:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
     async def hold_more() -> None:
         leases["renew"] = await locks.lock("y", ttl=5.0).acquire(timeout=20.0)
@@ -79,6 +86,7 @@ def test_a_lease_of_a_loop_that_has_ended_is_told_so(url: str) -> None:
     asyncio.run(hold_more())
     asyncio.run(use_the_others())
     assert not any(lease.held for lease in leases.values())
+    assert "failed" not in caplog.text
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of asyncio, about sockets of loops that were closed
         gc.collect()

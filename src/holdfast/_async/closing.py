@@ -153,6 +153,7 @@ class Closing:
         with session.mutex:
             session.closed = session.finished = True
             holds = list(session.leases.values())
+        session.pending_releases.strand()
         for hold in holds:
             hold._end("the event loop of its manager has ended")
         forget_closed_loops()

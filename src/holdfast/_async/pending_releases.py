@@ -65,6 +65,13 @@ class PendingReleases:
         self._signal.set()
         return routine is None or await routine.join(self._session.patience + JOIN_REST)
 
+    # unasync: aio-only
+    def strand(self) -> None:
+        """Lets it all be, because the event loop has ended."""
+        with self._mutex:
+            self._last_deadline = self._session.clock.now()
+
+    # unasync: end
     async def _run(self) -> None:
         session = self._session
         pause = FIRST_PAUSE

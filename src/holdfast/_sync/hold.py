@@ -208,6 +208,7 @@ class Hold:
         if (self._state is not HELD or now >= self._deadline) and self._expire_if_due(now):
             return False  # where `max_hold` ended it, the keeper still has to free it
         if self._detaching:
+            self._usage.dropped = True  # the keeper frees it, if that fails
             return False  # it is being given away
         ticket = self._ticket
         try:
