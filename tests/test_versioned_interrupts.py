@@ -160,7 +160,7 @@ def test_an_interrupt(
 def test_an_interrupt_between_two_requests(path: Path, interrupted: Interrupted) -> None:
     """The steps are given up then, wherever they are."""
     rows = SqlVersioned(interrupted, "rows", key="id")
-    rows._run(rows._check_version())  # which is done once, before the first write
+    rows._run(rows._check_version(first=True))  # which is done once, before the first write
     steps = rows._put(1, "b", 1)
     request: Any = next(steps)
     request()

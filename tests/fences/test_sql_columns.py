@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,8 @@ def test_two_databases_behind_sqlalchemy(lenient: Any, asynchronous: bool) -> No
         ("VARCHAR(20) CHARACTER SET utf8mb3", "🦀", False),
         ("TINYTEXT", "a" * 250, False),
         ("TEXT", "a" * 250, True),
+        ("CHAR(60)", "a", False),  # which 'a ' would be taken for
+        ("BINARY(60)", "a", False),
     ],
 )
 def test_a_column_that_would_cut_the_locks_identity_off_is_refused(
@@ -294,13 +297,40 @@ def test_a_version_that_would_be_cut_off_is_refused(lenient: Any, kind: str) -> 
     assert register.update(1, lambda value: value + 1).value == 6
 
 
-@pytest.mark.parametrize("kind", ["real", "numeric(12,0)", "integer"])
-def test_a_version_of_postgresql_that_does_not_keep_every_digit(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "small"), [("real", False), ("numeric(12,0)", True), ("integer", True)]
+)
+def test_a_version_of_postgresql_that_does_not_keep_every_digit(kind: str, small: bool) -> None:
+    """The first version of a row is large. Others may be small: one that does not fit is an error."""
+    refused = pytest.raises(holdfast.GuaranteeError, match="the column version of versions")
     with postgres_server().connect() as connection:
         connection.execute("DROP TABLE IF EXISTS versions")
         connection.execute(
             f"CREATE TABLE versions (key int PRIMARY KEY, value int, version {kind})"
         )
         connection.commit()
-        with pytest.raises(holdfast.GuaranteeError, match="the column version of versions"):
-            SqlVersioned(connection, "versions").put(1, 5, version=None)
+        register = SqlVersioned(connection, "versions")
+        with refused:
+            register.put(1, 5, version=None)
+        connection.execute("INSERT INTO versions VALUES (1, 5, 1)")
+        connection.commit()
+        with nullcontext() if small else refused:
+            assert register.update(1, lambda value: value + 1) == (6, 2)
+        assert register.get(1).value == 5 + small
+
+
+def test_a_column_of_postgresql_that_knows_no_blanks_is_refused_for_a_lock() -> None:
+    lease = StoreLease("redis", NEXT)
+    with postgres_server().connect() as connection:
+        connection.execute("DROP TABLE IF EXISTS blanks")
+        connection.execute(
+            "CREATE TABLE blanks (id int, v int, fencing_token bigint DEFAULT 0 NOT NULL, "
+            "lock_id character(60) DEFAULT '' NOT NULL)"
+        )
+        connection.execute("INSERT INTO blanks VALUES (1, 0)")
+        with pytest.raises(holdfast.GuaranteeError, match="another that ends in blanks"):
+            SqlFence().update(
+                connection, "blanks", {"v": 1}, {"id": 1}, lease, lock_column="lock_id"
+            )
+        connection.execute("ALTER TABLE blanks ALTER lock_id TYPE character varying(200)")
+        SqlFence().update(connection, "blanks", {"v": 1}, {"id": 1}, lease, lock_column="lock_id")

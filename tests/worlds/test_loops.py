@@ -62,10 +62,18 @@ def test_a_lease_of_a_loop_that_has_ended_is_told_so(
 
     async def hold() -> None:
         leases["release"] = await locks.lock("x", ttl=5.0).acquire(timeout=20.0)
+        leases["tether"] = await locks.lock("z", ttl=5.0).acquire(timeout=20.0)
         waiting.append(asyncio.create_task(locks.lock("x", ttl=5.0).acquire()))
         session = await locks._session()
         while not session.waiters:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+    async def export_it() -> None:
+        with pytest.raises(holdfast.LeaseLost, match="the event loop of its manager has ended"):
+            await leases["export"].export()
+
+    async def hold_to_export() -> None:
+        leases["export"] = await locks.lock("e", ttl=5.0).acquire(timeout=20.0)
 
     async def hold_more() -> None:
         leases["renew"] = await locks.lock("y", ttl=5.0).acquire(timeout=20.0)
@@ -74,6 +82,8 @@ def test_a_lease_of_a_loop_that_has_ended_is_told_so(
     async def use_the_first() -> None:
         assert await leases["release"].release() is False
         assert leases["release"].state == "lost"
+        with pytest.raises(holdfast.LeaseLost):
+            await leases["tether"].tether()
 
     async def use_the_others() -> None:
         with pytest.raises(holdfast.LeaseLost, match="the event loop of its manager has ended"):
@@ -83,6 +93,8 @@ def test_a_lease_of_a_loop_that_has_ended_is_told_so(
 
     asyncio.run(hold())
     asyncio.run(use_the_first())
+    asyncio.run(hold_to_export())
+    asyncio.run(export_it())
     asyncio.run(hold_more())
     asyncio.run(use_the_others())
     assert not any(lease.held for lease in leases.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import forks
 from .._runtime.aio import Signal
 from .telling import tell_lost
 
@@ -148,7 +149,7 @@ class Closing:
         from .._runtime.aio import forget_closed_loops  # the other world has no loops
 
         session = self._session
-        if not session.home.is_closed():
+        if not session.home.is_closed() or session.generation != forks.current():
             return False
         with session.mutex:
             session.closed = session.finished = True

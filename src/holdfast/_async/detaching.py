@@ -20,6 +20,9 @@ async def detach(hold: Hold, rest: Callable[[], float], keep: bool = False) -> b
     """
     session = hold._session
     hold._refuse_fork()
+    # unasync: aio-only
+    session.closing.strand_if_ended()
+    # unasync: end
     now = session.now()
     if hold._expire_if_due(now):
         return False

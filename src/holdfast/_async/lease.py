@@ -344,8 +344,11 @@ class Lease(LeaseObject["Lease"]):
 
         None where that is not needed, because the lease does not end with our process.
         """
-        self.ensure()
         session = self._hold._session
+        # unasync: aio-only
+        session.closing.strand_if_ended()
+        # unasync: end
+        self.ensure()
         return await session.backend.tether(self.name, self.owner, session.deadline())
 
     # For `with`.

@@ -336,8 +336,8 @@ class Lease(LeaseObject["Lease"]):
 
         None where that is not needed, because the lease does not end with our process.
         """
-        self.ensure()
         session = self._hold._session
+        self.ensure()
         return session.backend.tether(self.name, self.owner, session.deadline())
 
     # For `with`.

@@ -136,7 +136,12 @@ class Opening:
         made = known = None
         opened = False
         try:
-            self._reach(backend, backend.clock.now() + left)
+            try:
+                self._timed(backend).open(backend.clock.now() + left)
+            except BackendUnavailable as error:
+                if type(error) is BackendUnavailable:
+                    raise
+                raise BackendUnavailable(str(error)) from error  # a store has kinds of its own
             opened = True
             self._check_open()  # `close` waits for nobody who is opening
             if self.provisional:
@@ -154,15 +159,6 @@ class Opening:
             in_use = made is not None and (known is made or self.live is made)
             if opened and not in_use:  # interrupted, closed, or too late
                 backend.close()
-
-    def _reach(self, backend: Backend, deadline: float) -> None:
-        """Opens the store; one that fails leaves nothing open."""
-        try:
-            self._timed(backend).open(deadline)
-        except BackendUnavailable as error:
-            if type(error) is BackendUnavailable:
-                raise
-            raise BackendUnavailable(str(error)) from error  # a store has kinds of its own
 
     def _present(self) -> Session | None:
         """Returns the session that there is; raises if it belongs to another event loop."""

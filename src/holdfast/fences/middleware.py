@@ -327,6 +327,7 @@ class _Response:
         """Closes the body, once, and ends the turn."""
         closed, self._closed = self._closed, True
         if closed:
+            self._turn.end()  # if that was interrupted; else it does nothing
             return
         try:
             close = getattr(self.body, "close", None)

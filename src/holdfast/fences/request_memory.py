@@ -113,7 +113,7 @@ class _Bounded(ABC):
             if self._counting.locked():
                 await sleep(PAUSE)  # somebody is at it: no need for another thread
             else:
-                await to_thread(self._find_room)
+                await to_thread(self._find_room, wait=False)
 
     def _has_room(self, resource: str) -> bool:
         """Takes a place for a resource that is new; returns False if they have to be counted first."""
@@ -122,22 +122,32 @@ class _Bounded(ABC):
         self._room -= 1
         return self._room >= 0
 
-    def _find_room(self) -> None:
-        """Counts the places that are free; forgets resources if there are none."""
-        with self._counting:
+    def _find_room(self, wait: bool = True) -> None:
+        """Counts the places that are free; forgets resources if there are none.
+
+        If somebody is at it, this waits for that; or returns at once, if `wait` is false.
+        """
+        if not self._counting.acquire(blocking=wait):
+            return
+        try:
             if self._room > 0:
                 return
-            free = self._most - self._count()
-            if free <= 0 and self._next_prune <= time.monotonic():
-                self._next_prune = time.monotonic() + PRUNE_EVERY
-                self._prune()
-                free = self._most - self._count()
-            if free <= 0:
+            self._count_room()
+            if self._room <= 0:
                 raise Full(
                     f"this fence remembers {self._most} resources, all written to within a day, and "
                     "has no room for another; give FencingMiddleware more by most=…"
                 )
-            self._room = min(free, COUNT_EVERY)
+        finally:
+            self._counting.release()
+
+    def _count_room(self) -> None:
+        free = self._most - self._count()
+        if free <= 0 and self._next_prune <= time.monotonic():
+            self._next_prune = time.monotonic() + PRUNE_EVERY
+            self._prune()
+            free = self._most - self._count()
+        self._room = min(free, COUNT_EVERY)
 
 
 class ProcessMemory(_Bounded):

@@ -19,9 +19,12 @@ from .sql_dialects import POSTGRESQL, SQLITE, Statements, encoder, text_of
 WIDE = ("int8", "bigint")
 """Types of columns that keep every digit of a token."""
 DECIMAL = re.compile(r"(?:numeric|decimal)(?:\((\d+)(?:,\s*(\d+))?\))?")
+FLOATING = ("real", "floa", "doub")
 DIGITS = 19
 """Digits of the highest token."""
-BOUNDED = re.compile(r"(?:var)?(char|binary)\((\d+)\)")
+BOUNDED = re.compile(r"var(char|binary)\((\d+)\)")
+FIXED = re.compile(r"(?:char|character|binary|bpchar)\b(?! varying)")
+"""Types that fill a text up with blanks, or cut them off."""
 TINY = 255
 """Bytes of MySQL's smallest columns for long texts."""
 LETTERS: dict[str, Callable[[str], bool]] = {
@@ -57,7 +60,10 @@ def known_by(kind: ConnectionKind, connection: Any) -> Known:
     if kind.dialect == "sqlite":
         return {}  # a look costs no round trip there
     if kind.alchemy:
-        info = (connection.sync_connection if kind.asynchronous else connection).info
+        plain = connection.sync_connection if kind.asynchronous else connection
+        if plain.invalidated:
+            return {}  # the statement connects anew
+        info = plain.info
         kept: Known = info.setdefault(
             KEPT, {}
         )  # with the driver's connection, whose life it shares
@@ -117,6 +123,23 @@ def refuse_narrow(table: str, column: str, kind: Any, sql: Statements) -> None:
         )
 
 
+def refuse_rounding(table: str, column: str, kind: Any, sql: Statements, first: bool) -> None:
+    """Raises `GuaranteeError` if a version in such a column could stay the same when it is counted on.
+
+    `first`: it is the first one of a row, a large number. Others may be small, and so may their column
+    be where a number that does not fit is an error.
+    """
+    if kind is None:
+        return  # the statement itself will say that there is no such column
+    kind = text_of(kind).lower()
+    large = sql.dialect is not SQLITE and (first or sql.dialect is not POSTGRESQL)
+    if any(word in kind for word in FLOATING) or (large and not _is_wide(kind, sql)):
+        raise GuaranteeError(
+            f"the column {column} of {table} is of the type {kind}, which does not keep every digit "
+            "of a version: make it BIGINT NOT NULL DEFAULT 1"
+        )
+
+
 def _is_wide(kind: str, sql: Statements) -> bool:
     """Returns True if a column of this type keeps every digit of a token."""
     if sql.dialect is SQLITE:
@@ -131,6 +154,11 @@ def _is_wide(kind: str, sql: Statements) -> bool:
 def refuse_short(table: str, column: str, columns: Columns, lock: str) -> None:
     """Raises `GuaranteeError` if the column would cut the lock's identity off, or change a letter."""
     kind, letters = columns.lock_type, columns.lock_letters
+    if FIXED.match(kind):
+        raise GuaranteeError(
+            f"the column {column} of {table} is of the type {kind}, which does not tell a lock from "
+            "another that ends in blanks: make it VARCHAR or TEXT"
+        )
     bounded = BOUNDED.match(kind.replace("character varying", "varchar"))
     most: int | None = None
     if bounded is not None:

@@ -60,7 +60,11 @@ class FencedRow(NamedTuple):
             self._check_names()
             columns = yield from self._find(sql, known)
         for _ in range(3):
-            text = self._text(sql, given, texts, single_use, columns)
+            try:
+                text = self._text(sql, given, texts, single_use, columns)
+            except GuaranteeError:
+                known.pop(where, None)  # a column that is refused is looked at again
+                raise
             if (yield from self._update(sql, text, given, single_use, columns)):
                 return
             # Nothing keeps it from being written; perhaps this is another table than was looked at.

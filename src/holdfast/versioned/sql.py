@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from ..errors import ConfigError
-from ..fences.sql_columns import column_request, refuse_narrow
+from ..fences.sql_columns import column_request, refuse_rounding
 from ..fences.sql_connections import (
     Reply,
     Request,
@@ -49,7 +50,8 @@ class SqlVersioned(Register):
         sql = Statements(DIALECTS[self._kind.dialect], "unused", self._kind.style, False)
         self._sql = sql
         self._version = version
-        self._fits = False
+        self._version_type: Sequence[Any] = ()
+        """The row that tells it, once it was asked for."""
         table, key, value, version = map(sql.quoted, (table, key, value, version))
         self._select = sql.mark(f"SELECT {value}, {version} FROM {table} WHERE {key} = ?")
         self._replace = sql.mark(
@@ -67,16 +69,19 @@ class SqlVersioned(Register):
         reply = yield from self._alone(Request(self._select, (key,), rows=True))
         return Versioned(*reply.rows[0]) if reply.rows else Versioned(None, None)
 
-    def _check_version(self) -> Steps[None]:
+    def _check_version(self, first: bool) -> Steps[None]:
         """Raises `GuaranteeError` if a version would be cut off, or rounded: it would stay the same."""
-        if not self._fits:
+        rows = self._version_type
+        if not rows:
             request = column_request(self._sql, self._table, self._version)
             rows = (yield from self._alone(request)).rows
-            refuse_narrow(self._table, self._version, rows[0][0] if rows else None, self._sql)
-            self._fits = True
+        kind = rows[0][0] if rows else None
+        self._version_type = ()  # one that is refused is looked at again
+        refuse_rounding(self._table, self._version, kind, self._sql, first)
+        self._version_type = rows
 
     def _put(self, key: Any, value: Any, version: Any) -> Steps[int]:
-        yield from self._check_version()
+        yield from self._check_version(version is None)
         if version is None:
             # Not from 1: a row that was deleted and made again must not be taken for the old one.
             first = time.time_ns() // 1000

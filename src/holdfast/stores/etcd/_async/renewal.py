@@ -103,7 +103,7 @@ class Renewer:
         for number, attempt, _ in waiting:
             outcomes[number] = await self._renew_waiting(attempt, arrived, deadline)
         for lease in leases:
-            if lease is not None:  # last: those who are renewed do not wait for those who are not
+            if lease is not None:  # last: nobody is renewed later because of those who are not
                 await self._leases.settle(lease, deadline)
 
     async def _look_at_detached(self, attempt: Attempt, deadline: float) -> Outcome:

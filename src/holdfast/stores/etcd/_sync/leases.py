@@ -262,12 +262,13 @@ class Leases:
     def settle(self, lease: Lease, deadline: float) -> None:
         """Ends what would live on with a lease that was kept alive; one caller at a time does so.
 
-        It takes half of the time that is left, at the most: the caller has something else to do.
+        It takes half of the time that is left, at the most: the caller has something else to do. And
+        no longer than whoever was renewed can wait to hear of it.
         """
         if lease.settled or lease.kind in REPLACED:
             return
         now = self._clock.now()
-        within = now + (deadline - now) / 2
+        within = now + min((deadline - now) / 2, lease.fresh_for)
 
         def settle() -> bool:
             lease.settled = True
