@@ -2,13 +2,21 @@
 
 Python tells of a fork that it makes itself. C code may fork without telling (uWSGI does, by default),
 so `current()` compares process ids as well, and a child that was told nothing begins afresh there.
+
+A signal's handler may raise inside a hook of a fork. Python then prints that, drops the rest of the
+hook and goes on. So each hook is registered twice, the second time for what the first has left undone;
+and what is still left after that is done by `current()`.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import compress, repeat
+from operator import methodcaller
 from typing import Protocol
 from weakref import WeakSet
 
@@ -27,12 +35,39 @@ _survivors: WeakSet[Survivor] = WeakSet()
 _abandoned: list[object] = []
 _in_child_first: list[Callable[[], None]] = []
 _pid = os.getpid()
+_left: list[Callable[[], None]] = []
+"""The steps by which this child begins afresh, as far as they are not done."""
+_under_way = False
+"""Whether those steps are being done: they may ask for `current()`."""
+
+
+class HeldLocks(threading.local):
+    """The locks that this thread holds for a fork. What is noted is what is held, wherever a signal's
+    handler raises: each of the methods does all in one call that runs no Python code."""
+
+    def __init__(self) -> None:
+        self.locks: list[threading.RLock] = []
+
+    def take(self, lock: threading.RLock, timeout: float = -1) -> bool:
+        """Takes `lock`, once more if it is held; returns False if that took too long."""
+        before = len(self.locks)
+        self.locks.extend(compress((lock,), map(lock.acquire, (True,), (timeout,))))
+        return len(self.locks) > before
+
+    def give_back(self) -> None:
+        """Gives back all, the latest first."""
+        deque(map(_release, map(self.locks.pop, repeat(-1, len(self.locks)))), 0)
+
+
+_release = methodcaller("release")
 
 
 def current() -> int:
     """Returns the fork generation of this process."""
     if os.getpid() != _pid:
         _tell_python()
+    if _left:
+        _go_on()
     return generation
 
 
@@ -52,12 +87,14 @@ def _tell_python() -> None:
 
 
 def in_child(begin_afresh: Callable[[], None]) -> None:
-    """Calls `begin_afresh` in every forked child, ahead of the survivors."""
+    """Calls `begin_afresh` in every forked child, ahead of the survivors; again if it was
+    interrupted."""
     _in_child_first.append(begin_afresh)
 
 
 def survive(thing: Survivor) -> None:
-    """Calls `thing._after_fork()` in every forked child, for as long as `thing` lives."""
+    """Calls `thing._after_fork()` in every forked child, for as long as `thing` lives; again if it was
+    interrupted."""
     _survivors.add(thing)
 
 
@@ -75,14 +112,38 @@ def abandon(thing: object) -> None:
 
 
 def _in_child() -> None:
-    global generation, _pid
-    _pid = os.getpid()
-    generation += 1
-    for begin_afresh in _in_child_first:
-        begin_afresh()
-    for thing in list(_survivors):
-        thing._after_fork()
+    global generation, _pid, _under_way
+    pid = os.getpid()
+    if pid != _pid:
+        _left[:] = [*_in_child_first, *(thing._after_fork for thing in list(_survivors))]
+        # Nothing is called in between, so no handler runs there.
+        _pid = pid
+        generation += 1
+        _under_way = False  # or else a handler has forked, in the middle of a child's steps
+    _go_on()
+
+
+def _go_on() -> None:
+    """Does the steps that are left, unless we are called by one of them."""
+    global _under_way
+    if _under_way:
+        return
+    _under_way = True
+    try:
+        _do_what_is_left()
+    finally:
+        _under_way = False
+
+
+def _do_what_is_left() -> None:
+    # In a function of its own: see the loops of `Gate`.
+    while _left:
+        step = _left[0]
+        step()
+        if _left[:1] == [step]:
+            del _left[0]
 
 
 if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
     os.register_at_fork(after_in_child=_in_child)

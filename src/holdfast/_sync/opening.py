@@ -61,8 +61,11 @@ class Opening:
 
     def session(self, limit: float = OPEN_LIMIT) -> Session:
         """Returns the session; if there is none yet, opens it within `limit` seconds."""
-        forks.current()  # begins afresh in a child that Python was not told of
+        generation = forks.current()  # begins afresh in a child that Python was not told of
         session = self.live
+        if session is not None and session.generation != generation:
+            self._after_fork()
+            session = None
         if session is None or session.closed or session.home is not here():
             session = self._open(limit)
         return session

@@ -58,13 +58,17 @@ class StoreConnection:
         forking.register(self)
 
     def is_open(self) -> bool:
-        """Returns whether there is a connection."""
-        return self._connection is not None
+        """Returns whether there is a connection, or a thread that may be about to make one."""
+        return self._connection is not None or self._gate.is_entered()
 
-    def before_fork(self, deadline: float) -> bool:
-        """Closes the connection and keeps threads out; returns False if that is impossible."""
-        if not self._gate.pause(deadline):
-            return False
+    def is_inside(self) -> bool:
+        """Returns whether this very thread is inside a step."""
+        return self._gate.is_inside()
+
+    def before_fork(self, deadline: float, held: forks.HeldLocks) -> None:
+        """Closes the connection, and keeps threads out by a lock in `held`; if that is possible."""
+        if not self._gate.pause(deadline, held):
+            return
         # The guard outlives the connection, so it does not close as the last one: that would write the
         # log back and wait for the disk, while whoever is inside the gate waits for us.
         guard, self._guard = self._guard, None
@@ -74,11 +78,6 @@ class StoreConnection:
         finally:
             if guard is not None:
                 guard.let_go()
-        return True
-
-    def after_fork(self) -> None:
-        """Lets threads in again, in the parent."""
-        self._gate.resume()
 
     def _open_connection(self) -> sqlite3.Connection:
         """Returns the connection that `_checked_connection` found good in this step."""
@@ -139,8 +138,8 @@ class StoreConnection:
         status = os.stat(self.path)
         self._inode, self._device = status.st_ino, status.st_dev
         self._presence_checked_until = 0.0
-        self._mint = Mint(connection)
-        self._connection = connection
+        mint = Mint(connection)
+        self._mint, self._connection = mint, connection
         self._guard = Guard.of(self.path)
         self._log_left = False
         if len(os.listdir(self.folder)) > CROWDED_FOLDER:
@@ -239,12 +238,12 @@ class StoreConnection:
             return  # the log is whole; whoever opens the store next reads it
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
         guard, self._guard = self._guard, None
         if guard is not None:
             guard.let_go()
-        if connection is not None:
-            connection.close()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None  # not sooner: it counts as open until it is closed
 
     def _refuse_fork(self) -> None:
         """Raises BackendUnavailable in a forked child: what the parent holds is not the child's."""

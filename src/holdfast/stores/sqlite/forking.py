@@ -14,8 +14,10 @@ If a store cannot be closed, because the fork is made from inside one of its own
 handler) or a step does not end, then the child may not use that file at all, and gets an error that
 says so. So does a child of a fork that Python was not told of, if a store was open then.
 
-Threads fork one after the other. A signal's handler may fork while its own thread is about to; so what
-each fork has paused is kept on a stack.
+Threads fork one after the other. A signal's handler may fork while its own thread is about to; when
+that fork is over all threads are let in again, and the thread begins anew to keep them out.
+
+A handler may also raise in any of these hooks, and the fork goes on: see `forks`.
 """
 
 from __future__ import annotations
@@ -42,29 +44,28 @@ class Forkable(Protocol):
     path: str
 
     def is_open(self) -> bool:
-        """Returns whether there is a connection."""
+        """Returns whether there is a connection, or a thread that may be about to make one."""
         ...
 
-    def before_fork(self, deadline: float) -> bool:
-        """Closes the connection and keeps threads out; returns False if that is impossible."""
+    def is_inside(self) -> bool:
+        """Returns whether this very thread is inside a step."""
         ...
 
-    def after_fork(self) -> None:
-        """Lets threads in again, in the parent, if `before_fork` succeeded."""
+    def before_fork(self, deadline: float, held: forks.HeldLocks) -> None:
+        """Closes the connection, and keeps threads out by a lock in `held`; if that is possible."""
         ...
 
 
-class _Fork:
-    """The stores that are paused for one fork, and the files that stay open across it."""
+class _HeldLocks(forks.HeldLocks):
+    """The locks that keep other threads out of all stores."""
 
-    def __init__(self) -> None:
-        self.paused: list[Forkable] = []
-        self.open_across: list[str] = []
+    complete = False
+    """Whether `_before` came to its end, and they are still held."""
 
 
 _stores: WeakSet[Forkable] = WeakSet()
 _turn = RLock()  # held by the thread that forks
-_forks: list[_Fork] = []
+_held = _HeldLocks()
 unusable: set[str] = set()
 """Paths of stores that were open when this process was forked off."""
 
@@ -77,35 +78,39 @@ def register(store: Forkable) -> None:
 
 
 def _before() -> None:
-    _turn.acquire()
-    fork = _Fork()
-    _forks.append(fork)
+    _held.complete = False
+    _held.take(_turn)
     deadline = BootClock().now() + PATIENCE
-    for store in list(_stores):
-        if store.before_fork(deadline):
-            fork.paused.append(store)
-        else:
-            fork.open_across.append(store.path)
+    stores = list(_stores)
+    # A handler of ours forks inside a step. Other steps on that file may be waiting for ours.
+    inside = {store.path for store in stores if store.is_inside()}
+    for store in stores:
+        if store.path not in inside:
+            store.before_fork(deadline, _held)
+    _held.complete = _turn in _held.locks
+
+
+def _before_again() -> None:
+    if not _held.complete:
+        _before()
 
 
 def _in_parent() -> None:
-    fork = _forks.pop()
-    while fork.paused:
-        fork.paused.pop().after_fork()
-    _turn.release()
+    _held.complete = False
+    _held.give_back()
 
 
 def _in_child() -> None:
     # The stores themselves are the parent's, and so are their gates: nothing is to be let go here.
     global _turn
     _turn = RLock()
-    if _forks:
-        unusable.update(_forks[-1].open_across)
-    else:  # Python was not told
-        unusable.update(store.path for store in list(_stores) if store.is_open())
-    _forks.clear()
+    unusable.update(store.path for store in list(_stores) if store.is_open())
     _stores.clear()
+    _held.locks.clear()
+    _held.complete = False
 
 
+# What is registered last is called first before a fork.
+os.register_at_fork(before=_before_again, after_in_parent=_in_parent)
 os.register_at_fork(before=_before, after_in_parent=_in_parent)
 forks.in_child(_in_child)

@@ -151,18 +151,22 @@ class Gate:
             if self._closed:
                 self.close()
 
-    def pause(self, deadline: float) -> bool:
-        """Keeps the other threads of this process out until `resume`; returns False if it cannot.
+    def is_entered(self) -> bool:
+        """Returns whether a thread of this process is at the gate, or through it."""
+        return self._inside != 0
+
+    def is_inside(self) -> bool:
+        """Returns whether this very thread is."""
+        return self._inside == threading.get_ident()
+
+    def pause(self, deadline: float, held: forks.HeldLocks) -> bool:
+        """Keeps the other threads of this process out by a lock in `held`; returns False if it cannot.
 
         Other processes are not kept out: this is for a fork, which copies this one.
         """
-        if self._inside == threading.get_ident():
+        if self.is_inside():
             return False
-        return self._mutex.acquire(timeout=max(0.0, deadline - _now()))
-
-    def resume(self) -> None:
-        """Lets the other threads in again, after `pause`."""
-        self._mutex.release()
+        return held.take(self._mutex, max(0.0, deadline - _now()))
 
     def close(self) -> None:
         """Closes the file, now or when the thread inside has left. Safe to call again."""
@@ -301,10 +305,13 @@ class Gate:
 
     def _abandon(self) -> None:
         """Forgets, in a forked child, all that is the parent's. Closing does not unlock."""
-        fd = self._fd
+        fd, self._fd = self._fd, -1
+        try:
+            if fd >= 0:
+                os.close(fd)
+        except OSError:
+            pass  # closed by other code
         self._reset()
-        if fd >= 0:
-            os.close(fd)
 
 
 def _after_fork_in_child() -> None:

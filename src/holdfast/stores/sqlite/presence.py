@@ -194,12 +194,11 @@ class _Cleaner:
 _cleaner = _Cleaner()
 
 
+_held = forks.HeldLocks()
+
+
 def _before_fork() -> None:
-    _mutex.acquire()  # so that no fork falls between the making of a file and its registration
-
-
-def _after_fork_in_parent() -> None:
-    _mutex.release()
+    _held.take(_mutex)  # so that no fork falls between the making of a file and its registration
 
 
 def _after_fork_in_child() -> None:
@@ -211,7 +210,9 @@ def _after_fork_in_child() -> None:
     _present.clear()
     _own.clear()
     _cleaner.files.clear()
+    _held.locks.clear()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
+for _ in range(2):  # see `forks`
+    os.register_at_fork(before=_before_fork, after_in_parent=_held.give_back)
 forks.in_child(_after_fork_in_child)
