@@ -201,10 +201,10 @@ class Opening:
 
     def _after_fork(self) -> None:
         """Starts afresh in a forked child: what the parent holds and opened stays the parent's."""
-        session, self.live = self.live, None
+        if self.live is not None:
+            forks.abandon(self.live)  # first: a signal's handler may raise in between
+            self.live = None
         self._turn = Turn()
-        if session is not None:
-            forks.abandon(session)
 
     async def close(self) -> None:
         """Releases what is held, ends every wait, and lets go of the store. May be repeated."""
