@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -37,7 +38,7 @@ def conflicts(node: GaleraNode) -> int:
 def test_locks_of_both_servers_are_one(nodes: tuple[GaleraNode, GaleraNode]) -> None:
     inside: list[int] = []
     tokens: list[int] = []
-    enough = threading.Event()
+    enough, until = threading.Event(), time.monotonic() + 15.0
 
     def contend(url: str) -> None:
         with holdfast.connect(url) as locks:
@@ -50,6 +51,8 @@ def test_locks_of_both_servers_are_one(nodes: tuple[GaleraNode, GaleraNode]) -> 
                     inside.pop()
                 if len(tokens) >= 50 and sum(map(conflicts, nodes)) > 2:
                     enough.set()
+                elif time.monotonic() > until:
+                    enough.set()  # conflicts are rare where the machine has other things to do
 
     jobs = [Job(contend, node.url) for node in (*nodes, *nodes)]
     for job in jobs:

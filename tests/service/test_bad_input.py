@@ -49,6 +49,8 @@ BAD: dict[str, list[Any]] = {
     "text": [7, True, [], "a\n", "x" * 257],
     "token": [*NO_NUMBERS, 0, -1, 1.5, 2**63],
     "lock": [7, True, [], "", "a\n"],
+    "slot": ["1", True, [], {}, 1e400, -1, 1.5, 10**400],
+    "reads": [0, 1, None, "true"],
     "claims": [7, None, {}, [], [7], [{}], [{"name": "a", "owner": "b", "ttl": 1, "x": 1}]],
     "locks": [7, None, {}, [], [7], [{}], [{"name": "a"}] * 1001],
 }
