@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import threading
 import time
 from statistics import median
 
@@ -64,7 +64,7 @@ def _measure(port: int, number: int, seconds: float) -> dict[str, float]:
             "first": median(took[:PART]),
             "last": median(took[-PART:]),
             "cpu": (time.process_time() - used) / (time.monotonic() - began),
-            "threads": threading.active_count() - 1,
+            "threads": len(os.listdir("/proc/self/task")) - 1,
             "lost": sum(not lease.held for lease in leases),
         }
 

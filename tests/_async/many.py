@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 from holdfast import aio as holdfast
 from worlds.aio import Job, eventually
+from worlds.descriptors import running_threads
 
 MANY = 400
 TTL = 9.0
@@ -14,7 +13,7 @@ TTL = 9.0
 
 async def hold_many(locks: holdfast.Locks) -> list[holdfast.Lease]:
     """So many, each renewed at least once; the session has held one before."""
-    threads = threading.active_count()
+    threads = running_threads()
     leases: list[holdfast.Lease] = []
 
     async def some(start: int) -> None:
@@ -23,7 +22,7 @@ async def hold_many(locks: holdfast.Locks) -> list[holdfast.Lease]:
 
     for job in [Job(some, start) for start in range(0, MANY, 50)]:
         await job.result()
-    await eventually(lambda: threading.active_count() <= threads + 2)
+    await eventually(lambda: running_threads() <= threads + 2)
     renewed: set[str] = set()
     locks.on_event(lambda event: renewed.add(event.name))
     await eventually(lambda: len(renewed) >= MANY)

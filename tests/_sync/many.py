@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-import threading
-
 import holdfast
+from worlds.descriptors import running_threads
 from worlds.threads import Job, eventually
 
 MANY = 400
@@ -16,7 +15,7 @@ TTL = 9.0
 
 def hold_many(locks: holdfast.Locks) -> list[holdfast.Lease]:
     """So many, each renewed at least once; the session has held one before."""
-    threads = threading.active_count()
+    threads = running_threads()
     leases: list[holdfast.Lease] = []
 
     def some(start: int) -> None:
@@ -25,7 +24,7 @@ def hold_many(locks: holdfast.Locks) -> list[holdfast.Lease]:
 
     for job in [Job(some, start) for start in range(0, MANY, 50)]:
         job.result()
-    eventually(lambda: threading.active_count() <= threads + 2)
+    eventually(lambda: running_threads() <= threads + 2)
     renewed: set[str] = set()
     locks.on_event(lambda event: renewed.add(event.name))
     eventually(lambda: len(renewed) >= MANY)

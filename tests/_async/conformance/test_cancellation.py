@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import threading
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 
 from holdfast import aio as holdfast
 from worlds.aio import eventually
+from worlds.descriptors import running_threads
 
 
 class CancelledAt:
@@ -251,7 +251,7 @@ async def opened(url: str) -> None:
 
 def in_use() -> tuple[int, int]:
     gc.collect()
-    return len(os.listdir("/proc/self/fd")), threading.active_count()
+    return len(os.listdir("/proc/self/fd")), running_threads()
 
 
 async def test_an_opening_that_is_cancelled_leaves_nothing_open(url: str) -> None:
