@@ -238,12 +238,23 @@ class Page:
         return shown.replace("\xa0", " ")
 
     def wait(self, script: str) -> Any:
-        """Waits until an expression is true in the page, and returns its value."""
+        """Waits until an expression is true in the page, and returns its value.
+
+        It may ask something of an element that is not there yet.
+        """
         deadline = time.monotonic() + PATIENCE
-        while not (value := self.run(script)):
+        while not (value := self._run_or_none(script)):
             assert time.monotonic() < deadline, f"never true: {script}"
             self._browser.listen(0.02)
         return value
+
+    def _run_or_none(self, script: str) -> Any:
+        try:
+            return self.run(script)
+        except BrowserError as error:
+            if "Cannot read properties of null" not in str(error):
+                raise
+            return None
 
     def frames(self) -> None:
         """Waits until what is under way has been drawn."""
