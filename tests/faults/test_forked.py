@@ -51,6 +51,10 @@ def test_threads_that_fork_at_once(tmp_path: Path) -> None:
     run("forking_threads", "crowded", "blocking", str(tmp_path), limit=100.0)
 
 
+def test_a_handler_that_raises_wherever_it_comes_in_the_hooks(tmp_path: Path) -> None:
+    run("forking_interrupted", str(tmp_path), limit=100.0)
+
+
 def test_memory_in_children_of_busy_threads() -> None:
     run("memory_forks", limit=100.0)
 

@@ -1,16 +1,16 @@
-"""A signal's handler that raises inside the hooks of a fork: Python prints it, and the fork goes on."""
+"""`python -m faults.forking_interrupted FOLDER`: a signal's handler raises inside the hooks of a fork.
+
+Python prints that, and the fork goes on. In a process of its own, where the hooks have little to do.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from threading import Thread
 from types import FrameType
 from typing import Any
-
-import pytest
 
 import holdfast
 from holdfast import forks
@@ -18,7 +18,7 @@ from holdfast._sync import opening
 from holdfast.stores.sqlite import connection, forking, gate, presence
 
 HOOKS = {module.__file__ for module in (forks, opening, connection, forking, gate, presence)}
-STRIDE = 9
+STRIDE = 17
 """One step of the interpreter in so many is tried: all would take a minute."""
 
 
@@ -73,11 +73,11 @@ def can_another_thread(do: Callable[[], object]) -> bool:
     return bool(done)
 
 
-def test_wherever_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The threads of the parent go on, and the child has a session of its own."""
+def main() -> None:
+    """Checks that the threads of the parent go on, and the child has a session of its own."""
     told: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda args: told.append(args.exc_type))
-    url = f"sqlite://{tmp_path}/locks.db"
+    sys.unraisablehook = lambda args: told.append(args.exc_type)
+    url = f"sqlite://{sys.argv[1]}/locks.db"
     with holdfast.connect(url) as locks:
 
         def use() -> str:
@@ -98,3 +98,7 @@ def test_wherever_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             assert can_another_thread(open_and_use), step
             step += STRIDE
         assert step > 500
+
+
+if __name__ == "__main__":
+    main()
