@@ -171,8 +171,9 @@ def test_looks_are_told_while_the_store_is_away(redis: RedisServer) -> None:
                 if len(looks) == 3:
                     break
         assert looks[0]["at"] < looks[1]["at"] < looks[2]["at"]
-        assert looks[2]["seen_at"] == pytest.approx(looks[0]["seen_at"], abs=0.1)
-        assert looks[2]["seen_at"] < looks[0]["at"]
+        # By the age of what was seen: somebody may set the machine's clock meanwhile.
+        ages = [look["at"] - look["seen_at"] for look in looks]
+        assert 0 < ages[0] < ages[1] < ages[2]
     finally:
         service.close()
 
@@ -182,7 +183,7 @@ def test_what_is_shown_of_a_store_that_is_away_is_as_old_as_it_is(
 ) -> None:
     service = Process("--port", "0", "--url", redis.url)
     page = browser.page()
-    held = "document.querySelector('.row .since').textContent"
+    held = "parseFloat(document.querySelector('.row .since').textContent)"
     age = f"parseFloat({STATUS}.split(' ')[2])"
     try:
         address = f"{service.api().url}/"
@@ -199,7 +200,8 @@ def test_what_is_shown_of_a_store_that_is_away_is_as_old_as_it_is(
                 assert page.run(age) > away - 3.0
                 before = page.run(held)
                 page.wait(f"{age} > {away + 3.0}")
-                assert page.run(held) == before
+                # It would have counted on by 3 s. (The machine's clock may be set by a little.)
+                assert page.run(held) == pytest.approx(before, abs=1.0)
                 assert page.run("document.querySelector('[data-live]').className") == "live late"
                 assert streams(page) == 1
                 page.requests.clear()
