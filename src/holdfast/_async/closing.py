@@ -23,6 +23,7 @@ CLOSE_LIMIT, CLOSE_REST = 4.0, 1.0
 """Seconds that the store is given to answer a call of `close`; and those that all the rest shares once
 it has left one unanswered: so a silent store keeps `close` for both together, not for each lease. The
 end of routines and of the backend is part of that rest."""
+REASON = "its manager was closed"
 CLOSING_LOOK = 0.05
 """Seconds after which a second caller of `close` looks whether the first has finished."""
 
@@ -81,7 +82,7 @@ class Closing:
         self._deadline, session.patience = None, CLOSE_LIMIT
         for lease in leases:
             if lease._wants_to_know():
-                lease._recall("its manager was closed")
+                lease._recall(REASON)
         for ticket in tickets:
             await session.clean_up(ticket)
             ticket.tell()  # it finds the session closed
@@ -130,6 +131,11 @@ class Closing:
                 detail = "its body goes on after its manager was closed"
                 session.tell("release_failed", lease.name, owner, lease.token, 0.0, detail)
             session.recalled.pop(owner, None)
+
+    def recall_late(self, lease: Hold) -> None:
+        """Ends a lease whose holder asks to be told only now: `close` may have looked before."""
+        if self._session.closed:
+            lease._recall(REASON)
 
     def note_silence(self) -> None:
         """Leaves little time to the rest of `close`, if there is one: the store did not answer."""

@@ -11,6 +11,7 @@ from .._runtime.aio import Signal, current, finish
 from ..errors import BackendUnavailable, LockError
 from ..model import Change, LockState, Observation, Participant, new_owner
 from ..stores._async.contract import BEFORE_ALL, OBSERVED_FOR, Ticket
+from .amending import amend
 from .lease import Lease
 from .lock import Lock
 
@@ -78,7 +79,7 @@ class Term(Lease):
         hold = self._hold
         value = checks.label(value)
         self.ensure()
-        await self._amend("could not be given another value", text=value)
+        await amend(self._hold, "could not be given another value", text=value)
         hold._value = value
 
 

@@ -23,6 +23,7 @@ from ..errors import BackendUnavailable, ConfigError, GuaranteeError, LeaseLost
 from ..events import Ignored
 from ..lifecycle import LOST
 from ..model import Gone, Renewed, Unknown, slot_of
+from .amending import amend
 from .hold import HOLDING, Hold
 from .lease_object import LeaseObject
 from .telling import call_back
@@ -198,10 +199,9 @@ class Lease(LeaseObject["Lease"]):
                 callback_now = hold._state == LOST
         if callback_now:
             call_back(hold, callback, self)
-        elif hold._session.closed:  # which may have looked for callbacks before
-            hold._recall("its manager was closed")
         else:
             hold._set_alarm()
+            hold._session.closing.recall_late(hold)
 
     async def wait_lost(self, timeout: float | None = None) -> bool:
         """Waits until the lease is lost: True. False after `timeout`, or when it was released."""
@@ -216,8 +216,7 @@ class Lease(LeaseObject["Lease"]):
                 hold._watchers = []
             hold._watchers.append(signal)
         try:
-            if hold._session.closed:  # which may have looked for those who wait before
-                hold._recall("its manager was closed")
+            hold._session.closing.recall_late(hold)
             while self.state in HOLDING:
                 if until is not None and clock.now() >= until:
                     break
@@ -296,23 +295,7 @@ class Lease(LeaseObject["Lease"]):
                 name=self.name,
             )
         hold._shared = True  # from now on: the answer may be lost
-        await self._amend("may be a reader's now, and counts as one; try that again", weight=1)
-
-    async def _amend(self, failed: str, weight: int = 0, text: str | None = None) -> None:
-        """Changes the lease at the store; raises `LeaseLost` if it has ended there."""
-        hold, session = self._hold, self._hold._session
-        # unasync: aio-only
-        if session.closing.strand_if_ended():
-            raise hold._loss()
-        # unasync: end
-        deadline = session.deadline()
-        try:
-            amended = await session.backend.amend(self.name, self.owner, deadline, weight, text)
-        except BackendUnavailable as error:
-            raise hold._unavailable(failed, error) from error
-        if not amended:
-            hold._end("the store says that it has ended")
-            raise hold._loss()
+        await amend(hold, "may be a reader's now, and counts as one; try that again", weight=1)
 
     def upgrade(self) -> NoReturn:
         """Refuses: two readers that waited for each other to end would wait for ever."""

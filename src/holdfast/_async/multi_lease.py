@@ -120,8 +120,7 @@ class MultiLease(LeaseObject["MultiLease"]):
             for part in hold.holds:
                 part._watchers = [*(part._watchers or ()), signal]
         try:
-            if session.closed:  # which may have looked for those who wait before
-                hold.holds[0]._recall("its manager was closed")
+            session.closing.recall_late(hold.holds[0])  # which takes the others along
             while hold.state in HOLDING:
                 if until is not None and clock.now() >= until:
                     break

@@ -13,6 +13,7 @@ from .._runtime.threads import Signal, current, finish
 from ..errors import BackendUnavailable, LockError
 from ..model import Change, LockState, Observation, Participant, new_owner
 from ..stores._sync.contract import BEFORE_ALL, OBSERVED_FOR, Ticket
+from .amending import amend
 from .lease import Lease
 from .lock import Lock
 
@@ -80,7 +81,7 @@ class Term(Lease):
         hold = self._hold
         value = checks.label(value)
         self.ensure()
-        self._amend("could not be given another value", text=value)
+        amend(self._hold, "could not be given another value", text=value)
         hold._value = value
 
 

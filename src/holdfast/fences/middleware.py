@@ -270,7 +270,7 @@ class _Response:
         """How many bytes are still to come; None if the application did not say."""
         self._closed = False
         self._failed: BaseException | None = None
-        """What the body raised behind its last bytes, which are handed over all the same."""
+        """The error that the body raised behind its last bytes, which are handed over all the same."""
 
     def start(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
         """Notes what the application answers, and passes it on to the server."""
