@@ -95,6 +95,13 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Leaves pytest's own calls out of a failure's traceback: it begins in the test's file."""
+    if call.excinfo is not None and (own := call.excinfo.traceback.cut(path=item.path)):
+        call.excinfo.traceback = own
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     test = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test):

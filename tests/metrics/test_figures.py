@@ -197,11 +197,21 @@ def test_a_rule_that_makes_no_sense_is_refused(options: dict[str, object]) -> No
 def test_each_reason_of_the_engine_for_a_loss_has_a_word() -> None:
     said: set[str] = set()
     for path in ENGINE.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        names = {
+            target.id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             if node.func.attr in ("_end", "_recall") and node.args:
-                text = node.args[0]
+                text: ast.expr | None = node.args[0]
+                if isinstance(text, ast.Name):
+                    text = names.get(text.id)
                 if isinstance(text, ast.Constant):
                     said.add(str(text.value))
                 elif isinstance(text, ast.JoinedStr):
