@@ -14,7 +14,7 @@ from holdfast import aio as holdfast
 from holdfast.chaos.servers.redlock import RedlockNodes
 from worlds.aio import Job, eventually
 
-SLACK = 3.0
+SLACK = 10.0
 """Seconds that a busy machine may add to a deadline."""
 
 

@@ -16,7 +16,7 @@ import holdfast
 from holdfast.chaos.servers.redlock import RedlockNodes
 from worlds.threads import Job, eventually
 
-SLACK = 3.0
+SLACK = 10.0
 """Seconds that a busy machine may add to a deadline."""
 
 
