@@ -119,14 +119,17 @@ def test_nothing_stays_behind(stage: Stage, how: signal.Signals) -> None:
 
 
 SLOW_TO_END = """
-import signal
+import time
 from holdfast.cli.chaos.signals import Ended, ended_by_signals
+def stay():
+    while True:
+        time.sleep(0.05)
 with ended_by_signals():
     try:
         print("begun", flush=True)
-        signal.pause()
+        stay()
     except Ended:
-        signal.pause()
+        stay()
 """
 
 

@@ -16,7 +16,7 @@ FORWARDED = ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH"]
 
 
 MEMBER = """
-import os, signal, sys
+import os, signal, sys, time
 
 child = os.fork()
 name = "child" if child else "grandchild"
@@ -30,7 +30,7 @@ signal.signal(getattr(signal, "SIG" + sys.argv[1]), tell)
 with open(name + ".pid", "w") as file:
     file.write(f"{os.getpid()}\\n")
 while True:
-    signal.pause()
+    time.sleep(0.05)  # not pause(), which a signal that comes just before it does not end
 """
 """Two processes, each of which writes a word when it gets the signal that is named, and ends."""
 

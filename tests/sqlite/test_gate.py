@@ -213,6 +213,8 @@ def test_close(path: str, start: Start) -> None:
 
 
 def test_a_descriptor_closed_behind_our_back(gate: Gate, start: Start) -> None:
+    gate.enter()
+    gate.leave()
     os.close(gate._fd)
     with pytest.raises(BackendUnavailable, match=os.strerror(errno.EBADF)):
         gate.enter()
@@ -234,5 +236,6 @@ def test_a_descriptor_closed_behind_our_back(gate: Gate, start: Start) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(BackendUnavailable):
-        Gate(str(tmp_path / "missing" / "locks.db"))
+    gate = Gate(str(tmp_path / "missing" / "locks.db"))
+    with pytest.raises(BackendUnavailable, match="cannot open"):
+        gate.enter()

@@ -136,14 +136,15 @@ def test_sweep(mine: Presence, start: Start, tmp_path: Path) -> None:
 def test_a_draft_swept_away_is_made_again(tmp_path: Path) -> None:
     swept: list[str] = []
 
-    def make_and_lose(path: str) -> int:
-        fd = make_file(path)
+    def make_and_lose(path: str, opened: list[int]) -> None:
+        make_file(path, opened)
         if not swept:
             swept.append(path)
             os.unlink(path)
-        return fd
 
-    name, fd = make_locked(str(tmp_path), ".tether", make_and_lose)
+    opened: list[int] = []
+    name = make_locked(str(tmp_path), ".tether", opened, make_and_lose)
+    (fd,) = opened
     os.close(fd)
     assert len(swept) == 1
     assert name not in swept[0]

@@ -51,7 +51,8 @@ class StoreConnection:
         self._presence_checked_until = 0.0
         self._presence: Presence | None = None
         self._closed = False
-        self._guard: Guard | None = None
+        self._guards: list[Guard] = []
+        """The guard on the file, while there is a connection."""
         self._log_left = False
         """Whether a fork has closed the connection and left the log beside the file."""
         self._made_in = forks.current()
@@ -71,13 +72,12 @@ class StoreConnection:
             return
         # The guard outlives the connection, so it does not close as the last one: that would write the
         # log back and wait for the disk, while whoever is inside the gate waits for us.
-        guard, self._guard = self._guard, None
+        guards, self._guards = self._guards, []
         self._log_left = self._log_left or self._connection is not None
         try:
             self._disconnect()
         finally:
-            if guard is not None:
-                guard.let_go()
+            _let_go(guards)
 
     def _open_connection(self) -> sqlite3.Connection:
         """Returns the connection that `_checked_connection` found good in this step."""
@@ -139,8 +139,8 @@ class StoreConnection:
         self._inode, self._device = status.st_ino, status.st_dev
         self._presence_checked_until = 0.0
         mint = Mint(connection)
-        self._mint, self._connection = mint, connection
-        self._guard = Guard.of(self.path)
+        Guard.take(self.path, self._guards)
+        self._mint, self._connection = mint, connection  # not sooner: it would be used unguarded
         self._log_left = False
         if len(os.listdir(self.folder)) > CROWDED_FOLDER:
             sweep(self._presence)
@@ -238,9 +238,7 @@ class StoreConnection:
             return  # the log is whole; whoever opens the store next reads it
 
     def _disconnect(self) -> None:
-        guard, self._guard = self._guard, None
-        if guard is not None:
-            guard.let_go()
+        _let_go(self._guards)
         if self._connection is not None:
             self._connection.close()
             self._connection = None  # not sooner: it counts as open until it is closed
@@ -252,6 +250,11 @@ class StoreConnection:
                 f"this connection to {self.path!r} belongs to the parent of this forked process; "
                 "what the parent holds stays the parent's"
             )
+
+
+def _let_go(guards: list[Guard]) -> None:
+    while guards:
+        guards.pop().let_go()
 
 
 def roll_back(connection: sqlite3.Connection) -> None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from ...errors import BackendUnavailable, ConfigError
 from . import location
+from .lockfiles import Opened, open_into
 
 APPLICATION_ID = 0x48464C4B  # "HFLK"
 FORMAT = 4
@@ -228,8 +229,10 @@ def _make(path: str) -> None:
 
 def _sync_directory(folder: str) -> None:
     """Writes a folder to the disk, so that no power cut takes away a file whose tokens are in use."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opened: Opened = []
     try:
-        os.fsync(fd)
+        open_into(opened, folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        os.fsync(opened[0])
     finally:
-        os.close(fd)
+        for fd in opened:
+            os.close(fd)

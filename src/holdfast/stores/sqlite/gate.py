@@ -53,6 +53,7 @@ from contextlib import suppress
 from ... import forks
 from ...clock import BootClock
 from ...errors import BackendUnavailable
+from .lockfiles import Opened, close_last, open_into
 
 PATIENCE = 10.0
 
@@ -77,16 +78,13 @@ class Gate:
         self.patience = patience
         self._closed = False
         self._reset()
-        try:
-            with suppress(FileExistsError):
-                os.mkdir(os.path.dirname(self.file))
-            self._fd = os.open(self.file, _OPEN, 0o666)
-        except OSError as error:
-            raise BackendUnavailable(f"cannot open {self.file!r}: {error}") from error
         _gates.add(self)
 
     def _reset(self) -> None:
-        self._fd = -1
+        self._fd = (
+            -1
+        )  # opened by the first thread that enters: a gate that is only made leaves nothing
+        self._opened: Opened = []  # what is on its way to _fd
         self._inside = 0  # the thread that has _mutex and is at, or through, the gate
         self._mutex = threading.RLock()
         self._state = threading.Lock()  # guards the fields below; never held for long
@@ -280,6 +278,8 @@ class Gate:
     def _shut(self) -> None:
         """Closes the file and ends the helper, under _mutex. A helper that is blocked does both when it
         gets on: until then the descriptor's number must not become another file's."""
+        if self._opened:
+            close_last(self._opened)
         fd, self._fd = self._fd, -1
         with self._state:
             has_helper, self._has_helper = self._has_helper, False
@@ -299,12 +299,19 @@ class Gate:
         if self._closed:
             raise BackendUnavailable(f"{self.file!r} was closed")
         try:
-            self._fd = os.open(self.file, _OPEN, 0o666)
+            if not self._opened:
+                with suppress(FileExistsError):
+                    os.mkdir(os.path.dirname(self.file))
+                open_into(self._opened, self.file, _OPEN)
         except OSError as error:
             raise BackendUnavailable(f"cannot open {self.file!r}: {error}") from error
+        self._fd = self._opened[0]
+        del self._opened[0]  # no call between the two: an interrupt comes only after one
 
     def _abandon(self) -> None:
         """Forgets, in a forked child, all that is the parent's. Closing does not unlock."""
+        if self._opened:
+            close_last(self._opened)
         fd, self._fd = self._fd, -1
         try:
             if fd >= 0:

@@ -22,6 +22,7 @@ import struct
 from threading import RLock
 
 from ... import forks
+from .lockfiles import Opened, close_last, open_into
 
 _SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 _OPEN = os.O_RDONLY | os.O_CLOEXEC
@@ -37,18 +38,22 @@ _guards: dict[tuple[int, int], Guard] = {}  # by device and inode of the store's
 
 
 class Guard:
-    """The guard of this process on one store. Each `Guard.of` needs a `let_go`."""
+    """The guard of this process on one store. Each `Guard.take` needs a `let_go`."""
 
-    __slots__ = ("_fds", "_key", "_users")
+    __slots__ = ("_fds", "_key", "_locked", "_users")
 
     def __init__(self, key: tuple[int, int]) -> None:
         self._key = key
         self._users = 0
-        self._fds: list[int] = []
+        self._locked = False
+        self._fds: Opened = []
 
     @classmethod
-    def of(cls, path: str) -> Guard:
-        """Returns the guard on the store at `path`, to which this process has a connection."""
+    def take(cls, path: str, taken: list[Guard]) -> None:
+        """Adds to `taken` the guard on the store at `path`, to which this process has a connection.
+
+        It is there as soon as it has to be let go, whatever a signal's handler raises.
+        """
         with _mutex:
             status = os.stat(path)
             key = (status.st_dev, status.st_ino)
@@ -56,10 +61,12 @@ class Guard:
             if guard is None:
                 guard = _guards[key] = cls(key)
             guard._users += 1
-            if not guard._fds and _SET_LOCK is not None:
+            taken.append(guard)
+            if not guard._locked and _SET_LOCK is not None:
+                guard._unlock()  # of one that was interrupted
                 guard._lock(path, *_FILE)
                 guard._lock(f"{path}-shm", *_INDEX)
-            return guard
+                guard._locked = True
 
     def let_go(self) -> None:
         """Ends one use of the guard, and the guard with its last one."""
@@ -68,18 +75,21 @@ class Guard:
             if self._users <= 0:
                 if _guards.get(self._key) is self:
                     del _guards[self._key]
-                while self._fds:
-                    os.close(self._fds.pop())
+                self._unlock()
 
     def _lock(self, path: str, start: int, length: int) -> None:
         assert _SET_LOCK is not None
         try:
-            # Into the list before a signal's handler can raise: `extend` runs no Python code.
-            self._fds.extend(map(os.open, (path,), (_OPEN,)))
+            open_into(self._fds, path, _OPEN)
             lock = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
             fcntl.fcntl(self._fds[-1], _SET_LOCK, lock)
         except OSError:
             return  # SQLite's own lock is there
+
+    def _unlock(self) -> None:
+        self._locked = False
+        while self._fds:
+            close_last(self._fds)
 
 
 def _after_fork_in_child() -> None:

@@ -57,63 +57,75 @@ class Tether:
             unlink(f"{self._directory}/{self.name}.tether")
 
 
-def make_file(path: str) -> int:
-    """Makes an empty file, and returns its descriptor."""
-    return os.open(path, _NEW, 0o666)
+def open_into(opened: Opened, path: str, flags: int, mode: int = 0o666) -> None:
+    """Opens a file, and adds its descriptor to `opened` before a signal's handler can raise."""
+    opened.extend(map(os.open, (path,), (flags,), (mode,)))  # which runs no Python code
 
 
-def make_fifo(path: str) -> int:
-    """Makes a FIFO, and returns a descriptor that holds both its ends open."""
+def close_last(opened: Opened) -> None:
+    """Closes the last descriptor in `opened`, once, whatever a signal's handler raises."""
+    fd = opened[-1]
+    del opened[
+        -1
+    ]  # an interrupt comes only after a call: none before the next, and then it is closed
+    os.close(fd)
+
+
+def make_file(path: str, opened: Opened) -> None:
+    """Makes an empty file, and adds its descriptor to `opened`."""
+    open_into(opened, path, _NEW)
+
+
+def make_fifo(path: str, opened: Opened) -> None:
+    """Makes a FIFO, and adds to `opened` a descriptor that holds both its ends open."""
     os.mkfifo(path, 0o666)
-    return os.open(path, _NEW_FIFO)
+    open_into(opened, path, _NEW_FIFO)
 
 
 def make_locked(
     directory: str,
     kind: str,
-    make: Callable[[str], int] = make_file,
+    opened: Opened,
+    make: Callable[[str, Opened], object] = make_file,
     before: Callable[[str], object] | None = None,
-) -> tuple[str, int]:
-    """Makes a file that is locked before it can be found; returns its name and descriptor."""
+) -> str:
+    """Makes a file that is locked before it can be found; adds its descriptor to `opened`, which is
+    empty, and returns its name."""
     while True:
         name = os.urandom(8).hex()
         if before is not None:
             before(name)  # ahead of the file: another thread's sweep must know it as ours
         draft = f"{directory}/.{name}{kind}.new"
-        fd = -1
         try:
-            fd = make(draft)
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            make(draft, opened)
+            fcntl.flock(opened[0], fcntl.LOCK_EX)
             os.link(draft, f"{directory}/{name}{kind}")
         except FileNotFoundError:
             # Swept away as old, because the wall clock was set forward: again. (If the folder is gone,
             # making it fails.)
-            if fd < 0:
+            if not opened:
                 raise
-            os.close(fd)
+            close_last(opened)
             continue
-        except BaseException:
-            if fd >= 0:
-                os.close(fd)
-            raise
         finally:
             unlink(draft)
-        return name, fd
+        return name
 
 
 def flocked(path: str) -> bool | None:
     """Returns whether the file is flocked; None when it is missing, True when that cannot be told."""
-    # The descriptor is in the list before a signal's handler can raise: `extend` runs no Python code.
-    opened: list[int] = []
+    opened: Opened = []
     try:
-        opened.extend(map(os.open, (path,), (WATCH,)))
+        open_into(opened, path, WATCH)
         fcntl.flock(opened[0], _TRY_SHARED)
     except FileNotFoundError:
         return None
     except OSError:
         return True
     finally:
-        for fd in opened:
+        for (
+            fd
+        ) in opened:  # here, and not in a function: an interrupt may come at the very entry of one
             os.close(fd)
     return False
 

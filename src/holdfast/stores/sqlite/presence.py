@@ -38,7 +38,17 @@ from threading import RLock
 
 from ... import forks
 from ...errors import BackendUnavailable
-from .lockfiles import WATCH, Opened, Tether, flocked, inode, make_fifo, make_locked
+from .lockfiles import (
+    WATCH,
+    Opened,
+    Tether,
+    close_last,
+    flocked,
+    inode,
+    make_fifo,
+    make_locked,
+    open_into,
+)
 
 # Re-entrant, because a signal handler that forks may interrupt the thread that is inside.
 _mutex = RLock()
@@ -52,11 +62,12 @@ class Presence:
 
     __slots__ = ("_born", "_inode", "_live", "_tethers", "directory", "name")
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, opened: Opened) -> None:
         self.directory = directory
         self._born = forks.current()
         self._tethers: list[Tether] = []
-        self.name, self._live = make_locked(directory, ".live", make_fifo, _own.add)
+        self.name = make_locked(directory, ".live", opened, make_fifo, _own.add)
+        self._live = opened[0]
         self._inode = inode(self._live)
         _cleaner.files[f"{directory}/{self.name}.live"] = os.getpid()
 
@@ -67,6 +78,7 @@ class Presence:
         with _mutex:
             while True:
                 generation = forks.current()
+                opened: Opened = []
                 try:
                     with suppress(FileExistsError):
                         os.mkdir(directory)
@@ -76,17 +88,19 @@ class Presence:
                     # A folder that was removed and made again may get the same inode number.
                     if known is not None and known.intact():
                         return known
-                    presence = cls(directory)
+                    presence = cls(directory, opened)
+                    if generation == forks.current():
+                        _present[key] = presence
+                        del opened[:]  # it has it
+                        _made.append(presence)
+                        return presence
                 except OSError as error:
                     raise BackendUnavailable(
                         f"cannot show in {directory!r} that this process is alive: {error}"
                     ) from error
-                if generation == forks.current():
-                    break
-                presence._abandon()  # forked by a signal handler in the middle: it is our parent's
-            _made.append(presence)
-            _present[key] = presence
-            return presence
+                finally:  # interrupted; or forked by a signal's handler, and it is the parent's
+                    for fd in opened:
+                        os.close(fd)
 
     def intact(self) -> bool:
         """Returns whether others can still see that this process lives.
@@ -119,8 +133,7 @@ class Presence:
         if name in _own:
             return
         try:
-            # Into the list before a signal's handler can raise: `extend` runs no Python code.
-            opened.extend(map(os.open, (f"{self.directory}/{name}.live",), (WATCH,)))
+            open_into(opened, f"{self.directory}/{name}.live", WATCH)
         except OSError:
             return
         # poll does not report a hang-up to a reader that came after the last writer had left.
@@ -130,20 +143,25 @@ class Presence:
             return  # empty, and held open by its process
         except OSError:
             pass
-        os.close(opened.pop())
+        close_last(opened)
 
     def tether(self) -> Tether:
         """Returns a new tether, locked by its descriptor."""
         with _mutex:
+            opened: Opened = []
+            self._tethers = [kept for kept in self._tethers if kept.fd >= 0]
             try:
-                name, fd = make_locked(self.directory, ".tether")
-            except OSError as error:
+                name = make_locked(self.directory, ".tether", opened)
+                tether = Tether(self.directory, name, opened[0])
+                self._tethers.append(tether)
+            except BaseException as error:
+                for fd in opened:
+                    os.close(fd)
+                if not isinstance(error, OSError):
+                    raise
                 raise BackendUnavailable(
                     f"cannot make a tether in {self.directory!r}: {error}"
                 ) from error
-            tether = Tether(self.directory, name, fd)
-            self._tethers = [kept for kept in self._tethers if kept.fd >= 0]
-            self._tethers.append(tether)
             return tether
 
     def is_tethered(self, name: str) -> bool:
