@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.service import Settings, lock_texts, watcher
 from holdfast.service.app import create_app
+from holdfast.service.store import Store
 from service.running import Api, Sse, eventually, running
 
 Open = Callable[..., Sse]
@@ -179,6 +180,34 @@ def test_who_reads_too_slowly_is_dropped_with_a_word(redis_url: str, name: str) 
         stream.find("dropped")
         assert stream.ended.wait(20)
         stream.close()
+
+
+def test_a_gap_in_the_watching_is_told(
+    redis_url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Store.list
+    failing: list[None] = []
+    app = create_app(Settings(url=redis_url, look_every=0.05))
+
+    def list_or_fail(self: Store, prefix: str) -> Any:
+        if failing and self is app.service.first_store:
+            failing.pop()
+            raise RuntimeError("as no store should")
+        return real(self, prefix)
+
+    monkeypatch.setattr(Store, "list", list_or_fail)
+    with running(redis_url, app) as (api, _):
+        stream = Sse(f"{api.url}/v1/events")
+        _, cursor, _ = stream.find("ready")
+        failing.append(None)
+        stream.find("dropped")
+        assert stream.ended.wait(20)
+        stream.close()
+        again = Sse(f"{api.url}/v1/events?cursor={cursor}")
+        again.find("reset")
+        owner = api.acquire(name)["owner"]
+        again.find("granted", owner=owner)
+        again.close()
 
 
 def test_the_store_is_watched_only_while_somebody_listens(

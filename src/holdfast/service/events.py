@@ -1,6 +1,7 @@
 """`/v1/events`: what happens to locks, told to all who listen.
 
-A listener that reads too slowly to keep up with the ring of its watcher is told so, and dropped.
+A listener that has missed something is told so, and dropped: it reads too slowly to keep up with the
+ring of its watcher, or the watching was interrupted.
 Whoever comes back with an id that is not in the ring any more, or is of another process, gets one
 event `reset` and loads the list again.
 """
@@ -11,6 +12,8 @@ from .answers import Answer, Send, dumps
 from .batches import narrowed
 from .call import Call
 from .streams import Stream, event
+
+LOST = "events were lost: you read too slowly, or the service could not watch for a while"
 
 
 async def events(call: Call, send: Send) -> None:
@@ -37,7 +40,7 @@ async def events(call: Call, send: Send) -> None:
             while not stream.ended:
                 piece = watcher.piece(position, prefixes, call.query["together"])
                 if piece is None:
-                    detail = dumps({"detail": "you read too slowly, and events were lost"})
+                    detail = dumps({"detail": LOST})
                     await stream.write(event("dropped", detail))
                     return
                 data, reached = piece

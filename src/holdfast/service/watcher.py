@@ -255,8 +255,8 @@ class Watcher:
         finally:
             # What happens from now on is not seen: an id of before leads to a reset.
             self._before = None
-            self._routine = None
             self._renewals.clear()
+        self._routine = None  # not where it failed, or was cancelled: then it begins anew by itself
 
     def _attended(self) -> bool:
         return bool(self._listeners) or asyncio.get_running_loop().time() < self._left_at + LINGER
@@ -276,6 +276,7 @@ class Watcher:
         if self._before is None:
             self._began = self.wall()
             self._ring.clear()
+            self._number += 1  # whoever listens has missed something, perhaps: this is in no ring
         if self._away:
             self._away = ""
             self._add("reached", "", {})
