@@ -168,6 +168,8 @@ class Sse:
         self.events: list[tuple[str, str, Any]] = []
         """The name, id and data of each."""
         self.ended = threading.Event()
+        self.error: Exception | None = None
+        """The error that ended it, if one did."""
         self._client = httpx.Client(timeout=httpx.Timeout(LIMIT, read=None))
         self._url, self._headers = url, dict(headers or {})
         self._response: httpx.Response | None = None
@@ -175,8 +177,14 @@ class Sse:
         self._thread.start()
 
     def _run(self) -> None:
-        get = self._client.stream("GET", self._url, headers=self._headers)
-        with suppress(httpx.HTTPError, httpx.StreamError), get as response:
+        try:
+            self._read()
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            self.error = error
+        self.ended.set()
+
+    def _read(self) -> None:
+        with self._client.stream("GET", self._url, headers=self._headers) as response:
             self._response = response
             fields: dict[str, str] = {}
             for line in response.iter_lines():
@@ -187,15 +195,16 @@ class Sse:
                     data = json.loads(fields["data"])
                     self.events.append((fields.get("event", ""), fields.get("id", ""), data))
                     fields = {}
-        self.ended.set()
 
     def find(self, kind: str, **wanted: Any) -> tuple[str, str, Any]:
         """Waits for an event of that kind whose data has these values."""
 
         def found() -> tuple[str, str, Any] | None:
+            ended = self.ended.is_set()
             for one in self.events:
                 if one[0] == kind and all(one[2].get(k) == v for k, v in wanted.items()):
                     return one
+            assert not ended, f"the stream ended by {self.error!r} after {self.events}"
             return None
 
         result: tuple[str, str, Any] = eventually(found, f"{kind} {wanted} in {self.events}")

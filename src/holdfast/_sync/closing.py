@@ -4,13 +4,17 @@
 
 A body that runs under a lease is told first, and has some time to end; then the lease is freed. A store
 that does not answer holds this up for some seconds in all, however many leases there are.
+
+A signal's handler that closes may have interrupted an attempt, or a step on the store, of its own
+thread: that goes on only when the handler has returned. So the handler does not wait for it, and what
+can be done only behind it is done in the background.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._runtime.threads import Signal
+from .._runtime.threads import Signal, current, in_background
 from .telling import tell_lost
 
 if TYPE_CHECKING:
@@ -76,11 +80,17 @@ class Closing:
         with session.mutex:
             tickets, leases = list(session.tickets.values()), list(session.leases.values())
         self._deadline, session.patience = None, CLOSE_LIMIT
+        me = current()
         for lease in leases:
             if lease._wants_to_know():
                 lease._recall(REASON)
+        is_inside = getattr(session.backend, "is_inside", None)
+        if is_inside is not None and is_inside():
+            in_background(session.close, session.home)
+            return
         for ticket in tickets:
-            session.clean_up(ticket)
+            if ticket.runner is not me:
+                session.clean_up(ticket)
             ticket.tell()  # it finds the session closed
         for observer in list(session.observers.values()):
             observer.tell()
@@ -93,8 +103,11 @@ class Closing:
         self._wait_for_bodies()  # of leases that have ended meanwhile
         self.share_rest()
         until = session.deadline()
-        while session.tickets and self.drained.wait(until):
+        while self._attempts(me) and self.drained.wait(until):
             pass
+        if session.tickets and not self._attempts(me):
+            in_background(session.close, session.home)
+            return
         self.share_rest()
         if not session.pending_releases.close():
             self.note_silence()
@@ -103,6 +116,10 @@ class Closing:
         session.alarm.close()
         session.backend.close(self._deadline)
         session.finished = True
+
+    def _attempts(self, me: object) -> bool:
+        """Tells whether an attempt is under way that is not the caller's own."""
+        return any(ticket.runner is not me for ticket in list(self._session.tickets.values()))
 
     def _runs(self, lease: Hold) -> bool:
         """Tells whether a body runs under the lease, or somebody is being told of its end, in a task or

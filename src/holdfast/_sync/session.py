@@ -170,6 +170,7 @@ class Session:
             self._sweep()
         ticket = Ticket(request.terms_for(self), owner, queue)
         ticket.until = give_up
+        ticket.runner = current()
         # Nothing is called behind this: a signal's handler could raise there, before the caller has it.
         # No mutex: this first writes and then looks; `close` first says so, and then looks.
         self.tickets[owner] = ticket

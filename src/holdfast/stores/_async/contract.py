@@ -130,6 +130,7 @@ class Ticket:
         "grant",
         "owner",
         "queue",
+        "runner",
         "slot",
         "terms",
         "ttl",
@@ -147,6 +148,8 @@ class Ticket:
         self.until: float | None = None
         """The time on the backend's clock at which the attempt will be given up; None: never."""
         self.grant: Granted | None = None
+        self.runner: object = None
+        """The task or thread whose attempt it is."""
         self._told = False
         self._signal: Signal | None = None
 

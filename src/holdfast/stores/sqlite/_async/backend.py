@@ -76,6 +76,10 @@ class SqliteBackend:
             await finish(undone, grace=OPEN_LIMIT)
             raise
 
+    def is_inside(self) -> bool:
+        """Tells whether this very thread is inside a step, under a signal's handler."""
+        return self._store.is_inside()
+
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
         request = self._request(ticket)
         if request.queue:
