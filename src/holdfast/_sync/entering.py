@@ -144,6 +144,19 @@ class _ExitOfEach:
         return one
 
 
+class ExitOfLease(_ExitOfEach):
+    """The attribute `__exit__` of a lease, which is entered itself.
+
+    Until its body has begun it counts as not given: an exception from a signal's handler may come
+    before the body, and if nobody else has the lease (`with lock.acquire():`), it is freed.
+    """
+
+    def __get__(self, thing: Any, kind: type[Enterable[Any]]) -> Any:
+        if thing is not None:
+            thing._hold._usage.given = False  # without a call: an interrupt comes only after one
+        return super().__get__(thing, kind)
+
+
 def _leave_by_hand(
     thing: Enterable[Any],
     kind: type[BaseException] | None,

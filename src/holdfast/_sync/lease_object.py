@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._runtime.threads import Interrupt, current
 from ..errors import LeaseLost, LockNotOwned
-from .entering import Enterable, Leased
+from .entering import Enterable, ExitOfLease, Leased
 from .usage import Body
 
 
@@ -20,6 +20,9 @@ class LeaseObject(Enterable[Leased]):
 
     _hold: Any
     """The engine's side of it, an `EnteredHold`."""
+
+    if not TYPE_CHECKING:
+        __exit__ = ExitOfLease()
 
     @abstractmethod
     def ensure(self, at_least: float = 0.0) -> None:
