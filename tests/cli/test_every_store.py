@@ -125,9 +125,6 @@ def test_a_once_is_shown_alike_while_it_is_done_and_when_it_was(stage: Stage, ur
         for least in (0.0, 20.0):
             (state,) = json.loads(command(stage, url, "ls", "--json").out)
             (holder,) = state["holders"]
-            if url.startswith("redlock"):  # it keeps no word of what a lock is for
-                assert state["kind"] == "lock"
-            else:
-                assert (state["kind"], holder["ttl"]) == ("once", None)
+            assert (state["kind"], holder["ttl"]) == ("once", None)
             assert holder["remaining"] > least
             lease.release()

@@ -227,11 +227,32 @@ def test_a_lock_has_one_kind_and_capacity_on_a_node() -> None:
     assert node.take("three")[::2] == [-2, b"semaphore\x1f3"]
     node.run_out(slot, "two", plain + 1)
     assert node.take("three") == plain + 2  # what is over is in nobody's way
-    election = LockTerms(30.0)
-    election.kind = "election"
-    prefixes = node.commands.prefixes_for(election)
-    refused = node.ask(prefixes.take + bulk(b"four") + VOTE)
-    assert refused[::2] == [-2, b"lock\x1f1"]
+
+
+@pytest.mark.parametrize("kind", ["lock", "election", "once"])
+def test_the_kinds_that_one_may_hold_are_told_apart_on_a_node(kind: str) -> None:
+    node = SharedNode()
+
+    def take(kind: str, owner: bytes) -> Any:
+        terms = LockTerms(30.0)
+        terms.kind = kind
+        return node.ask(node.commands.prefixes_for(terms).take + bulk(owner) + VOTE)
+
+    begin = take(kind, b"one")
+    node.raise_("one", begin, begin)
+    held_as = [kind.encode() + b"\x1f1"]
+    for other in ("lock", "election", "once"):
+        expected = [-1, b"one"] if other == kind else [-2, *held_as]
+        assert take(other, b"two")[::2] == expected
+    assert node.get(node.semaphore(3, 1), "two")[::2] == [-2, *held_as]
+    # As it is when it was renewed, and when its text was changed.
+    assert node.keep(node.commands.any_prefixes("x"), "one", begin, 40.0) == 1
+    head = node.commands.amend(node.commands.any_prefixes("x"), 1, "words", False)
+    assert node.ask(head + VOTE + packed_before(begin) + bulk(b"one")) == 1
+    for other in {"lock", "election", "once"} - {kind}:
+        assert take(other, b"two")[::2] == [-2, *held_as]
+    assert take(kind, b"two")[::2] == [-1, b"one"]
+    assert node.ask(node.commands.find("x", "one", ""))[2:] == held_as
 
 
 def test_a_writer_becomes_a_reader_with_its_token() -> None:

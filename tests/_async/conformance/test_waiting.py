@@ -304,6 +304,39 @@ async def test_a_name_has_one_kind_and_capacity_at_a_time(url: str) -> None:
         assert permit.held
 
 
+async def taken(locks: holdfast.Locks, kind: str) -> holdfast.Lease | holdfast.MultiLease | None:
+    """Takes `x` as that kind of lock, without waiting."""
+    if kind == "once":
+        return await locks.once("x", 20.0)
+    if kind == "several":
+        return await locks.multi(["w", "x"]).try_acquire()
+    if kind == "election":
+        return await locks.election("x").campaign(timeout=0.0)
+    if kind == "semaphore":
+        return await locks.semaphore("x", permits=2).try_acquire()
+    if kind == "rwlock":
+        return await locks.rwlock("x").read().try_acquire()
+    return await locks.lock("x").try_acquire()
+
+
+@pytest.mark.parametrize("kind", ["lock", "once", "election", "semaphore", "rwlock"])
+async def test_each_kind_is_told_from_all_others(url: str, kind: str) -> None:
+    async with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
+        lease = await taken(locks, kind)
+        assert lease is not None
+        await lease.renew()
+        others = {"lock", "several", "once", "election", "semaphore", "rwlock"} - {kind}
+        for other in others - ({"several"} if kind == "lock" else set()):
+            with pytest.raises(holdfast.ConfigError, match="in use as"):
+                await taken(elsewhere, other)
+        assert (await elsewhere.inspect("x")).kind == kind
+        assert [state.kind for state in await elsewhere.list("x")] == [kind]
+        if isinstance(lease, holdfast.OnceLease):
+            await lease.give_back()
+        else:
+            await lease.release()
+
+
 async def test_many_waiters_on_many_locks(url: str) -> None:
     async with holdfast.connect(url) as locks:
         counts = dict.fromkeys("abcd", 0)

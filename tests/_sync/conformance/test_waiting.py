@@ -306,6 +306,39 @@ def test_a_name_has_one_kind_and_capacity_at_a_time(url: str) -> None:
         assert permit.held
 
 
+def taken(locks: holdfast.Locks, kind: str) -> holdfast.Lease | holdfast.MultiLease | None:
+    """Takes `x` as that kind of lock, without waiting."""
+    if kind == "once":
+        return locks.once("x", 20.0)
+    if kind == "several":
+        return locks.multi(["w", "x"]).try_acquire()
+    if kind == "election":
+        return locks.election("x").campaign(timeout=0.0)
+    if kind == "semaphore":
+        return locks.semaphore("x", permits=2).try_acquire()
+    if kind == "rwlock":
+        return locks.rwlock("x").read().try_acquire()
+    return locks.lock("x").try_acquire()
+
+
+@pytest.mark.parametrize("kind", ["lock", "once", "election", "semaphore", "rwlock"])
+def test_each_kind_is_told_from_all_others(url: str, kind: str) -> None:
+    with holdfast.connect(url) as locks, holdfast.connect(url) as elsewhere:
+        lease = taken(locks, kind)
+        assert lease is not None
+        lease.renew()
+        others = {"lock", "several", "once", "election", "semaphore", "rwlock"} - {kind}
+        for other in others - ({"several"} if kind == "lock" else set()):
+            with pytest.raises(holdfast.ConfigError, match="in use as"):
+                taken(elsewhere, other)
+        assert elsewhere.inspect("x").kind == kind
+        assert [state.kind for state in elsewhere.list("x")] == [kind]
+        if isinstance(lease, holdfast.OnceLease):
+            lease.give_back()
+        else:
+            lease.release()
+
+
 def test_many_waiters_on_many_locks(url: str) -> None:
     with holdfast.connect(url) as locks:
         counts = dict.fromkeys("abcd", 0)

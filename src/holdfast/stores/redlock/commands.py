@@ -24,9 +24,9 @@ MARKED, UNMARKED = bulk(b"60000"), bulk(b"0")
 WAKING, QUIET = bulk(b"1"), bulk(b"0")
 SEPARATOR = "\x1f"
 EMPTY = bulk(b"")
-LETTERS = {"election": "e"}
-"""By kind of lock: the letter behind the pid in a request. Plain locks have none; locks that several
-may hold have one for each mode, see `shared_commands`."""
+LETTERS = {"election": "e", "once": "o"}
+"""By kind of lock: the letter behind the pid in a request, as `kind_of.lua` knows it. Plain locks have
+none; locks that several may hold have one for each mode, see `shared_commands`."""
 
 
 class LockTerms(Protocol):

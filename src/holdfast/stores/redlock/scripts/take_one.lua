@@ -26,7 +26,7 @@ else
   if holder ~= owner then
     answer = { -1, ms, holder or '' }
 --@include kind_of.lua
-    if kind and kind ~= (string.match(request, '^%d+\031[^\031]*\031%d+(%a?)') == 'e' and 'election\0311' or 'lock\0311') then
+    if kind and kind ~= held_by_one(string.match(request, '^%d+\031[^\031]*\031%d+(%a?)')) then
       answer = { -2, ms, kind }
     end
   else
