@@ -12,10 +12,14 @@ import pytest
 
 from holdfast import aio as holdfast
 from holdfast.chaos.servers.redlock import RedlockNodes
+from holdfast.stores import resolving
 from worlds.aio import Job, eventually
+from worlds.stalls import Stalls
 
 SLACK = 10.0
 """Seconds that a busy machine may add to a deadline."""
+MOMENT = 2.5
+"""Seconds that it may add beside those for which it stands still."""
 
 
 class Names:
@@ -44,6 +48,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     while any(thread.name == "holdfast-resolver" for thread in threading.enumerate()):
         assert time.monotonic() < limit
         time.sleep(0.01)
+    resolving._lookups.clear()  # what was found behind our back is not for the next test
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +58,16 @@ def nodes() -> Iterator[RedlockNodes]:
     nodes.stop()
 
 
+def slow_redlock(nodes: RedlockNodes) -> str:
+    return "redlock://" + ",".join(f"slow.test:{node.port}" for node in nodes.nodes)
+
+
 @pytest.fixture(params=["redis", "redlock"])
 def slow_url(request: pytest.FixtureRequest, nodes: RedlockNodes) -> str:
     nodes.flush()
-    ports = [node.port for node in nodes.nodes]
     if request.param == "redis":
-        return f"redis://slow.test:{ports[0]}"
-    return "redlock://" + ",".join(f"slow.test:{port}" for port in ports)
+        return f"redis://slow.test:{nodes.nodes[0].port}"
+    return slow_redlock(nodes)
 
 
 async def test_an_attempt_ends_though_the_name_is_not_resolved(names: Names, slow_url: str) -> None:
@@ -118,3 +126,66 @@ async def test_those_who_want_a_name_at_the_same_time_ask_once(
     assert names.asked <= len(many)
     for locks in many:
         await locks.close()
+
+
+async def test_an_attempt_does_not_wait_for_those_who_look_after_nodes(
+    names: Names, nodes: RedlockNodes
+) -> None:
+    # They have twenty seconds for a name, and the attempt has two.
+    locks = holdfast.connect(slow_redlock(nodes), node_timeout=5.0)
+    began = time.monotonic()
+    with Stalls() as stalls:
+        with pytest.raises(holdfast.BackendUnavailable, match="'x' could not be acquired"):
+            await locks.lock("x").try_acquire(timeout=1.0)
+        took = time.monotonic() - began
+    assert took < 2.0 + MOMENT + stalls.seconds
+    await locks.close()
+
+
+async def test_a_close_does_not_wait_for_a_node_whose_name_is_not_resolved(
+    names: Names, nodes: RedlockNodes
+) -> None:
+    nodes.flush()
+    names.answer.set()
+    locks = holdfast.connect(slow_redlock(nodes), node_timeout=2.0)
+    await locks.inspect("x")
+    backend = (await locks._session()).backend
+    names.answer.clear()
+    nodes.nodes[0]("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    asked = names.asked
+
+    async def is_asked_again() -> bool:
+        await locks.inspect("x")
+        return names.asked > asked and bool(backend._recovery._routines)  # type: ignore[attr-defined]
+
+    await eventually(is_asked_again)
+    began = time.monotonic()
+    with Stalls() as stalls:
+        await locks.close()
+        took = time.monotonic() - began
+    assert took < MOMENT + stalls.seconds
+
+
+async def test_an_attempt_does_not_wait_for_nodes_that_take_no_connection() -> None:
+    """Packets to them vanish: their queues of connections are full."""
+    servers = [socket.create_server(("127.0.0.1", 0), backlog=0) for _ in range(3)]
+    callers = []
+    for server in servers:
+        for _ in range(4):
+            caller = socket.socket()
+            caller.setblocking(False)
+            caller.connect_ex(server.getsockname())
+            callers.append(caller)
+    ports = ",".join(f"127.0.0.1:{server.getsockname()[1]}" for server in servers)
+    locks = holdfast.connect(f"redlock://{ports}", node_timeout=5.0)
+    try:
+        began = time.monotonic()
+        with Stalls() as stalls:
+            with pytest.raises(holdfast.BackendUnavailable, match="'x' could not be acquired"):
+                await locks.lock("x").try_acquire(timeout=1.0)
+            took = time.monotonic() - began
+        assert took < 2.0 + MOMENT + stalls.seconds
+    finally:
+        await locks.close()
+        for one in (*servers, *callers):
+            one.close()

@@ -307,3 +307,31 @@ def test_a_new_socket_does_not_use_a_node_in_an_earlier_run(nodes: RedlockNodes)
         with locks.lock("x", ttl=TTL):
             assert [node("EXISTS", "holdfast:{x}") for node in nodes.nodes] == [0, 1, 1]
         assert "restarted" in backend._table.nodes[0].out_reason
+
+
+def test_a_call_that_is_left_behind_closes_its_socket(nodes: RedlockNodes) -> None:
+    locks = holdfast.connect(nodes.url, max_ttl=TTL, node_timeout=5.0)
+    locks.inspect("x")
+    backend: Any = locks._session().backend
+    calls = backend._wire._calls
+    reaching, go_on = threading.Event(), threading.Event()
+    real = calls._opener.open
+
+    def slow(index: int, deadline: float) -> Any:
+        opened = real(index, deadline)  # just before the wire is shut
+        reaching.set()
+        assert go_on.wait(60.0)
+        return opened
+
+    calls._opener.open = slow
+    calls._sockets[0].close()
+    calls._sockets[0] = None
+    left_behind = threading.Thread(target=calls.reach, args=(0, backend.clock.now() + 60.0))
+    left_behind.start()
+    assert reaching.wait(20.0)
+    locks.close()
+    assert all(one is None for one in calls._sockets)
+    go_on.set()
+    left_behind.join(20.0)
+    assert not left_behind.is_alive()
+    assert all(one is None for one in calls._sockets)

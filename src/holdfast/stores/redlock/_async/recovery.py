@@ -24,6 +24,9 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds between two tries to bring a node back."""
 MAJORITY_PATIENCE = 2.0
 """Seconds for which a majority may be missing before a caller is told."""
+JOIN_LIMIT = 0.5
+"""Seconds in which a routine ends that is told to. One that waits for a name, or for a connection, in
+blocking code is left behind: it finds that all is over when it has got that, or not."""
 
 
 class Recovery:
@@ -138,7 +141,7 @@ class Recovery:
                 )
 
     async def close(self) -> None:
-        """Ends all routines, and fails the callers that wait for a majority."""
+        """Ends all routines, as far as they can be, and fails the callers that wait for a majority."""
         with self._mutex:
             self._closed = True
             routines = list(self._routines.values())
@@ -146,8 +149,9 @@ class Recovery:
         for signal in signals:
             signal.set()
         self._wake_callers()
+        until = self._clock.now() + JOIN_LIMIT
         for routine in routines:
-            await routine.join()
+            await routine.join(until - self._clock.now())
 
     def _wake_callers(self) -> None:
         for signal in list(self._majority_signals):

@@ -18,6 +18,7 @@ from ....model import NOBODY, Change, Observation
 from ..._sync.contract import BEFORE_ALL, OBSERVED_FOR, Ticket
 from ..lock_state import Reading
 from .inspection import SHOWN_AT_ONCE, Inspection
+from .recovery import JOIN_LIMIT
 
 SHORTEST_PAUSE = 0.1
 """Seconds between two looks while something happens; doubled up to the heartbeat."""
@@ -66,7 +67,7 @@ class Observing:
             routine = self._routine
         self._signal.set()
         if routine is not None:
-            routine.join()
+            routine.join(JOIN_LIMIT)
 
     def _look_on(self) -> None:
         """Looks again and again, as long as there are observers."""

@@ -32,6 +32,8 @@ class NodeConnector:
         self._name = str(address)
         self.connection: NodeConnection | None = None
         self._opening: NodeConnection | None = None
+        self._limits: set[asyncio.Timeout] = set()
+        """Those of the connections that are not made yet."""
         self.run_id = b""
         """The run_id of the server at the other end."""
 
@@ -68,6 +70,8 @@ class NodeConnector:
         for connection in (self.connection, self._opening):
             if connection is not None:
                 connection.abort()
+        while self._limits:
+            self._limits.pop().reschedule(0.0)  # its time is over
 
     async def _connect(self, deadline: float) -> NodeConnection:
         clock, address = self._wire.clock, self._address
@@ -76,8 +80,14 @@ class NodeConnector:
         def make() -> NodeConnection:
             return NodeConnection(self, loop, clock, self._index)
 
+        limit = asyncio.timeout(None)
         try:
-            return await open_protocol(loop, make, address, deadline, clock.now)
+            async with limit:
+                self._limits.add(limit)
+                try:
+                    return await open_protocol(loop, make, address, deadline, clock.now)
+                finally:
+                    self._limits.discard(limit)
         except TimeoutError:
             raise BackendUnavailable(f"{address}: {unanswered(address)}") from None
         except OSError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -20,10 +21,11 @@ class NodeCalls:
         self._clock = clock
         self._sockets: list[NodeSocket | None] = [None] * len(opener.addresses)
         self._mutexes = [Lock() for _ in opener.addresses]
+        self._closed = False
 
     def reach(self, index: int, deadline: float) -> list[Any]:
         """Returns one node's replies to the first commands, on the socket there is or a new one."""
-        with self._mutexes[index]:
+        with self._alone_with(index):
             node_socket = self._sockets[index]
             if node_socket is not None:
                 try:
@@ -44,7 +46,7 @@ class NodeCalls:
 
         With a `run_id`, only if that socket leads to this run of the server.
         """
-        with self._mutexes[index]:
+        with self._alone_with(index):
             node_socket = self._sockets[index]
             if node_socket is not None and not node_socket.is_open():
                 # Servers close idle sockets. That says nothing of the node.
@@ -63,15 +65,33 @@ class NodeCalls:
                 node_socket.close()
                 raise
 
+    @contextmanager
+    def _alone_with(self, index: int) -> Iterator[None]:
+        """Keeps other calls to the node waiting. One that ends after `close` closes its socket."""
+        try:
+            with self._mutexes[index]:
+                yield
+        finally:
+            if self._closed:
+                self._close(index)
+
     def run_id(self, index: int) -> bytes:
         """Returns the run_id of the server on which the node was last reached."""
         node_socket = self._sockets[index]
         return b"" if node_socket is None else node_socket.run_id
 
     def close(self) -> None:
-        """Closes all sockets, each when its call has returned."""
-        for index, mutex in enumerate(self._mutexes):
-            with mutex:
+        """Closes all sockets, each when its call has returned: nobody waits for that."""
+        self._closed = True
+        for index in range(len(self._sockets)):
+            self._close(index)
+
+    def _close(self, index: int) -> None:
+        mutex = self._mutexes[index]
+        if mutex.acquire(blocking=False):  # otherwise whoever has it does the same next
+            try:
                 node_socket, self._sockets[index] = self._sockets[index], None
                 if node_socket is not None:
                     node_socket.close()
+            finally:
+                mutex.release()
