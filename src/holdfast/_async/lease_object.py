@@ -59,15 +59,13 @@ class LeaseObject(Enterable[Leased]):
         """Begins a body of `with`, which is stopped, where that can be done, if the lease is lost."""
         self.ensure()
         usage = self._hold._usage
-        runner = current()
-        inner = any(body.runner is runner for body in list(usage.bodies))
-        body = Body(runner, None if inner else Interrupt())
+        body: Body = usage.new_body(current())
         try:
             if not usage.begin(body) or self._hold._session.closed:
                 raise self._loss()  # `close` may have looked for bodies before it began
             if Interrupt.works:
                 self._set_alarm()
         except BaseException:
-            usage.end(body)
+            usage.settle(body, None)
             raise
         return body

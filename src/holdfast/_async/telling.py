@@ -55,8 +55,7 @@ def _tell_all(hold: Hold) -> None:
     for signal in list(hold._watchers or ()):
         signal.set()
     for body in list(hold._usage.bodies):
-        if body.interrupt is not None:
-            body.interrupt.fire()
+        body.interrupt.fire()
     while hold._callbacks:
         callback, lease, opening = hold._callbacks.pop(0)
         call_back(hold, callback, lease() or hold._request.lease_type(hold, opening))

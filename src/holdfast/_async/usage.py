@@ -32,13 +32,15 @@ class Watch(ref[Any]):
 class Body:
     """A body of `with` that runs under a lease."""
 
-    __slots__ = ("interrupt", "runner")
+    __slots__ = ("before", "interrupt", "runner")
 
-    def __init__(self, runner: object, interrupt: Interrupt | None) -> None:
+    def __init__(self, runner: object, interrupt: Interrupt) -> None:
         self.runner = runner
         """The task or thread that has entered it."""
         self.interrupt = interrupt
-        """The interruption of its task; the inner one of two bodies in one task has none."""
+        """The interruption of its task: the same for all bodies of one task, which end in any order."""
+        self.before = interrupt.cancellations()
+        """The cancellations that the task had been asked for when it entered it."""
 
 
 class Usage:
@@ -89,6 +91,13 @@ class Usage:
 
     # Bodies.
 
+    def new_body(self, runner: object) -> Body:
+        """Returns a body that `runner` enters."""
+        for body in list(self.bodies):
+            if body.runner is runner:
+                return Body(runner, body.interrupt)
+        return Body(runner, Interrupt())
+
     def begin(self, body: Body) -> bool:
         """Notes a body that begins; returns False if it may not: the lease is being released."""
         with self._mutex:
@@ -102,6 +111,18 @@ class Usage:
         if body is not None:
             with suppress(ValueError):
                 self.bodies.remove(body)
+
+    def settle(self, body: Body, error: BaseException | None) -> bool:
+        """Ends a body; returns whether `error`, which ended it, is the doing of its interruption alone.
+
+        That is for the first of several bodies in one task to say, which may be around the others. A
+        generator has a body, too, and may be left before or behind those that began after it.
+        """
+        alike = [other for other in list(self.bodies) if other.interrupt is body.interrupt]
+        self.end(body)
+        if alike and alike[0] is not body:
+            return False
+        return body.interrupt.settle(error, body.before, len(alike) > 1)
 
     def leave(self, depth: int) -> bool:
         """Notes that a body was left, of an acquisition at `depth`; returns whether it has to release.

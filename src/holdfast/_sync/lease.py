@@ -357,8 +357,7 @@ class Lease(LeaseObject["Lease"]):
         session = hold._session
         depth = hold._usage.depth
         try:
-            hold._usage.end(body)
-            stopped_by_us = body.interrupt is not None and body.interrupt.settle(error)
+            stopped_by_us = hold._usage.settle(body, error)
             if error is None:
                 hold._refuse_fork()
             elif session.generation != forks.current():

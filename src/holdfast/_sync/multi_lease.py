@@ -180,8 +180,7 @@ class MultiLease(LeaseObject["MultiLease"]):
         hold = self._hold
         session = hold._session
         try:
-            hold._usage.end(body)
-            stopped_by_us = body.interrupt is not None and body.interrupt.settle(error)
+            stopped_by_us = hold._usage.settle(body, error)
             if error is None:
                 hold.refuse_fork()
             elif session.generation != forks.current():

@@ -283,14 +283,16 @@ class Interrupt:
 
     works = True
 
-    __slots__ = ("_cancelled", "_cancelling", "_fired", "_loop", "_settled", "_task")
+    __slots__ = ("_cancelled", "_fired", "_loop", "_settled", "_task")
 
     def __init__(self) -> None:
-        task = asyncio.current_task()
-        self._task = task
+        self._task = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
-        self._cancelling = task.cancelling() if task is not None else 0
         self._fired = self._cancelled = self._settled = False
+
+    def cancellations(self) -> int:
+        """Returns how many cancellations of the body's task were asked for, and not taken back."""
+        return self._task.cancelling() if self._task is not None else 0
 
     def fire(self) -> None:
         """Cancels the body's task, from any thread."""
@@ -306,10 +308,16 @@ class Interrupt:
             self._cancelled = True
             self._task.cancel("the lease was lost")
 
-    def settle(self, error: BaseException | None) -> bool:
-        """Ends the watch over the body; returns whether `error`, which ended it, is our doing alone."""
+    def settle(self, error: BaseException | None, before: int, others: bool) -> bool:
+        """Ends the watch over a body; returns whether `error`, which ended it, is our doing alone.
+
+        `before`: the cancellations when it began. `others`: the task has other bodies, which are
+        watched over from now on, unless it was this one that was stopped.
+        """
+        stopped = self._cancelled and isinstance(error, asyncio.CancelledError)
+        if self._settled or (others and not stopped):
+            return False
         self._settled = True
         if not self._cancelled or self._task is None:
             return False
-        ours = self._task.uncancel() <= self._cancelling
-        return ours and isinstance(error, asyncio.CancelledError)
+        return self._task.uncancel() <= before and stopped

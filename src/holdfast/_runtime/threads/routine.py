@@ -137,8 +137,11 @@ class Interrupt:
 
     __slots__ = ()
 
+    def cancellations(self) -> int:
+        return 0
+
     def fire(self) -> None:
         pass
 
-    def settle(self, error: BaseException | None) -> bool:
+    def settle(self, error: BaseException | None, before: int, others: bool) -> bool:
         return False
