@@ -132,6 +132,37 @@ def test_a_body_that_ends_frees_nothing_while_a_callback_runs(several: bool) -> 
         eventually(free)
 
 
+def test_all_parts_are_freed_after_a_callback_in_which_the_body_ended() -> None:
+    """Another part ended while the callback and the body still ran, as all do when `max_hold` ends."""
+    with (
+        holdfast.connect("memory://parts-end") as others,
+        holdfast.connect("memory://parts-end") as locks,
+    ):
+        inside, go_on = Event(), Event()
+
+        def slow(lease: holdfast.MultiLease) -> None:
+            inside.set()
+            go_on.wait(60.0)
+
+        def body() -> None:
+            with locks.multi(["x", "y", "z"], ttl=180.0, max_hold=90.0) as lease:
+                lease.on_lost(slow)
+                first, second, third = lease._hold.holds
+                Thread(target=second._recall, args=("a test wants it",)).start()
+                assert inside.wait(60.0)
+                first._recall("a test wants it")
+                third._recall("a test wants it")
+
+        def free() -> bool:
+            return not any([others.inspect(name).held for name in "xyz"])
+
+        job = Job(body)
+        assert isinstance(job.error(), holdfast.LeaseLost)
+        assert not free()
+        go_on.set()
+        eventually(free)
+
+
 def test_a_telling_that_was_interrupted_is_taken_up_again() -> None:
     with holdfast.connect("memory://again") as locks:
         lease = locks.lock("x", ttl=180.0).acquire()

@@ -101,14 +101,18 @@ class MultiHold:
     # Its end.
 
     def _recall_rest(self, lost: PartHold) -> None:
-        """Ends the other parts, because `lost` is lost."""
+        """Ends the other parts, because `lost` is lost, and its callbacks were called."""
         if self._ending:
             return
         if self._lost is None:
             self._lost = lost
+        session = self._session
         for hold in self.holds:
             if hold._state in HOLDING:
                 hold._recall(f"the lease on {self._lost.name!r}, which it was taken with, was lost")
+            elif hold._freeing and not hold._untold and not session.closed:
+                # Its body, which would have freed it, may have ended while the callbacks ran.
+                session.keeper.keep(hold, max(session.now(), hold._free_at()))
 
     def release(self) -> bool:
         """Releases all parts: True if all were still ours. Raises the first failure, after all."""
