@@ -121,6 +121,66 @@ def test_close_in_another_loop_leaves_no_thread_and_no_file(tmp_path: Path) -> N
     eventually(lambda: open_files(tmp_path) == files_before and threads() <= threads_before)
 
 
+@pytest.mark.filterwarnings("ignore:the manager of locks:ResourceWarning")
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_a_manager_dropped_as_its_loop_ends_leaves_no_thread_and_no_file(
+    tmp_path: Path, steps: int
+) -> None:
+    """Its closing has begun, or has not, when the loop is closed."""
+    url = f"sqlite://{tmp_path}/locks.db"
+
+    async def use_and_drop() -> None:
+        locks = holdfast.connect(url)
+        async with locks.lock("x"):
+            pass
+        del locks
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+    async def use_and_close() -> None:
+        async with holdfast.connect(url) as locks, locks.lock("x"):
+            pass
+
+    asyncio.run(use_and_close())  # a process keeps one file of each store
+    files_before, threads_before = open_files(tmp_path), threads()
+    gc.disable()  # it needs no help
+    try:
+        for _ in range(3):
+            asyncio.run(use_and_drop())
+        eventually(lambda: open_files(tmp_path) == files_before and threads() <= threads_before)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.filterwarnings("ignore:the manager of locks:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_managers_dropped_in_loops_that_cancel_nothing_leave_one_thread_at_most(
+    tmp_path: Path,
+) -> None:
+    """Such a loop lets go of nothing: what is left of it is let go of when the next is dropped."""
+    url = f"sqlite://{tmp_path}/locks.db"
+
+    async def use_and_drop() -> None:
+        locks = holdfast.connect(url)
+        async with locks.lock("x"):
+            pass
+        del locks
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    threads_before = threads()
+
+    def collected() -> bool:
+        gc.collect()
+        return len(threads() - threads_before) <= 1
+
+    for _ in range(4):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use_and_drop())
+        loop.close()
+    eventually(collected)
+
+
 @pytest.mark.parametrize("listens", [False, True])
 async def test_a_lease_may_be_asked_in_another_thread(listens: bool) -> None:
     told: list[object] = []

@@ -369,8 +369,12 @@ class Session:
 
         Called where an object is finalized, so this takes no mutex.
         """
+        cut_off: Callable[[], object] | None = None
+        # unasync: aio-only
+        cut_off = self.closing.strand_if_ended
+        # unasync: end
         if not self.leases and not self.tickets:
-            in_background(self.close, self.home)
+            in_background(self.close, self.home, cut_off)
 
     def check_open(self) -> None:
         if self.generation != forks.current():

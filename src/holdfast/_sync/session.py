@@ -371,8 +371,9 @@ class Session:
 
         Called where an object is finalized, so this takes no mutex.
         """
+        cut_off: Callable[[], object] | None = None
         if not self.leases and not self.tickets:
-            in_background(self.close, self.home)
+            in_background(self.close, self.home, cut_off)
 
     def check_open(self) -> None:
         if self.generation != forks.current():

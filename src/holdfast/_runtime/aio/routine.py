@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -160,20 +161,25 @@ class Routine:
         self._name = name
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
-        self._again: asyncio.TimerHandle | None = None
+        self._again = False
+        """Whether it begins anew after a pause."""
         self._joined = False
         if waited_for:
             self._start()
         else:
             self._start_unless_ending()
 
+    def _start_again(self) -> None:
+        if self._again:  # not at once, by `join`
+            self._start_unless_ending()
+
     def _start_unless_ending(self) -> None:
-        self._again = None
+        self._again = False
         if not getattr(self._loop, "_asyncgens_shutdown_called", False):
             self._start()
 
     def _start(self) -> None:
-        self._again = None
+        self._again = False
         self._task = self._loop.create_task(self._work(), name=self._name)
         _running.add(self._task)
         self._task.add_done_callback(self._ended)
@@ -181,17 +187,22 @@ class Routine:
     def _ended(self, task: asyncio.Task[None]) -> None:
         _running.discard(task)
         if task.cancelled():
-            self._again = self._loop.call_later(RESTART_PAUSE, self._start_unless_ending)
+            self._pause(RESTART_PAUSE)
         elif (error := task.exception()) is not None:
             report(f"the routine {self._name!r} failed", error)
             if not self._joined:
-                self._again = self._loop.call_later(FAILED_PAUSE, self._start_unless_ending)
+                self._pause(FAILED_PAUSE)
+
+    def _pause(self, seconds: float) -> None:
+        self._again = True
+        # Only the loop has this timer: one that is closed lets go of us by it, and of the work.
+        self._loop.call_later(seconds, self._start_again)
 
     @property
     def cancelled(self) -> bool:
         """Whether the work was cancelled, or is about to be, and has not begun anew."""
         cancelling = self._task is not None and self._task.cancelling() > 0
-        return cancelling or self._again is not None
+        return cancelling or self._again
 
     async def join(self, within: float | None = None) -> bool:
         """Waits for the end of the work, `within` seconds at the most; returns whether it has ended.
@@ -201,8 +212,7 @@ class Routine:
         until = None if within is None else self._loop.time() + within
         self._joined = True
         while True:
-            if self._again is not None:
-                self._again.cancel()
+            if self._again:
                 self._start()
             if self._task is None:
                 return True
@@ -211,7 +221,7 @@ class Routine:
             if not done:
                 return False
             await asyncio.sleep(0)  # for `_ended`
-            if self._again is None:
+            if not self._again:
                 return True
 
 
@@ -271,11 +281,38 @@ async def call_all(calls: Sequence[Callable[[], Coroutine[Any, Any, Result]]]) -
     return [task.result() for task in tasks]
 
 
-def in_background(work: Callable[[], Coroutine[Any, Any, None]], home: object) -> None:
-    """Runs `work` in the loop `home`, if that is still open. From any thread, and from a finalizer."""
+class _Background:
+    """Work in the background, which its loop lets go of when it is closed."""
+
+    def __init__(
+        self, work: Callable[[], Coroutine[Any, Any, None]], cut_off: Callable[[], object] | None
+    ) -> None:
+        self._work = work
+        self._cut_off = cut_off
+
+    async def run(self) -> None:
+        await self._work()
+        self._cut_off = None
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing() and self._cut_off is not None:
+            self._cut_off()
+
+
+def in_background(
+    work: Callable[[], Coroutine[Any, Any, None]],
+    home: object,
+    cut_off: Callable[[], object] | None = None,
+) -> None:
+    """Runs `work` in the loop `home`, if that is still open. From any thread, and from a finalizer.
+
+    `cut_off` is called if the loop was closed before the work has ended.
+    """
     assert isinstance(home, asyncio.AbstractEventLoop)
+    forget_closed_loops()  # work that they have cut off
+    background = _Background(work, cut_off)
     with suppress(RuntimeError):  # the loop is closed
-        home.call_soon_threadsafe(lambda: Routine(work, "holdfast-dropped"))
+        home.call_soon_threadsafe(lambda: Routine(background.run, "holdfast-dropped"))
 
 
 class Interrupt:

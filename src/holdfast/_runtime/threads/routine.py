@@ -124,8 +124,13 @@ def call_all(calls: Sequence[Callable[[], Result]]) -> list[Result]:
     return [call() for call in calls]
 
 
-def in_background(work: Callable[[], None], home: object) -> None:
-    """Runs `work` in a thread of its own. From a finalizer too, where no mutex may be taken."""
+def in_background(
+    work: Callable[[], None], home: object, cut_off: Callable[[], object] | None = None
+) -> None:
+    """Runs `work` in a thread of its own. From a finalizer too, where no mutex may be taken.
+
+    No loop ends here, so `cut_off` is never called.
+    """
     start_new_thread(work, ())
 
 
