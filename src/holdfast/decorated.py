@@ -33,9 +33,20 @@ def unwrapped(function: object) -> object:
         plain = plain.func
     if not (inspect.isroutine(plain) or inspect.ismethod(plain)):
         plain = type(plain).__call__
-    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+    if _is_generator(plain):
         raise ConfigError(
             f"{function!r:.80} is a generator: the lock would be released before its body runs; use "
             "`with` inside it"
         )
+    # A plain function around a generator returns it, or what is entered later; `async def` cannot.
+    plainly = not inspect.iscoroutinefunction(plain)
+    if plainly and _is_generator(inspect.unwrap(plain, stop=_is_generator)):
+        raise ConfigError(
+            f"{function!r:.80} is made of a generator, as @contextmanager does it: the lock would be "
+            "released before its body runs; use `with` inside it"
+        )
     return plain
+
+
+def _is_generator(function: object) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)

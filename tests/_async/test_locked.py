@@ -6,6 +6,7 @@ import functools
 import inspect
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import date
 from enum import Enum
 from typing import Any
@@ -286,16 +287,48 @@ async def test_what_can_be_called_is_taken() -> None:
         assert await locks.lock("x")(Called().__call__)(2) == 2
 
 
+async def test_wrapped_functions_are_taken() -> None:
+    async with holdfast.connect("memory://") as locks:
+
+        async def work(number: int) -> int:
+            return number
+
+        @functools.wraps(work)
+        async def around(number: int) -> int:
+            return await work(number) + 1
+
+        @functools.wraps(around)
+        async def twice(number: int) -> int:
+            return await around(number) + 1
+
+        for function, result in ((around, 3), (twice, 4)):
+            assert await locks.lock("x")(function)(2) == result
+            assert await locks.locked("x:{number}")(function)(2) == result
+
+
+class Entered:
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[int]:
+        yield 1
+
+
+async def fine() -> None:
+    return None
+
+
 async def test_what_cannot_be_held_for_is_refused() -> None:
     async with holdfast.connect("memory://") as locks:
 
         async def stream() -> AsyncIterator[int]:
             yield 1
 
-        async def fine() -> None:
-            return None
+        @functools.wraps(fine)
+        async def stream_around() -> AsyncIterator[int]:
+            yield 1
 
         things: list[Any] = [stream, staticmethod(fine), classmethod(fine), int, 7, None, Place]  # type: ignore[arg-type]
+        things += [asynccontextmanager(stream), asynccontextmanager(stream_around), Entered()]
+        things += [functools.partial(asynccontextmanager(stream))]
         for thing in things:
             with pytest.raises(holdfast.ConfigError):
                 locks.lock("x")(thing)
@@ -304,6 +337,31 @@ async def test_what_cannot_be_held_for_is_refused() -> None:
 
 
 # unasync: aio-only
+async def test_a_function_that_goes_through_a_generator_is_taken() -> None:
+    async with holdfast.connect("memory://") as locks:
+
+        async def stream() -> AsyncIterator[bool]:
+            yield (await locks.inspect("x")).held
+
+        @functools.wraps(stream)
+        async def collected() -> list[bool]:
+            return [held async for held in stream()]
+
+        assert await locks.lock("x")(collected)() == [True]
+
+
+async def test_blocking_locks_refuse_what_an_asynchronous_generator_was_made_to() -> None:
+    import holdfast as blocking
+
+    async def stream() -> AsyncIterator[int]:
+        yield 1
+
+    with blocking.connect("memory://") as locks:
+        for decorate in (locks.lock("x"), locks.locked("x")):
+            with pytest.raises(blocking.ConfigError, match="made of a generator"):
+                decorate(asynccontextmanager(stream))
+
+
 async def test_a_plain_function_is_refused() -> None:
     async with holdfast.connect("memory://") as locks:
 

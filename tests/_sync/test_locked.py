@@ -8,6 +8,7 @@ import functools
 import inspect
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from enum import Enum
 from typing import Any
@@ -288,16 +289,48 @@ def test_what_can_be_called_is_taken() -> None:
         assert locks.lock("x")(Called().__call__)(2) == 2
 
 
+def test_wrapped_functions_are_taken() -> None:
+    with holdfast.connect("memory://") as locks:
+
+        def work(number: int) -> int:
+            return number
+
+        @functools.wraps(work)
+        def around(number: int) -> int:
+            return work(number) + 1
+
+        @functools.wraps(around)
+        def twice(number: int) -> int:
+            return around(number) + 1
+
+        for function, result in ((around, 3), (twice, 4)):
+            assert locks.lock("x")(function)(2) == result
+            assert locks.locked("x:{number}")(function)(2) == result
+
+
+class Entered:
+    @contextmanager
+    def __call__(self) -> Iterator[int]:
+        yield 1
+
+
+def fine() -> None:
+    return None
+
+
 def test_what_cannot_be_held_for_is_refused() -> None:
     with holdfast.connect("memory://") as locks:
 
         def stream() -> Iterator[int]:
             yield 1
 
-        def fine() -> None:
-            return None
+        @functools.wraps(fine)
+        def stream_around() -> Iterator[int]:
+            yield 1
 
         things: list[Any] = [stream, staticmethod(fine), classmethod(fine), int, 7, None, Place]  # type: ignore[arg-type]
+        things += [contextmanager(stream), contextmanager(stream_around), Entered()]
+        things += [functools.partial(contextmanager(stream))]
         for thing in things:
             with pytest.raises(holdfast.ConfigError):
                 locks.lock("x")(thing)
