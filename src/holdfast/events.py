@@ -22,9 +22,9 @@ ignored: a broken metric must not break a lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from types import CoroutineType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from . import checks
 from .errors import StaleToken
@@ -55,8 +55,16 @@ class Call(NamedTuple):
     """The error with which it ended; a cancelled task's too."""
 
 
-Ignored = bool | None
-"""The type of what a callback returns, for type checkers: nobody looks at it, so it is no coroutine."""
+class Cancellable(Protocol):
+    """A call that goes on by itself: a future, a task, a loop's handle, a timer."""
+
+    def cancel(self) -> object:
+        """Cancels it."""
+
+
+Ignored = int | Sized | Cancellable | None
+"""The type of what a callback returns, for type checkers. Nobody looks at it, so it may be whatever
+functions return that are called for what they do; but no coroutine, which nobody would await."""
 Told = TypeVar("Told")
 Listener = Callable[[Event], Ignored]
 CallListener = Callable[[Call], Ignored]

@@ -67,7 +67,7 @@ def test_a_class_and_a_mock_are_plain_callbacks() -> None:
         lease = locks.lock("x", max_hold=0.01).acquire()
         mock = MagicMock()
         lease.on_lost(mock)
-        lease.on_lost(str)  # type: ignore[arg-type]
+        lease.on_lost(str)
         assert lease.wait_lost(20.0)
         mock.assert_called_once_with(lease)
 

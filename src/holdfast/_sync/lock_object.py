@@ -31,6 +31,10 @@ class LockObject(Enterable[Leased]):
         """Returns `function`, each call of which holds a lease of its own: for use as a decorator."""
         return hold_during(self, function)
 
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Leased: ...
+
     @abstractmethod
     def _title(self) -> str:
         """Returns the lock's name, or the names, for messages."""

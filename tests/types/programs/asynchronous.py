@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import redis.asyncio
@@ -53,6 +54,28 @@ async def locks_of(locks: holdfast.aio.Locks) -> None:
         pass
 
 
+async def stacks(locks: holdfast.aio.Locks) -> None:
+    async with AsyncExitStack() as stack:
+        lease = await stack.enter_async_context(locks.lock("x"))
+        print(lease.token + 1)
+        several = await stack.enter_async_context(locks.multi(["x", "y"]))
+        print(several.tokens["x"] + 1)
+        await stack.enter_async_context(locks.rlock("x"))
+        await stack.enter_async_context(locks.semaphore("x", permits=2))
+        await stack.enter_async_context(locks.rwlock("x").read())
+        await stack.enter_async_context(await locks.lock("x").acquire())
+        await stack.enter_async_context(await locks.multi(["x"]).acquire())
+        await stack.enter_async_context(await locks.election("x").campaign())
+        await stack.enter_async_context(locks)
+    manager: AbstractAsyncContextManager[holdfast.aio.Lease] = locks.lock("x")
+    async with manager as one:
+        print(one.token + 1)
+
+    wrong: int = await stack.enter_async_context(locks.lock("x"))  # expect: error
+    print(wrong)
+    await stack.enter_async_context(locks.election("x"))  # expect: error
+
+
 async def never_awaited(lease: holdfast.aio.Lease) -> None: ...
 
 
@@ -64,6 +87,9 @@ async def callbacks(locks: holdfast.aio.Locks, lease: holdfast.aio.Lease) -> Non
     task = asyncio.ensure_future(stop.wait())
     lease.on_lost(lambda gone: stop.set())
     lease.on_lost(lambda gone: task.cancel())
+    lease.on_lost(lambda gone: asyncio.create_task(never_awaited(gone)))
+    lease.on_lost(lambda gone: asyncio.get_running_loop().call_soon(stop.set))
+    locks.on_event(lambda event: asyncio.create_task(event_never_awaited(event)))
 
     lease.on_lost(never_awaited)  # expect: error
     lease.on_lost(lambda gone: never_awaited(lease))  # expect: error

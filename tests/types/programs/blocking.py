@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import redis
@@ -103,6 +107,18 @@ def terms(locks: holdfast.Locks) -> None:
     term.resing()  # expect: error
 
 
+def stacks(locks: holdfast.Locks) -> None:
+    with ExitStack() as stack:
+        print(stack.enter_context(locks.lock("x")).token + 1)
+        print(stack.enter_context(locks.multi(["x", "y"])).tokens["x"] + 1)
+        stack.enter_context(locks.rwlock("x").read())
+    manager: AbstractContextManager[holdfast.Lease] = locks.lock("x")
+    with manager as one:
+        print(one.token + 1)
+
+    stack.enter_context(locks.election("x"))  # expect: error
+
+
 async def never_awaited(lease: holdfast.Lease) -> None: ...
 
 
@@ -110,13 +126,17 @@ async def event_never_awaited(event: holdfast.Event) -> None: ...
 
 
 def callbacks(locks: holdfast.Locks, lease: holdfast.Lease, term: holdfast.Term) -> None:
-    stop = threading.Event()
+    stop, loop, pool = threading.Event(), asyncio.new_event_loop(), ThreadPoolExecutor()
     lost: list[holdfast.Lease] = []
     events: list[holdfast.Event] = []
     lease.on_lost(lost.append)
     lease.on_lost(lambda gone: print(gone.name))
     lease.on_lost(lambda gone: stop.set())
     lease.on_lost(functools.partial(print, "lost"))
+    lease.on_lost(lambda gone: loop.call_soon_threadsafe(stop.set))
+    lease.on_lost(lambda gone: asyncio.run_coroutine_threadsafe(never_awaited(gone), loop))
+    lease.on_lost(lambda gone: pool.submit(stop.set))
+    lease.on_lost(lambda gone: sys.stderr.write("lost"))
     term.on_lost(lost.append)
     remove = locks.on_event(events.append)
     remove()
