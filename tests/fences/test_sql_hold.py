@@ -40,6 +40,16 @@ def test_a_body_that_keeps_its_transaction(site: SqlSite) -> None:
         assert site.read("x") == "b"
 
 
+def test_a_readers_lease_is_refused(site: SqlSite) -> None:
+    connection = site.connection()
+    with holdfast.connect("memory://") as locks, locks.rwlock("x").read() as lease:
+        with pytest.raises(holdfast.GuaranteeError, match="a reader's lease does not write"):
+            site.fence.hold(connection, "x", lease)
+        guard = locks.rwlock("x", protects=site.fence).read().acquire().guard
+        with pytest.raises(holdfast.GuaranteeError, match="a reader's lease does not write"):
+            guard.hold(connection, "x")
+
+
 def test_a_commit_in_between_is_noticed(site: SqlSite) -> None:
     connection = site.connection()
     held = site.fence.hold(connection, "x", 34)
@@ -87,6 +97,12 @@ async def test_in_asyncio() -> None:
     url = mariadb_server().url.replace("mysql:", "mysql+asyncmy:")
     async with create_async_engine(url, poolclass=NullPool).connect() as connection:
         fence = await SqlFence(table="fences_held").install(connection)
+        with (
+            holdfast.connect("memory://") as locks,
+            locks.rwlock("x").read() as lease,
+            pytest.raises(holdfast.GuaranteeError, match="a reader's lease does not write"),
+        ):
+            fence.hold(connection, "x", lease)
         highest = await fence.highest(connection, "x")
         async with fence.hold(connection, "x", highest + 1):
             pass

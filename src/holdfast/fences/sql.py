@@ -126,6 +126,7 @@ class SqlFence(Fence):
         MariaDB, and `executescript` of sqlite3: roll back then. Two round trips more than `guard`.
         Commit it yourself, behind the body. In asyncio: `async with`.
         """
+        rules.writer(token)  # a reader's lease has no body to hold for
         guard = partial(self.guard, resource=resource, token=token)
         return HeldTransaction(connection, resource, guard)
 
