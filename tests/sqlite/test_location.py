@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import BackendUnavailable, ConfigError
+from holdfast.mounts import Mount, mount_of
 from holdfast.stores.sqlite.location import (
-    Mount,
     clock_identity,
     default_path,
     identity_of,
     is_shared,
     live_directory,
-    mount_of,
     path_of_url,
     prepare,
     refuse_unsuitable,

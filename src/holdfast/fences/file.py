@@ -20,11 +20,13 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 
 from ..errors import ConfigError
+from ..mounts import is_mount_point
 from . import floors, rules
 from .fence import Fence, not_installed, prove, refuse_high_floors
 from .file_memory import (
     FLOORS,
     FileMemory,
+    NotPlaced,
     Path,
     check_path,
     mark_of,
@@ -54,13 +56,13 @@ class FileFence(Fence):
             # If this fails, nobody knows whether it has taken place: what was staged stays, and is
             # put in place by the next who comes if it has, and written over if not.
             memory.commit(given, os.path.basename(fresh))
-            os.rename(fresh, memory.path)
+            memory.place()
             sync_folder(memory.path)
 
     def guard(self, path: Path, token: Token) -> None:
         """Lets this token pass, and remembers it. What you do next is another step: see `hold`."""
         given = rules.credential(token)
-        _refuse_hard_links(path)
+        _refuse_other_names(path)
         with self._inside(path) as memory:
             memory.check(given)
             memory.commit(given)
@@ -82,16 +84,16 @@ class FileFence(Fence):
             # Its writer is about to put it in place; or was killed, and then it is done here.
             record = Record.locked(memory, wait=False)
             if record is not None:
-                with record:
+                with record, suppress(NotPlaced):  # which its next writer is told
                     FileMemory(record, {}, os.path.realpath(path))
         return mark_of(memory, state).highest
 
     def reset(self, path: Path, *, by: str, to: int = 0) -> int:
         """Forgets the highest token and the lock, and begins again at `to`; returns the old token.
 
-        For when a store's tokens have fallen, the file moved to another lock, or the memory was
-        damaged (then the old token is not known, and 0 is returned). Stop the writers first. Kept in
-        the fence's file, under `resets`.
+        For when a store's tokens have fallen, the file moved to another lock, what was written last
+        cannot be put in place (then it is dropped), or the memory was damaged (then the old token is
+        not known, and 0 is returned). Stop the writers first. Kept in the fence's file, under `resets`.
         """
         by, to = rules.beginning(by, to)
         with self._inside(path, heal=True) as memory:
@@ -99,6 +101,8 @@ class FileFence(Fence):
             entry = {"at": time.time(), "by": by, "token": was.highest, "lock": was.lock}
             if memory.damaged:
                 entry["damaged"] = True
+            if memory.dropped:
+                entry["dropped"] = True
             memory.resets.append(entry)
             memory.reset(Mark(to))
             return was.highest
@@ -226,20 +230,34 @@ def _refuse_to_replace(path: Path) -> None:
             f"{str(path)!r} is no plain file but a pipe, a socket or a device, which a write would "
             "replace by a file; write to it inside hold()"
         )
+    _refuse_mounted(path)
 
 
-def _refuse_hard_links(path: Path) -> None:
+def _refuse_other_names(path: Path) -> None:
     """Refuses a file that has several names: the fence remembers by name, and would know of one."""
     check_path(path)
     try:
         found = os.stat(path)
     except OSError:
         return
-    if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+    if not stat.S_ISREG(found.st_mode):
+        return
+    if found.st_nlink > 1:
         raise ConfigError(
             f"{str(path)!r} has {found.st_nlink} names (hard links), and the fence remembers tokens by "
             "name: a writer by another name would not be noticed. Leave it one name, or use symbolic "
             "links; write() is allowed, since it gives the name a new file"
+        )
+    _refuse_mounted(path)
+
+
+def _refuse_mounted(path: Path) -> None:
+    """Refuses a file that is a mount point: it has another name elsewhere, and is not replaced."""
+    if is_mount_point(os.path.realpath(path)):
+        raise ConfigError(
+            f"{str(path)!r} is mounted by itself, without the folder that it is in: it cannot be "
+            "replaced, and the fence remembers tokens beside it, where a writer behind another mount "
+            "would not see them. Mount the folder instead, everywhere where the file is used"
         )
 
 
@@ -253,13 +271,13 @@ class HeldFile:
         self._memory: FileMemory | None = None
 
     def __enter__(self) -> None:
-        _refuse_hard_links(self._path)
+        _refuse_other_names(self._path)
         self._begin(self._fence._enter(self._path))
 
     async def __aenter__(self) -> None:
         from asyncio import sleep
 
-        _refuse_hard_links(self._path)
+        _refuse_other_names(self._path)
         pause = FIRST_LOOK
         while (memory := self._fence._enter(self._path, wait=False)) is None:
             await sleep(pause)

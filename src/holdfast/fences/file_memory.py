@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from contextlib import suppress
@@ -19,7 +20,14 @@ MAX_NAME = 255
 """Bytes of a file's name, on every file system that is in use."""
 OWN = re.compile(r"\..*\.fence(-a|-b|\.new)?", re.DOTALL)
 
+REFUSED = (errno.EPERM, errno.EACCES, errno.EBUSY, errno.EISDIR)
+"""Errors of a rename that say that nothing was renamed, and that it will be so the next time."""
+
 Path = str | os.PathLike[str]
+
+
+class NotPlaced(GuaranteeError):
+    """Raised when data that was committed cannot be put in the place of its file."""
 
 
 class FileMemory:
@@ -36,6 +44,8 @@ class FileMemory:
         """`state` is what the record holds, if that is known already."""
         self.path = path
         self.damaged = False
+        self.dropped = ""
+        """The name of what was staged and could not be put in place: the reset drops it."""
         self._record = record
         self._floors = known
         self._single_use = single_use
@@ -51,13 +61,18 @@ class FileMemory:
         """The name under which the last write was staged; gone, unless its writer was killed."""
         if path and self._pending:
             with suppress(FileNotFoundError):
-                os.rename(os.path.join(os.path.dirname(path), self._pending), path)
+                self._place()
 
     @classmethod
     def healed(cls, record: Record, path: str) -> FileMemory:
-        """Returns the memory for a reset: a damaged one counts as none."""
+        """Returns the memory for a reset: a damaged one counts as none, and what is staged may go."""
         try:
             return cls(record, {}, path)
+        except NotPlaced:
+            state = record.read()
+            memory = cls(record, {}, path, state={**state, "pending": ""})
+            memory.dropped = pending_of(record.path, state)
+            return memory
         except Damaged:
             memory = cls(record, {}, path, state={})
             memory.damaged = True
@@ -94,6 +109,34 @@ class FileMemory:
             os.close(descriptor)
         return fresh
 
+    def place(self) -> None:
+        """Puts what was staged and committed in place; takes both back if that is refused."""
+        try:
+            self._place()
+        except NotPlaced as error:
+            self.retract()
+            os.unlink(self._staged(self._pending))
+            raise ConfigError(
+                f"{self.path!r} cannot be replaced by a new file: {error.__cause__}. Nothing was "
+                "changed. Let this user replace it (in a folder with the sticky bit only the owner of "
+                "a file may), or write to it inside hold()"
+            ) from error.__cause__
+
+    def _place(self) -> None:
+        try:
+            os.rename(self._staged(self._pending), self.path)
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise
+            raise NotPlaced(
+                f"what was last written to {self.path!r} is committed, and cannot be put in its place: "
+                f"{error}. Let this user replace the file, or have one who may call the fence; or "
+                "reset() the fence, which drops what was written"
+            ) from error
+
+    def _staged(self, name: str) -> str:
+        return os.path.join(os.path.dirname(self.path), name)
+
     def commit(self, given: Credential, staged: str | None = None) -> None:
         mark = rules.after(self.mark, given)
         if staged is not None:
@@ -104,7 +147,7 @@ class FileMemory:
         self.reset(mark)
 
     def retract(self) -> None:
-        """Takes back what was committed without data since it was locked."""
+        """Takes back what was committed since it was locked, and has not changed the file."""
         if not self.saved:
             return
         if not self._before:
@@ -117,6 +160,9 @@ class FileMemory:
         state = {"token": mark.highest, "lock": mark.lock, "reader": mark.reader}
         self._record.replace({**state, "pending": self._pending, "resets": self.resets})
         self._empty, self.saved = False, True
+        if self.dropped:
+            with suppress(FileNotFoundError):
+                os.unlink(self._staged(self.dropped))
 
     def forget(self) -> None:
         self._record.remove()

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 
 from . import floors
-from .file_memory import FLOORS, SUFFIX, FileMemory, mark_of, path_of, read_floors
+from .file_memory import FLOORS, SUFFIX, FileMemory, NotPlaced, mark_of, path_of, read_floors
 from .floors import Floor
 from .record import Damaged, Record
 from .rules import Mark
@@ -87,7 +87,7 @@ def _forgettable(path: str, limit: float) -> FileMemory | None:
     try:
         # Which also finishes what a killed writer had committed.
         memory = FileMemory(record, {}, path_of(path))
-    except Damaged:
+    except (Damaged, NotPlaced):
         record.close()
         return None  # which its next writer is told
     except BaseException:

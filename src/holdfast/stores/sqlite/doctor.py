@@ -13,6 +13,7 @@ from typing import Any
 
 from ...errors import ConfigError, LockError
 from ...findings import Findings
+from ...mounts import mount_of, mount_table
 from ..measures import trial_namespace, try_out
 from ..timing import TIMING_OPTIONS, timing_of
 from ..urls import Target, merge_options
@@ -63,11 +64,7 @@ def _judge_file_system(findings: Findings, path: str) -> bool:
             "name a file on a local disk, such as sqlite:///var/lib/app/locks.db",
         )
         return False
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            kind = location.mount_of(os.path.dirname(path), file.read()).kind
-    except OSError:
-        kind = ""
+    kind = mount_of(os.path.dirname(path), mount_table()).kind
     if not kind:
         findings.note(
             "file-system",
