@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,9 +68,9 @@ def test_what_a_killed_writer_committed_and_nobody_may_put_in_place(
             fence.write(path, "new", 34)
     forbid(path)
     for refused in (
-        lambda: fence.write(path, "newer", 35),
-        lambda: fence.guard(path, 35),
-        lambda: fence.hold(path, 35).__enter__(),
+        partial(fence.write, path, "newer", 35),
+        partial(fence.guard, path, 35),
+        fence.hold(path, 35).__enter__,
     ):
         with pytest.raises(holdfast.GuaranteeError, match=r"cannot be put.*reset\(\)"):
             refused()
@@ -100,9 +101,9 @@ async def test_a_file_that_is_mounted_by_itself(
     monkeypatch.setattr(file, "is_mount_point", lambda real: real == str(path))
     for name in (path, link):
         for refused in (
-            lambda name=name: fence.write(name, "new", 34),
-            lambda name=name: fence.guard(name, 34),
-            lambda name=name: fence.hold(name, 34).__enter__(),
+            partial(fence.write, name, "new", 34),
+            partial(fence.guard, name, 34),
+            fence.hold(name, 34).__enter__,
         ):
             with pytest.raises(holdfast.ConfigError, match="mounted by itself"):
                 refused()

@@ -148,7 +148,7 @@ class FileMemory:
 
     def retract(self) -> None:
         """Takes back what was committed since it was locked, and has not changed the file."""
-        if not self.saved:
+        if not self.saved or not self._record.ours:
             return
         if not self._before:
             self._empty = True  # so `close` removes it
@@ -168,7 +168,7 @@ class FileMemory:
         self._record.remove()
 
     def close(self) -> None:
-        if self._empty:  # it helps nobody
+        if self._empty and self._record.ours:  # it helps nobody
             with suppress(FileNotFoundError):
                 self._record.remove()
         self._record.close()

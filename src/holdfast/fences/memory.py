@@ -6,6 +6,7 @@ import time
 from threading import Lock
 from types import TracebackType
 
+from .. import forks
 from . import floors, rules
 from .fence import Fence, prove, refuse_high_floors
 from .floors import Floor
@@ -14,7 +15,10 @@ from .rules import Credential, FencedLease, Mark, Token
 
 
 class MemoryFence(Fence):
-    """Remembers for as long as the process lives. Threads and tasks may share it."""
+    """Remembers for as long as the process lives. Threads and tasks may share it.
+
+    A forked child begins with what its parent remembers, and then remembers for itself.
+    """
 
     def __init__(self, *, single_use: bool = False) -> None:
         super().__init__(single_use=single_use)
@@ -25,6 +29,17 @@ class MemoryFence(Fence):
         self._turns = ResourceTurns()
         self.resets: list[tuple[float, str, str, Mark]] = []
         """Every reset: when, by whom, of which resource (empty for floors), and what was there."""
+        forks.survive(self)
+
+    def _after_fork(self) -> None:
+        self._mutex = Lock()  # another thread may have held it, half-way
+        now = time.monotonic()
+        self._touched = {name: self._touched.get(name, now) for name in self._marks}
+
+    def _alone(self) -> Lock:
+        """Returns the mutex, this process's own."""
+        forks.current()  # begins afresh in a child that Python was not told of
+        return self._mutex
 
     def guard(self, resource: str, token: Token) -> None:
         """Lets this token pass, and remembers it; raises `StaleToken` if a higher one has passed.
@@ -55,7 +70,7 @@ class MemoryFence(Fence):
         """
         resource = rules.resource_name(resource)
         by, to = rules.beginning(by, to)
-        with self._mutex:
+        with self._alone():
             mark = self._marks.get(resource, Mark())
             self._marks[resource] = Mark(to)
             self._touched[resource] = time.monotonic()
@@ -69,16 +84,17 @@ class MemoryFence(Fence):
         resource new to this fence has seen. So give it longer than a holder goes without a write.
         """
         limit = time.monotonic() - rules.age(older_than)
-        with self._mutex:
-            old = [
-                name
+        with self._alone():
+            old = {
+                name: self._marks[name]
                 for name, touched in self._touched.items()
                 if touched <= limit and floors.prunable(self._marks[name])
-            ]
-            pruned = [self._marks.pop(name) for name in old]
+            }
+            living = [mark for name, mark in self._marks.items() if name not in old]
+            # First: whoever is interrupted, or forked, half-way has lost no mark.
+            self._floors = floors.raised(self._floors, old.values(), living)
             for name in old:
-                del self._touched[name]
-            self._floors = floors.raised(self._floors, pruned, self._marks.values())
+                del self._touched[name], self._marks[name]
         return len(old)
 
     def reset_floors(self, *, by: str, lock: str | FencedLease | None = None, to: int = 0) -> None:
@@ -89,7 +105,7 @@ class MemoryFence(Fence):
         """
         by, to = rules.beginning(by, to)
         named = floors.lock_named(lock)
-        with self._mutex:
+        with self._alone():
             self._floors, were = floors.reset(self._floors, named, to)
             for where, floor in were:
                 mark = Mark(floor.highest, where, floor.reader)
@@ -106,7 +122,7 @@ class MemoryFence(Fence):
 
     def _pass(self, resource: str, given: Credential) -> tuple[Mark | None, Mark]:
         """Lets `given` pass; returns the mark from before, None if there was none, and the new one."""
-        with self._mutex:
+        with self._alone():
             before = mark = self._marks.get(resource)
             if mark is None:
                 mark = floors.unknown(self._floors, given)
@@ -119,7 +135,7 @@ class MemoryFence(Fence):
 
     def _retract(self, resource: str, before: Mark | None, after: Mark) -> None:
         """Puts a mark back as it was, unless it was reset or pruned meanwhile."""
-        with self._mutex:
+        with self._alone():
             if self._marks.get(resource) != after:
                 return
             if before is None:

@@ -15,6 +15,7 @@ from io import FileIO
 from typing import Any
 from weakref import ref
 
+from .. import forks
 from ..errors import GuaranteeError
 from ..surroundings import greenlets
 from .turn_holder import TurnHolder
@@ -30,6 +31,9 @@ class Record:
 
     A signal's handler may raise between any two steps, also at the beginning of `close`. So files are
     objects that are closed, and so unlocked, when they are dropped.
+
+    A forked child closes its copies at once. They are its parent's lock, and with them the child would
+    have it for as long as it lives, also when the parent was killed.
     """
 
     def __init__(self, path: str) -> None:
@@ -38,10 +42,20 @@ class Record:
         self._process = os.getpid()
         self._held: list[FileIO] = []
         """Open files, each locked or about to be; the last one has the name."""
+        forks.survive(self)
+
+    def _after_fork(self) -> None:
+        self._let_go(0)
+
+    @property
+    def ours(self) -> bool:
+        """False in a child that was forked meanwhile: there the record is its parent's."""
+        return self._process == os.getpid()
 
     @classmethod
     def locked(cls, path: str, *, shared: bool = False, wait: bool = True) -> Record | None:
         """Returns the record, locked; None if it is not to be had without waiting."""
+        forks.current()  # closes what is its parent's in a child that Python was not told of
         record = cls(path)
         try:
             while True:
@@ -112,12 +126,11 @@ class Record:
 
     def _let_go(self, keep: int) -> None:
         """Unlocks and closes all files but the last `keep`: those that were replaced come first."""
-        ours = self._process == os.getpid()
         while len(self._held) > keep:
             file = self._held[0]
-            if ours and not file.closed:
-                # A child that was forked meanwhile has it open, and would keep the lock with it. In
-                # such a child itself it must stay locked: it is its parent's.
+            if self.ours and not file.closed:
+                # A child that was forked by C code meanwhile has it open, and would keep the lock with
+                # it. In such a child itself it must stay locked: it is its parent's.
                 fcntl.flock(file, fcntl.LOCK_UN)
             file.close()
             del self._held[0]

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from threading import Lock
 from typing import Protocol
 
+from .. import forks
 from ..errors import ConfigError, LockError
 from . import rules
 from .file import FileFence, HeldFile
@@ -89,6 +90,10 @@ class _Bounded(ABC):
         """How many new resources may come before they are counted again."""
         self._next_prune = 0.0
         self._counting = Lock()
+        forks.survive(self)
+
+    def _after_fork(self) -> None:
+        self._counting = Lock()  # another thread may have held it
 
     @abstractmethod
     def _knows(self, resource: str) -> bool:
@@ -127,7 +132,9 @@ class _Bounded(ABC):
 
         If somebody is at it, this waits for that; or returns at once, if `wait` is false.
         """
-        if not self._counting.acquire(blocking=wait):
+        forks.current()  # begins afresh in a child that Python was not told of
+        counting = self._counting
+        if not counting.acquire(blocking=wait):
             return
         try:
             if self._room > 0:
@@ -139,7 +146,7 @@ class _Bounded(ABC):
                     "has no room for another; give FencingMiddleware more by most=…"
                 )
         finally:
-            self._counting.release()
+            counting.release()
 
     def _count_room(self) -> None:
         free = self._most - self._count()

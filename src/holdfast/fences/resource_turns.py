@@ -7,6 +7,9 @@ A signal's handler may raise between any two steps of ours. So whoever wants a t
 `Place`, and leaves it in the end, whether it had the turn by then, waited for it, or neither. To leave
 twice does no harm, and finishes what an interrupted one could not. If even that is interrupted, the
 place is left when its user is dropped.
+
+A forked child has none of its parent's turns: they are in the memory that it has a copy of, and nobody
+would end them there.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING
 from weakref import ref
 
+from .. import forks
 from .turn_holder import TurnHolder
 
 if TYPE_CHECKING:
@@ -84,6 +88,12 @@ class ResourceTurns:
         self._turns: dict[str, _Turn] = {}
         self._dropped: deque[Place] = deque()
         """Places that were dropped, perhaps by the garbage collector while the mutex was held."""
+        forks.survive(self)
+
+    def _after_fork(self) -> None:
+        self._mutex = Lock()  # another thread may have held it
+        self._turns = {}
+        self._dropped.clear()
 
     def taken(self, resource: str) -> bool:
         """Returns True if somebody has the turn."""
@@ -96,6 +106,7 @@ class ResourceTurns:
 
     def enter(self, place: Place, *, blocks: bool) -> bool:
         """Takes the turn if it is free, and returns True; otherwise a place in the queue."""
+        forks.current()  # begins afresh in a child that Python was not told of
         try:
             with self._mutex:
                 turn = self._turns.get(place.resource)
@@ -116,6 +127,7 @@ class ResourceTurns:
 
     def leave(self, place: Place) -> None:
         """Ends the turn of `place`, or its wait. The turn is then somebody else's, who was told."""
+        forks.current()
         with self._mutex:
             self._leave(place)
         self._settle()
@@ -146,7 +158,7 @@ class ResourceTurns:
         """Sees to it that the one who has the turn is there, and knows it."""
         while turn.place is left or not turn.place.wake():
             if not turn.queue:
-                del self._turns[left.resource]
+                self._turns.pop(left.resource, None)
                 return
             turn.place = turn.queue[0]
             turn.queue.popleft()
