@@ -64,13 +64,24 @@ def test_a_column_that_does_not_keep_every_digit_is_refused(kind: str, wide: boo
             refuse_narrow("t", "fencing_token", kind, sql)
 
 
-@pytest.mark.parametrize(("kind", "wide"), [("real", False), ("bigint", True), ("tokens", True)])
+@pytest.mark.parametrize(
+    ("kind", "wide"),
+    [
+        ("real", False),
+        ("bigint", True),
+        ("tokens", True),
+        ("tokens_of_ours", True),
+        ("few_of_ours", False),
+    ],
+)
 def test_a_column_of_postgresql_that_rounds_is_refused_by_update_too(kind: str, wide: bool) -> None:
     with postgres_server().connect() as connection:
         fence = SqlFence(connection)
         connection.execute("DROP TABLE IF EXISTS rounded")
-        connection.execute("DROP DOMAIN IF EXISTS tokens")
-        connection.execute("CREATE DOMAIN tokens AS bigint")
+        for name, below in (("tokens", "bigint"), ("few", "numeric(12)")):
+            connection.execute(f"DROP DOMAIN IF EXISTS {name} CASCADE")
+            connection.execute(f"CREATE DOMAIN {name} AS {below}")
+            connection.execute(f"CREATE DOMAIN {name}_of_ours AS {name} NOT NULL")
         connection.execute(f"CREATE TABLE rounded (id int, v int, fencing_token {kind} DEFAULT 0)")
         connection.execute("INSERT INTO rounded VALUES (1, 0)")
         if wide:

@@ -35,12 +35,14 @@ from .sql_connections import (
 from .sql_dialects import (
     DIALECTS,
     QUALIFIED,
+    SQLITE,
     Statements,
     encoder,
     fence_table,
     identifier,
     text_of,
 )
+from .sql_files import refuse_split_commits
 from .sql_guard import SqlGuard
 from .sql_hold import HeldTransaction
 from .sql_marks import prune, read_floors, reset, reset_floors
@@ -226,8 +228,9 @@ class SqlFence(Fence):
         """Proves that the fence works here; raises `GuaranteeError` otherwise, and says why.
 
         It runs in the transaction under way, or begins one, and leaves nothing behind. `tables` are
-        those that it protects: they must be in the same database and know transactions, and if
-        they have a `column` for tokens, it must keep every digit.
+        those that it protects: they must be in the same database (on SQLite, in files that are
+        committed at once) and know transactions, and if they have a `column` for tokens, it must keep
+        every digit.
         """
         kind = kind_of(connection)
         refuse_autocommit(kind, connection)
@@ -300,12 +303,18 @@ class SqlFence(Fence):
             if not (yield Request(sql.exists, sql.place(table), rows=True)).rows:
                 raise not_installed("this database", f"it has no table {table}")
             if sql.engine:
-                rows = (yield Request(sql.engine, sql.place(table), rows=True)).rows
-                if text_of(rows[0][0]).lower() not in ("innodb", "rocksdb"):
+                ((engine,),) = (yield Request(sql.engine, sql.place(table), rows=True)).rows
+                if engine is None:
+                    raise not_installed(
+                        f"the table {table}", "it is a view: name the tables that are behind it"
+                    )
+                if text_of(engine).lower() not in ("innodb", "rocksdb"):
                     raise not_installed(
                         f"the table {table}",
-                        f"its engine, {text_of(rows[0][0])}, has no transactions",
+                        f"its engine, {text_of(engine)}, has no transactions",
                     )
+        if sql.dialect is SQLITE:
+            yield from refuse_split_commits(sql, self._table, tables)
         yield from column_fits(sql, self._table, "token")
         yield from column_fits(sql, self._table, "reader")
         for table in tables:

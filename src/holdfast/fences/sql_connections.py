@@ -31,6 +31,8 @@ DRIVERS = {
 """The dialect of each driver's connections."""
 
 
+_MAKES = {"mysql": "that of mysql.connector.connect(), without a pool"}
+"""How a connection with cursors is had, where it is not by `connect()` of the driver's package."""
 KEPT = "_holdfast_cursor"
 
 
@@ -98,7 +100,7 @@ def kind_of(connection: Any) -> ConnectionKind:
     if not hasattr(cls, "cursor"):
         raise ConfigError(
             f"SqlFence takes connections as DB-API has them, with cursors, not {cls.__module__}."
-            f"{cls.__name__}: give it that of {module}.connect()"
+            f"{cls.__name__}: give it {_MAKES.get(module, f'that of {module}.connect()')}"
         )
     style = getattr(sys.modules.get(module), "paramstyle", "format")
     if module == "mysql":

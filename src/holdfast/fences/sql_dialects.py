@@ -93,12 +93,16 @@ POSTGRESQL = Dialect(
             "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS reader bigint NOT NULL DEFAULT 0",
         ),
     ),
-    column_type="SELECT format_type(COALESCE(NULLIF(typbasetype, 0), atttypid), "  # a domain's own type
-    "CASE WHEN typbasetype = 0 THEN atttypmod ELSE typtypmod END), CAST(attrelid AS bigint), NULL "
-    "FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid, "
+    # The type of a domain is the one below it, which may be another domain.
+    column_type="WITH RECURSIVE types AS ("
+    "SELECT atttypid AS kind, atttypmod AS more, CAST(attrelid AS bigint) AS place FROM pg_attribute, "
     "(SELECT ?::text AS name, ?::text AS place) AS given "
-    "WHERE attrelid = to_regclass(concat_ws('.', place, name)) AND attname = ? "
-    "AND NOT attisdropped",
+    "WHERE attrelid = to_regclass(concat_ws('.', given.place, given.name)) AND attname = ? "
+    "AND NOT attisdropped "
+    "UNION ALL SELECT typbasetype, typtypmod, place FROM types JOIN pg_type ON pg_type.oid = kind "
+    "WHERE typbasetype <> 0) "
+    "SELECT format_type(kind, more), place, NULL FROM types JOIN pg_type ON pg_type.oid = kind "
+    "WHERE typbasetype = 0",
     now="clock_timestamp()",
     ago="clock_timestamp() - make_interval(secs => ?)",
     share=" FOR SHARE",
