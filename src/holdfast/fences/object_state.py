@@ -3,7 +3,8 @@
 **Bytes that come back.** GCS and Azure give every write a version of its own (on GCS the generation;
 its ETag is a hash too, but nothing depends on it). On S3 the version (the ETag) is the hash of the
 bytes: if the same bytes are written again, a writer that was frozen inside its put could not tell. So
-the hashes of the last bytes are kept, and a stamp makes all bytes different.
+the hashes of the last bytes are kept, as many as an object's metadata has room for; older ones are not
+known any more. A stamp makes all bytes different, and so is the only sure way there.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ An object without a mark was there before the fence, or somebody has written ove
 mark: nobody can tell, so it is refused until a person takes it under the fence by `reset`.
 
 On S3 an object's version is the hash of its bytes (see `object_state`). So bytes that the object has
-held lately are refused there. Where they may well repeat, use `stamp=True`: the object then begins with
-a line of its own, different each time, which `get` takes off. For the same reason `guard`, which
-changes the mark and not the bytes, needs the stamp there.
+held lately are refused there; the fence does not know older ones. Where they may repeat at all, use
+`stamp=True`: the object then begins with a line of its own, different each time, which `get` takes off.
+For the same reason `guard`, which changes the mark and not the bytes, needs the stamp there.
 """
 
 from __future__ import annotations
