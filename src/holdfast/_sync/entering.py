@@ -134,14 +134,17 @@ class _ExitOfEach:
     @overload
     def __get__(self, thing: Enterable[Any], kind: type[Enterable[Any]]) -> Exit: ...
     def __get__(self, thing: Enterable[Any] | None, kind: type[Enterable[Any]]) -> Any:
-        if thing is None:
-            return _leave_by_hand
-        one = Exit(thing, sys._getframe(1))
-        exits = _looked_up.exits
-        while exits and exits[-1]() is None:
-            exits.pop()  # looked up, and not for a `with` statement
-        exits.append(ref(one))
-        return one
+        return _leave_by_hand if thing is None else _new_exit(thing, sys._getframe(1))
+
+
+def _new_exit(thing: Enterable[Any], frame: FrameType) -> Exit:
+    """Returns the exit of the `with` statement that looks it up, in this frame."""
+    one = Exit(thing, frame)
+    exits = _looked_up.exits
+    while exits and exits[-1]() is None:
+        exits.pop()  # looked up, and not for a `with` statement
+    exits.append(ref(one))
+    return one
 
 
 class ExitOfLease(_ExitOfEach):
@@ -152,9 +155,10 @@ class ExitOfLease(_ExitOfEach):
     """
 
     def __get__(self, thing: Any, kind: type[Enterable[Any]]) -> Any:
-        if thing is not None:
-            thing._hold._usage.given = False  # without a call: an interrupt comes only after one
-        return super().__get__(thing, kind)
+        if thing is None:
+            return _leave_by_hand
+        thing._hold._usage.given = False  # without a call: an interrupt comes only after one
+        return _new_exit(thing, sys._getframe(1))
 
 
 def _leave_by_hand(
