@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 from .errors import ConfigError
@@ -18,6 +19,13 @@ def shape_without(shape: inspect.Signature, lease_as: str) -> inspect.Signature:
             f"lease_as={lease_as!r} names no parameter of the function; its parameters: {known}"
         )
     return shape.replace(parameters=kept)
+
+
+_MANAGERS = {
+    getattr(make, "__code__", None)
+    for make in (contextmanager(lambda: iter(())), asynccontextmanager(aiter))
+}
+"""The code of functions that return what is entered later, and whose body runs only then."""
 
 
 def unwrapped(function: object) -> object:
@@ -38,9 +46,7 @@ def unwrapped(function: object) -> object:
             f"{function!r:.80} is a generator: the lock would be released before its body runs; use "
             "`with` inside it"
         )
-    # A plain function around a generator returns it, or what is entered later; `async def` cannot.
-    plainly = not inspect.iscoroutinefunction(plain)
-    if plainly and _is_generator(inspect.unwrap(plain, stop=_is_generator)):
+    if getattr(plain, "__code__", None) in _MANAGERS:
         raise ConfigError(
             f"{function!r:.80} is made of a generator, as @contextmanager does it: the lock would be "
             "released before its body runs; use `with` inside it"

@@ -336,7 +336,6 @@ async def test_what_cannot_be_held_for_is_refused() -> None:
                 locks.locked("x")(thing)
 
 
-# unasync: aio-only
 async def test_a_function_that_goes_through_a_generator_is_taken() -> None:
     async with holdfast.connect("memory://") as locks:
 
@@ -350,6 +349,7 @@ async def test_a_function_that_goes_through_a_generator_is_taken() -> None:
         assert await locks.lock("x")(collected)() == [True]
 
 
+# unasync: aio-only
 async def test_blocking_locks_refuse_what_an_asynchronous_generator_was_made_to() -> None:
     import holdfast as blocking
 

@@ -336,3 +336,16 @@ def test_what_cannot_be_held_for_is_refused() -> None:
                 locks.lock("x")(thing)
             with pytest.raises(holdfast.ConfigError):
                 locks.locked("x")(thing)
+
+
+def test_a_function_that_goes_through_a_generator_is_taken() -> None:
+    with holdfast.connect("memory://") as locks:
+
+        def stream() -> Iterator[bool]:
+            yield locks.inspect("x").held
+
+        @functools.wraps(stream)
+        def collected() -> list[bool]:
+            return [held for held in stream()]
+
+        assert locks.lock("x")(collected)() == [True]

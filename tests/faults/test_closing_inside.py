@@ -25,18 +25,24 @@ STRIDE = 3
 
 
 class Handler:
-    """What a signal's handler does: it closes the manager, and counts the seconds."""
+    """What a signal's handler does: it closes the manager, and counts the seconds.
 
-    def __init__(self, locks: holdfast.Locks) -> None:
+    Twice, since it may be called again; and with a `rest`, it takes its time afterwards.
+    """
+
+    def __init__(self, locks: holdfast.Locks, rest: float = 0.0) -> None:
         self._locks = locks
+        self._rest = rest
         self.seconds = -1.0
 
     def __call__(self, *_: object) -> None:
         with Stalls() as stalls:
             began = time.monotonic()
             self._locks.close()
+            self._locks.close()
             self.seconds = time.monotonic() - began
         self.seconds -= stalls.seconds
+        time.sleep(self._rest)
 
 
 def test_while_the_same_thread_waits(url: str) -> None:
@@ -70,9 +76,11 @@ def test_while_the_same_thread_waits(url: str) -> None:
         locks.close()
 
 
-def closed_inside(locks: holdfast.Locks, call: Callable[[], object], number: int) -> Handler | None:
+def closed_inside(
+    locks: holdfast.Locks, call: Callable[[], object], number: int, rest: float = 0.0
+) -> Handler | None:
     """Makes the call, inside which the manager is closed after so many calls; None: it had fewer."""
-    handler = Handler(locks)
+    handler = Handler(locks, rest)
     met = 0
 
     def watch(frame: FrameType, event: str, argument: object) -> None:
@@ -93,9 +101,67 @@ def closed_inside(locks: holdfast.Locks, call: Callable[[], object], number: int
     return handler if met >= number else None
 
 
-@pytest.mark.parametrize("what", ["acquire", "multi", "release"])
-def test_at_any_moment_of_a_call(what: str, tmp_path: Path) -> None:
+def test_a_handler_that_takes_its_time_in_the_middle_of_a_step(tmp_path: Path) -> None:
+    """Longer than the store is given to answer: what is left is done when it has returned."""
     url = f"sqlite://{tmp_path}/locks.db"
+    with holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+        locks.lock("kept", ttl=60.0).acquire()
+        session: Any = locks._session()
+        inside = session.backend.is_inside
+        gate = session.backend._store._gate
+        real = gate._attempt
+        handler = Handler(locks, rest=6.0)
+
+        def attempt() -> bool:
+            gate._attempt = real
+            entered: bool = real()
+            assert inside(threading.get_ident())
+            handler()
+            return entered
+
+        gate._attempt = attempt
+        with pytest.raises(holdfast.LockError, match="closed"):
+            locks.lock("wanted", ttl=60.0).acquire()
+        assert 0.0 <= handler.seconds < LIMIT
+        until(lambda: session.finished)
+        assert not others.inspect("kept").held
+        assert not others.inspect("wanted").held
+
+
+def test_while_another_thread_closes(tmp_path: Path) -> None:
+    """That waits for the attempt beneath the handler, which must not wait for it."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    with holdfast.connect(url) as others:
+        others.lock("x", ttl=20.0).acquire()
+        locks = holdfast.connect(url)
+        locks.lock("mine", ttl=60.0).acquire()
+        session: Any = locks._session()
+        handler = Handler(locks)
+        closer = threading.Thread(target=locks.close)
+        real = session.backend.wait
+
+        def wait(*arguments: Any) -> Any:
+            session.backend.wait = real
+            closer.start()
+            until(lambda: session.closing._under_way and not session.leases)
+            handler()
+            return real(*arguments)
+
+        session.backend.wait = wait
+        with pytest.raises(holdfast.LockError, match="closed"):
+            locks.lock("x").acquire()
+        closer.join(20.0)
+        assert 0.0 <= handler.seconds < LIMIT
+        assert session.finished
+        assert not others.inspect("mine").held
+        assert not others.inspect("x").waiters
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("what", ["acquire", "multi", "release"])
+def test_at_any_moment_of_a_call(what: str, store: str, tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/locks.db" if store == "sqlite" else f"memory://{tmp_path.name}"
     left: dict[int, Any] = {}
     slow: dict[int, float] = {}
     with holdfast.connect(url) as others:

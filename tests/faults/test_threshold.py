@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from faults.actors import until
-from holdfast._sync import entering
+from holdfast._sync.lease_object import LeaseObject
 
 
 class Shock(BaseException):
@@ -22,14 +22,14 @@ class Shock(BaseException):
 def entered_interrupted(make: Callable[[], Any], number: int) -> bool:
     """Enters a new lease, interrupted after so many calls of ours; returns whether it was."""
     met = 0
-    looked_up = entering.ExitOfLease.__get__.__code__
+    entered = LeaseObject.__enter__.__code__
 
     def watch(frame: FrameType, event: str, argument: object) -> None:
         nonlocal met
-        if event not in ("call", "c_return") or (not met and frame.f_code is not looked_up):
+        if event not in ("call", "c_return") or (not met and frame.f_code is not entered):
             return
         met += 1
-        if met == number + 1:  # the first is the look-up itself: who comes before it is too early
+        if met == number + 1:  # the first is the call itself: what comes before it is too early
             sys.setprofile(None)
             raise Shock
 
@@ -71,3 +71,13 @@ def test_a_lease_that_the_caller_has_stays() -> None:
         with lease:
             assert lease.held
         assert not locks.inspect("x").held
+
+
+def test_a_look_at_its_exit_changes_nothing() -> None:
+    with holdfast.connect("memory://") as locks:
+        lease = locks.lock("x", ttl=60.0).acquire()
+        assert hasattr(lease, "__exit__")
+        assert lease._hold._usage.given
+        with lease:
+            assert lease._hold._usage.given
+            assert len(lease._hold._usage.watches) == 2  # over the lease, and over this exit

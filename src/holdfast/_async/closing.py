@@ -10,6 +10,9 @@ can be done only behind it is done in the background.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from .. import forks
@@ -68,6 +71,8 @@ class Closing:
                     self._callers.add(caller)
                 if first:
                     await self._close()
+                elif self._is_beneath(current(), get_ident()):
+                    return  # whoever is at work waits for what we have interrupted
                 self.drained.set()  # its own body is not to be waited for
                 while self._under_way and not first and caller not in session.callers:
                     await Signal(session.clock).wait(session.clock.now() + CLOSING_LOOK)
@@ -85,12 +90,12 @@ class Closing:
             tickets, leases = list(session.tickets.values()), list(session.leases.values())
         self._deadline, session.patience = None, CLOSE_LIMIT
         me = current()
+        is_beneath = partial(self._is_beneath, me, get_ident())
         for lease in leases:
             if lease._wants_to_know():
                 lease._recall(REASON)
-        is_inside = getattr(session.backend, "is_inside", None)
-        if is_inside is not None and is_inside():
-            in_background(session.close, session.home)
+        if self._is_inside(get_ident()):
+            self._leave_rest(is_beneath)
             return
         for ticket in tickets:
             if ticket.runner is not me:
@@ -109,8 +114,8 @@ class Closing:
         until = session.deadline()
         while self._attempts(me) and await self.drained.wait(until):
             pass
-        if session.tickets and not self._attempts(me):
-            in_background(session.close, session.home)
+        if is_beneath():
+            self._leave_rest(is_beneath)
             return
         self.share_rest()
         if not await session.pending_releases.close():
@@ -120,6 +125,27 @@ class Closing:
         session.alarm.close()
         await session.backend.close(self._deadline)
         session.finished = True
+
+    def _is_inside(self, thread: int) -> bool:
+        """Tells whether that thread is inside a step on the store, where it can make no other."""
+        is_inside = getattr(self._session.backend, "is_inside", None)
+        return is_inside is not None and is_inside(thread)
+
+    def _is_beneath(self, runner: object, thread: int) -> bool:
+        """Tells whether a call of that task or thread is under way, beneath its call of `close`."""
+        tickets = list(self._session.tickets.values())
+        return self._is_inside(thread) or any(ticket.runner is runner for ticket in tickets)
+
+    def _leave_rest(self, is_beneath: Callable[[], bool]) -> None:
+        """Has the rest done in the background, when what lies beneath our caller has ended."""
+        session = self._session
+
+        async def finish() -> None:
+            while is_beneath():
+                await Signal(session.clock).wait(session.clock.now() + CLOSING_LOOK)
+            await session.close()
+
+        in_background(finish, session.home)
 
     def _attempts(self, me: object) -> bool:
         """Tells whether an attempt is under way that is not the caller's own."""

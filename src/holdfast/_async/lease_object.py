@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import Any
 
 from .._runtime.aio import Interrupt, current
 from ..errors import LeaseLost, LockNotOwned
-from .entering import Enterable, ExitOfLease, Leased
+from .entering import Enterable, Leased, exit_of
 from .usage import Body
 
 
@@ -19,8 +21,11 @@ class LeaseObject(Enterable[Leased]):
     _hold: Any
     """The engine's side of it, an `EnteredHold`."""
 
-    if not TYPE_CHECKING:
-        __aexit__ = ExitOfLease()
+    def __aenter__(self) -> Coroutine[Any, Any, Leased]:
+        # Until its body has begun it counts as not given: an exception from a signal's handler may come
+        # first, and if nobody else has the lease (`with lock.acquire():`), it is freed.
+        self._hold._usage.given = False  # before any call: an interrupt comes only after one
+        return self._enter(exit_of(self, sys._getframe(1)))
 
     @abstractmethod
     def ensure(self, at_least: float = 0.0) -> None:

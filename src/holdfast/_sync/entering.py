@@ -134,31 +134,14 @@ class _ExitOfEach:
     @overload
     def __get__(self, thing: Enterable[Any], kind: type[Enterable[Any]]) -> Exit: ...
     def __get__(self, thing: Enterable[Any] | None, kind: type[Enterable[Any]]) -> Any:
-        return _leave_by_hand if thing is None else _new_exit(thing, sys._getframe(1))
-
-
-def _new_exit(thing: Enterable[Any], frame: FrameType) -> Exit:
-    """Returns the exit of the `with` statement that looks it up, in this frame."""
-    one = Exit(thing, frame)
-    exits = _looked_up.exits
-    while exits and exits[-1]() is None:
-        exits.pop()  # looked up, and not for a `with` statement
-    exits.append(ref(one))
-    return one
-
-
-class ExitOfLease(_ExitOfEach):
-    """The attribute `__exit__` of a lease, which is entered itself.
-
-    Until its body has begun it counts as not given: an exception from a signal's handler may come
-    before the body, and if nobody else has the lease (`with lock.acquire():`), it is freed.
-    """
-
-    def __get__(self, thing: Any, kind: type[Enterable[Any]]) -> Any:
         if thing is None:
             return _leave_by_hand
-        thing._hold._usage.given = False  # without a call: an interrupt comes only after one
-        return _new_exit(thing, sys._getframe(1))
+        one = Exit(thing, sys._getframe(1))
+        exits = _looked_up.exits
+        while exits and exits[-1]() is None:
+            exits.pop()  # looked up, and not for a `with` statement
+        exits.append(ref(one))
+        return one
 
 
 def _leave_by_hand(
@@ -170,20 +153,24 @@ def _leave_by_hand(
     return Exit(thing, None)._leave(error)
 
 
+def exit_of(thing: Enterable[Any], frame: FrameType) -> Exit | None:
+    """Returns the exit of the statement that enters `thing` in this frame; None: it does so by hand."""
+    exits = _looked_up.exits
+    while exits:
+        one = exits.pop()()
+        if one is not None and one.is_of(thing, frame):
+            one._frame = None
+            return one
+    return None
+
+
 class Enterable(ABC, Generic[Leased]):
     """A lock or a lease: `with` enters it."""
 
     __slots__ = ()
 
     def __enter__(self) -> Leased:
-        exits = _looked_up.exits
-        frame = sys._getframe(1)
-        while exits:
-            one = exits.pop()()
-            if one is not None and one.is_of(self, frame):
-                one._frame = None
-                return self._enter(one)
-        return self._enter(None)
+        return self._enter(exit_of(self, sys._getframe(1)))
 
     if TYPE_CHECKING:
 

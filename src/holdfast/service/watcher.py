@@ -87,6 +87,8 @@ class Watcher:
         self._listeners: set[Stream] = set()
         self._routine: Routine | None = None
         self._before: Sequence[LockState] | None = None
+        self._interrupted = False
+        """Whether the store was watched before, and is not watched, or not again yet."""
         self._looked_at = 0.0
         self._renewals: dict[tuple[str, str], Renewals] = {}
         """By lock and owner."""
@@ -256,6 +258,7 @@ class Watcher:
             # What happens from now on is not seen: an id of before leads to a reset.
             self._before = None
             self._renewals.clear()
+            self._interrupted = True
         self._routine = None  # not where it failed, or was cancelled: then it begins anew by itself
 
     def _attended(self) -> bool:
@@ -264,6 +267,10 @@ class Watcher:
     async def _look(self) -> None:
         store = self._store
         self.looks += 1
+        if self._interrupted:
+            self._interrupted = False
+            self._ring.clear()
+            self._number += 1  # whoever listens has missed something, perhaps: this is in no ring
         try:
             states = await store.list("")
         except LockError as error:
@@ -276,7 +283,6 @@ class Watcher:
         if self._before is None:
             self._began = self.wall()
             self._ring.clear()
-            self._number += 1  # whoever listens has missed something, perhaps: this is in no ring
         if self._away:
             self._away = ""
             self._add("reached", "", {})

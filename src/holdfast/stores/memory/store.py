@@ -121,6 +121,10 @@ class MemoryStore:
     def unobserve(self, name: str, owner: str) -> None:
         self._step(lambda ledger: ledger.unobserve(name, owner))
 
+    def is_inside(self, thread: int) -> bool:
+        """Tells whether that thread is inside a step."""
+        return self._stepping == thread
+
     def _step(self, step: Callable[[Ledger], Result]) -> Result:
         """Runs `step` under the mutex, and wakes waiters after it."""
         me = get_ident()

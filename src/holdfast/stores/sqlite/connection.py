@@ -62,9 +62,9 @@ class StoreConnection:
         """Returns whether there is a connection, or a thread that may be about to make one."""
         return self._connection is not None or self._gate.is_entered()
 
-    def is_inside(self) -> bool:
-        """Returns whether this very thread is inside a step."""
-        return self._gate.is_inside()
+    def is_inside(self, thread: int | None = None) -> bool:
+        """Returns whether this very thread, or that one, is inside a step."""
+        return self._gate.is_inside(thread)
 
     def before_fork(self, deadline: float, held: forks.HeldLocks) -> None:
         """Closes the connection, and keeps threads out by a lock in `held`; if that is possible."""

@@ -153,9 +153,9 @@ class Gate:
         """Returns whether a thread of this process is at the gate, or through it."""
         return self._inside != 0
 
-    def is_inside(self) -> bool:
-        """Returns whether this very thread is."""
-        return self._inside == threading.get_ident()
+    def is_inside(self, thread: int | None = None) -> bool:
+        """Returns whether this very thread is, or that one."""
+        return self._inside == (threading.get_ident() if thread is None else thread)
 
     def pause(self, deadline: float, held: forks.HeldLocks) -> bool:
         """Keeps the other threads of this process out by a lock in `held`; returns False if it cannot.

@@ -60,6 +60,10 @@ class MemoryBackend:
     def open(self, deadline: float) -> None:
         pass
 
+    def is_inside(self, thread: int) -> bool:
+        """Tells whether that thread is inside a step, under a signal's handler."""
+        return self._store.is_inside(thread)
+
     def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
         return self._usable_store().acquire(self._request(ticket), ticket.tell)
 

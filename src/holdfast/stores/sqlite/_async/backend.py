@@ -76,9 +76,9 @@ class SqliteBackend:
             await finish(undone, grace=OPEN_LIMIT)
             raise
 
-    def is_inside(self) -> bool:
-        """Tells whether this very thread is inside a step, under a signal's handler."""
-        return self._store.is_inside()
+    def is_inside(self, thread: int) -> bool:
+        """Tells whether that thread is inside a step, under a signal's handler."""
+        return self._store.is_inside(thread)
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
         request = self._request(ticket)
