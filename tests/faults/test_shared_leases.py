@@ -13,6 +13,7 @@ import pytest
 
 import holdfast
 from holdfast._runtime.threads import current
+from holdfast._sync.keeper import Keeper
 from holdfast._sync.lock import Lock
 from worlds.threads import Job, eventually
 
@@ -76,17 +77,17 @@ def test_two_that_release_at_once_lose_nothing(monkeypatch: pytest.MonkeyPatch) 
 def test_a_body_does_not_begin_while_the_last_one_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with holdfast.connect("memory://") as locks:
         lease = locks.lock("x").acquire()
-        backend: Any = lease._hold._session.backend
-        release = backend.release
+        forget = Keeper.forget
 
-        def late(*arguments: Any) -> bool:
+        def late(keeper: Keeper, hold: Any) -> None:
+            """Comes when the body is over, and before its lease is being released at the store."""
             monkeypatch.undo()
             with pytest.raises(holdfast.LeaseLost, match="being released"):
                 Job(lease.__enter__).result()
-            return bool(release(*arguments))
+            forget(keeper, hold)
 
         with lease:
-            monkeypatch.setattr(backend, "release", late)
+            monkeypatch.setattr(Keeper, "forget", late)
         assert lease.state == "released"
 
 
