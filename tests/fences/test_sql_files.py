@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from mysql.connector.pooling import PooledMySQLConnection
 
 from holdfast import ConfigError, GuaranteeError
 from holdfast.fences import SqlFence
@@ -103,7 +104,6 @@ def test_a_view_of_mariadb_is_no_table() -> None:
 
 
 def test_a_connection_of_a_pool_that_has_no_cursors() -> None:
-    pooling = pytest.importorskip("mysql.connector.pooling")
-    pooled = pooling.PooledMySQLConnection.__new__(pooling.PooledMySQLConnection)
+    pooled = PooledMySQLConnection.__new__(PooledMySQLConnection)
     with pytest.raises(ConfigError, match=r"that of mysql\.connector\.connect\(\), without a pool"):
         SqlFence(pooled)

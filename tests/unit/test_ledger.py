@@ -100,3 +100,17 @@ def test_what_must_stay_true_does(seed: int, capacity: int) -> None:
         model.store.release("x", owner)
     assert model.store.list("") == []
     assert len(model.tokens) > 20, "too little happened for this to mean anything"
+
+
+@pytest.mark.parametrize("handed", [False, True])
+def test_a_renewal_for_less_time_takes_none_away(handed: bool) -> None:
+    store = MemoryStore(ManualClock())
+    for owner in ("first", "second"):
+        ask = AcquireRequest("x", owner, 60.0, 1, 1, "lock", True, False, 2.0, 5.0, LABEL)
+        store.acquire(ask, lambda grant: None)
+    if handed:
+        store.release("x", "first")
+    (holder,) = store.inspect("x").holders
+    (outcome,) = store.renew([Claim("x", holder.owner, 1.0)])
+    assert isinstance(outcome, Renewed)
+    assert store.inspect("x").holders[0].remaining == holder.remaining

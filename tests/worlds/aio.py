@@ -22,13 +22,13 @@ class Job(Generic[Result]):
     def done(self) -> bool:
         return self._task.done()
 
-    async def result(self) -> Result:
-        async with asyncio.timeout(PATIENCE):
+    async def result(self, patience: float = PATIENCE) -> Result:
+        async with asyncio.timeout(patience):
             return await self._task
 
-    async def error(self) -> BaseException | None:
+    async def error(self, patience: float = PATIENCE) -> BaseException | None:
         """What it raised, once it has ended."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             await asyncio.wait({self._task})
         return self._task.exception()
 

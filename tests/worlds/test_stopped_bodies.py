@@ -56,29 +56,20 @@ async def stopped(work: Callable[[Thing], Awaitable[None]], kind: str) -> None:
             pass
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_body_is_stopped_whose_outer_one_was_left_before_the_loss(kind: str) -> None:
-    async def work(thing: Thing) -> None:
-        outer = held_by(thing)
-        await anext(outer)
-        async with thing as lease:
-            await outer.aclose()
-            lose(lease)
-            await asyncio.sleep(60.0)
-
-    await stopped(work, kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_body_is_stopped_whose_outer_one_is_left_just_before_it(kind: str) -> None:
-    """The loss is known, and the task not cancelled yet."""
+async def test_a_body_is_stopped_whose_outer_one_was_left(kind: str, known: bool) -> None:
+    """Leaves the outer one before the loss; or when it is known, and the task not cancelled yet."""
 
     async def work(thing: Thing) -> None:
         outer = held_by(thing)
         await anext(outer)
         async with thing as lease:
-            lose(lease)
+            if known:
+                lose(lease)
             await outer.aclose()
+            if not known:
+                lose(lease)
             await asyncio.sleep(60.0)
 
     await stopped(work, kind)

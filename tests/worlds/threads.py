@@ -33,15 +33,15 @@ class Job(Generic[Result]):
     def done(self) -> bool:
         return not self._thread.is_alive()
 
-    def result(self) -> Result:
-        error = self.error()
+    def result(self, patience: float = PATIENCE) -> Result:
+        error = self.error(patience)
         if error is not None:
             raise error
         return self._results[0]
 
-    def error(self) -> BaseException | None:
+    def error(self, patience: float = PATIENCE) -> BaseException | None:
         """What it raised, once it has ended."""
-        self._thread.join(PATIENCE)
+        self._thread.join(patience)
         assert not self._thread.is_alive(), "it did not end in time"
         return self._error
 

@@ -145,7 +145,7 @@ def seen() -> dict[str, Any]:
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast import ConfigError
-from holdfast.service.security import session_key, token_file
+from holdfast.service.security import private_files, session_key, token_file
 from holdfast.service.security.badge import Badge
 from holdfast.service.security.bearer import generate
 from holdfast.service.security.roster import Roster, RosterUnavailable
@@ -70,6 +71,14 @@ def test_without_a_file_it_is_open_until_there_is_one(path: Path) -> None:
     make(path)
     roster.badges()
     assert not roster.open
+
+
+def test_one_writer_at_a_time(path: Path) -> None:
+    make(path)
+    with open(f"{path}.lock") as other:
+        with private_files.turn(str(path)), pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def put_folder(path: Path) -> None:

@@ -108,6 +108,11 @@ class Node:
     def leads(self) -> bool:
         return "Mode: leader" in self.ask("srvr")
 
+    def last_write(self) -> str:
+        """Returns the number of the last write that it knows of; empty if it does not answer."""
+        said = (line for line in self.ask("srvr").splitlines() if line.startswith("Zxid: "))
+        return next(said, "")
+
     def check(self) -> None:
         if self._process is not None and self._process.poll() is not None:
             raise ServerError(f"a ZooKeeper node ended by itself:\n{self.log()[-2000:]}")

@@ -55,6 +55,8 @@ verbs of others: another process may have sent an acquire of this owner that sti
 `release` of it leaves a tombstone, as if the acquire had been sent by this backend.
 A backend that has threads beside its event loop has a method `strand`, which ends them when that loop
 was closed and the backend was not.
+A backend whose steps hold a lock of this process, so that a signal's handler must not wait for the step
+beneath it, has a method `is_inside(thread)`: whether the thread of that ident is in such a step.
 """
 
 from __future__ import annotations

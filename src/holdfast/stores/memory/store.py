@@ -39,7 +39,7 @@ class MemoryStore:
         """The thread that is inside a step."""
         self._rows = MemoryRows(self.clock)
         self.backends: list[Recalled] = []
-        """Those that use it, which are told of leases that were ended by force."""
+        """The backends that use it: they are told of leases that were ended by force."""
 
     # Its steps, each atomic.
 

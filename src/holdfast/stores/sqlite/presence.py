@@ -153,6 +153,7 @@ class Presence:
             try:
                 name = make_locked(self.directory, ".tether", opened)
                 tether = Tether(self.directory, name, opened[0])
+                del opened[:]  # it has it
                 self._tethers.append(tether)
             except BaseException as error:
                 for fd in opened:

@@ -243,7 +243,8 @@ def _in_words(error: Exception) -> str:
     text = str(error).removeprefix("socket connection error: ")
     if text in HUNG_UP:
         return (
-            "it hung up before it greeted us; perhaps it has as many connections from this address as "
-            "it allows (maxClientCnxns, 60 by default), or it wants TLS (tls=1)"
+            "it hung up before it greeted us; perhaps the servers elect a leader, or it has as many "
+            "connections from this address as it allows (maxClientCnxns, 60 by default), or it wants "
+            "TLS (tls=1)"
         )
     return text or type(error).__name__

@@ -33,7 +33,7 @@ class NodeConnector:
         self.connection: NodeConnection | None = None
         self._opening: NodeConnection | None = None
         self._limits: set[asyncio.Timeout] = set()
-        """Those of the connections that are not made yet."""
+        """The time limits of the connections that are not made yet."""
         self.run_id = b""
         """The run_id of the server at the other end."""
 
