@@ -129,7 +129,7 @@ def test_how_a_lease_ended_through_another_service_is_told(redis_url: str, name:
 def test_how_a_lease_ended_is_told(api: Api, name: str, listen: Open) -> None:
     stream = listen("/v1/events")
     stream.find("ready")
-    short = api.acquire(name, ttl=0.5)["owner"]
+    short = api.acquire(name, ttl=3.0)["owner"]  # long enough to be there at one look
     stream.find("granted", owner=short)
     stream.find("expired", owner=short)
     forced = api.acquire(f"{name}-f")["owner"]
