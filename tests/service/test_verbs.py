@@ -164,7 +164,7 @@ def test_a_lease_is_taken_over_with_a_new_token(api: Api, name: str) -> None:
 
 
 def test_once_in_a_period_by_detaching(api: Api, name: str) -> None:
-    grant = api.acquire(name, kind="once", ttl=1)
+    grant = api.acquire(name, kind="once", ttl=20)
     answer = api.lock(name, "detach", owner=grant["owner"], ttl=3600)
     assert (answer.status_code, answer.json()) == (200, {})
     assert api.lock(name, "acquire", kind="once").status_code == 409
