@@ -21,6 +21,7 @@ from holdfast.chaos.labs.redis import RedisLab
 from holdfast.chaos.labs.redlock import RedlockLab
 from holdfast.chaos.labs.sentinel import SentinelLab
 from holdfast.chaos.labs.sqlite import SqliteLab
+from holdfast.chaos.servers.cluster import ClusterNode
 from holdfast.chaos.tiers import tier
 
 
@@ -112,6 +113,24 @@ def test_a_failover_of_a_cluster_forgets(cluster: ClusterLab) -> None:
     assert rival.turn() > first
     for worker in (holder, rival):
         worker.end()
+
+
+def test_a_replica_of_which_its_primary_has_not_heard_yet_is_waited_for(
+    cluster: ClusterLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[list[bytes]] = [[]]
+
+    class Unaware(ClusterNode):
+        def __call__(self, *words: str | bytes | int) -> Any:
+            if "REPLICAS" in words and answers:
+                return answers.pop()
+            return super().__call__(*words)
+
+    primary = cluster.primary
+    monkeypatch.setattr(primary, "__class__", Unaware)
+    replica = cluster._cluster.replica_of(primary)
+    assert answers == []
+    assert replica("ROLE")[2] == primary.known_port
 
 
 def test_a_killed_primary_of_a_cluster_is_replaced(cluster: ClusterLab) -> None:

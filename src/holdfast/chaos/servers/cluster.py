@@ -120,9 +120,15 @@ class Cluster:
         self.await_(lambda: replica.follows and primary("CLUSTER", "REPLICAS", primary.id))
 
     def replica_of(self, primary: ClusterNode) -> ClusterNode:
-        """Returns the node that follows this one."""
-        (line,) = primary("CLUSTER", "REPLICAS", primary.id)
-        return next(node for node in self.nodes if node.id == line.decode().split()[0])
+        """Returns the node that follows this one, once it knows of it."""
+        lines: list[bytes] = []
+
+        def is_known() -> bool:
+            lines[:] = primary("CLUSTER", "REPLICAS", primary.id)
+            return len(lines) == 1
+
+        self.await_(is_known)
+        return next(node for node in self.nodes if node.id == lines[0].decode().split()[0])
 
     def wait_ready(self) -> None:
         """Waits until every slot is served, and every node is a primary or has what its primary has."""
