@@ -58,9 +58,11 @@ if find_spec("MySQLdb"):  # which has to be compiled: see CONTRIBUTING
 class Stage:
     """One connection, whose calls are waited for if that is needed."""
 
-    def __init__(self, connect: Callable[[Path], Any], folder: Path) -> None:
+    def __init__(
+        self, connect: Callable[[Path], Any], folder: Path, table: str = "fences_by"
+    ) -> None:
         self._loop = asyncio.new_event_loop()
-        self.table = f"fences_by_{connect.__name__}"
+        self.table = f"{table}_{connect.__name__}"
         self.connection = self(connect(folder))
         self.fence: SqlFence = self(SqlFence(table=self.table).install(self.connection))
 

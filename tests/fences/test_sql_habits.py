@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.fences import SqlFence, sql_connections
+from holdfast.fences import SqlFence, sql_connections, sql_transactions
 from holdfast.versioned import SqlVersioned
 from stores import mariadb_server
 
@@ -76,15 +76,15 @@ def test_a_server_that_has_no_variable_for_transactions(
 ) -> None:
     """MySQL, unlike MariaDB. There mysqlclient can be asked only where it commits each statement."""
     asked = sql_connections.Request("SELECT @@no_such_variable", rows=True)
-    monkeypatch.setattr(sql_connections, "IN_TRANSACTION", asked)
+    monkeypatch.setattr(sql_transactions, "IN_TRANSACTION", asked)
     kind = sql_connections.kind_of(connection)
-    assert not sql_connections.in_transaction(kind, connection)
+    assert not sql_transactions.in_transaction(kind, connection)
     connection.autocommit(True)
-    assert not sql_connections.in_transaction(kind, connection)
+    assert not sql_transactions.in_transaction(kind, connection)
     connection.cursor().execute("BEGIN")
-    assert sql_connections.in_transaction(kind, connection)
+    assert sql_transactions.in_transaction(kind, connection)
     connection.rollback()
-    assert not sql_connections.in_transaction(kind, connection)
+    assert not sql_transactions.in_transaction(kind, connection)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has no autocommit=False there")

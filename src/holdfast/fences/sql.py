@@ -19,15 +19,8 @@ from .sql_connections import (
     ConnectionKind,
     Request,
     Steps,
-    begun,
-    begun_at_driver,
-    in_two_phases,
     keep_cursor,
     kind_of,
-    open_at_driver,
-    refuse_autocommit,
-    refuse_committed,
-    refuse_unbegun,
     run,
     run_async,
     take_cursor,
@@ -48,6 +41,15 @@ from .sql_hold import HeldTransaction
 from .sql_marks import prune, read_floors, reset, reset_floors
 from .sql_rows import FencedRow
 from .sql_sessions import takes_sessions
+from .sql_transactions import (
+    begun,
+    begun_at_driver,
+    hears_of_reads,
+    in_two_phases,
+    open_at_driver,
+    refuse_autocommit,
+    refuse_committed,
+)
 
 
 class SqlFence(Fence):
@@ -94,8 +96,8 @@ class SqlFence(Fence):
         statements = self._of(kind)
         tried = False
         shown = given.reader and self._guard.shown(resource, given)
-        if shown and statements.dialect.forgets_shares and in_two_phases(kind, connection):
-            shown = False
+        if shown and statements.dialect.forgets_shares:  # a look is not enough everywhere
+            shown = hears_of_reads(kind, connection) and not in_two_phases(kind, connection)
         request = None if shown else self._guard.request(statements, resource, given)
         unknown = statements.dialect.gaps and not shown and request is None
         first = unknown and not begun_at_driver(kind, connection)
@@ -105,8 +107,8 @@ class SqlFence(Fence):
             cursor.execute(request.sql, request.values)
             changed = cursor.rowcount
             keep_cursor(kind, connection, cursor)
-            refuse_unbegun(kind, connection)
             if changed == 1:
+                refuse_committed(kind, connection)
                 self._guard.passed(resource, given)
                 return None
             tried = True
@@ -115,11 +117,7 @@ class SqlFence(Fence):
             steps = self._guard.compare(statements, resource, given, is_open)
         else:
             steps = self._guard.let_pass(statements, resource, given, tried, first=first)
-        if kind.alchemy:
-            steps = _in_its_transaction(kind, connection, steps)
-        done = self._run(kind, connection, steps)
-        refuse_unbegun(kind, connection)
-        return done
+        return self._run(kind, connection, _in_its_transaction(kind, connection, steps))
 
     def hold(self, connection: Any, resource: str, token: Token) -> HeldTransaction:
         """`with fence.hold(connection, resource, token):` guards, and at the end looks once more.
@@ -187,7 +185,8 @@ class SqlFence(Fence):
         """
         kind = kind_of(connection)
         refuse_autocommit(kind, connection)
-        steps = prune(self._of(kind), rules.age(older_than))
+        check = partial(refuse_committed, kind, connection)
+        steps = prune(self._of(kind), rules.age(older_than), check)
         return self._run(kind, connection, steps)
 
     @takes_sessions
@@ -208,7 +207,8 @@ class SqlFence(Fence):
         by, to = rules.beginning(by, to)
         kind = kind_of(connection)
         refuse_autocommit(kind, connection)
-        steps = reset_floors(self._of(kind), by, floors.lock_named(lock), to)
+        check = partial(refuse_committed, kind, connection)
+        steps = reset_floors(self._of(kind), by, floors.lock_named(lock), to, check)
         return self._run(kind, connection, steps)
 
     def install(self, connection: Any) -> Any:

@@ -48,8 +48,6 @@ class Reply(NamedTuple):
     rows: list[Any]
 
 
-IN_TRANSACTION = Request("SELECT @@in_transaction", rows=True)
-
 Steps = Generator[Request, Reply, Result]
 
 
@@ -71,7 +69,7 @@ def kind_of(connection: Any) -> ConnectionKind:
     found = _kinds.get(cls)
     if found is not None:
         return found
-    module = _module(cls)
+    module = module_of(cls)
     waits = inspect.iscoroutinefunction(getattr(cls, "commit", None))
     if module == "sqlalchemy":
         if not hasattr(cls, "exec_driver_sql"):  # an engine; or a session, where none is taken
@@ -109,7 +107,7 @@ def kind_of(connection: Any) -> ConnectionKind:
     return _kinds[cls]
 
 
-def _module(cls: type) -> str:
+def module_of(cls: type) -> str:
     """Returns the library that a connection is from, of whose class its own may be a subclass."""
     modules = [base.__module__.partition(".")[0] for base in cls.__mro__]
     if "django" in modules:
@@ -214,85 +212,6 @@ async def _settled(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-def in_transaction(kind: ConnectionKind, connection: Any) -> bool:
-    """Returns True if a transaction is under way, as far as the driver can tell."""
-    if kind.alchemy:
-        return bool(connection.in_transaction())
-    if kind.driver in ("psycopg", "psycopg2"):
-        return int(connection.info.transaction_status) != 0
-    if kind.driver in ("pymysql", "asyncmy", "aiomysql", "mariadb"):
-        return bool(connection.server_status & 1)
-    if kind.driver == "pg8000":
-        return bool(connection._in_transaction)
-    if kind.driver == "asyncpg":
-        return bool(connection.is_in_transaction())
-    if kind.driver == "MySQLdb":
-        return _server_is_in_transaction(kind, connection)
-    return bool(connection.in_transaction)
-
-
-UNKNOWN_VARIABLE, UNKNOWN_SAVEPOINT = 1193, 1305
-"""MariaDB's and MySQL's numbers of these errors."""
-
-
-def _server_is_in_transaction(kind: ConnectionKind, connection: Any) -> bool:
-    """Returns True if the server knows of a transaction: mysqlclient itself does not tell.
-
-    MySQL has no variable for it. There a savepoint stays only inside a transaction; but where
-    autocommit is off it always stays, and then nobody can tell.
-    """
-    try:
-        return bool(execute(kind, connection, IN_TRANSACTION).rows[0][0])
-    except Exception as error:
-        if error.args[:1] != (UNKNOWN_VARIABLE,):
-            raise
-    if not connection.get_autocommit():
-        return False
-    execute(kind, connection, Request("SAVEPOINT holdfast_probe"))
-    try:
-        execute(kind, connection, Request("RELEASE SAVEPOINT holdfast_probe"))
-    except Exception as error:
-        if error.args[:1] != (UNKNOWN_SAVEPOINT,):
-            raise
-        return False
-    return True
-
-
-def begun(kind: ConnectionKind, connection: Any) -> bool:
-    """Returns True if the caller may have begun a transaction, which must not be committed for him."""
-    if not in_transaction(kind, connection):
-        return False
-    if always_open(kind, connection):
-        return bool(connection.total_changes)  # one that has changed nothing may be committed
-    return True
-
-
-def always_open(kind: ConnectionKind, connection: Any) -> bool:
-    """Returns True for connections of sqlite3 with `autocommit=False`: a commit begins the next."""
-    if kind.alchemy or kind.driver not in ("sqlite3", "aiosqlite"):
-        return False
-    return getattr(getattr(connection, "_conn", connection), "autocommit", -1) is False
-
-
-def _commits_each(kind: ConnectionKind, connection: Any) -> bool:
-    """Returns True if each statement outside a transaction is committed by itself."""
-    if kind.driver in ("sqlite3", "aiosqlite"):
-        autocommit = getattr(getattr(connection, "_conn", connection), "autocommit", -1)
-        return autocommit is True or (autocommit == -1 and connection.isolation_level is None)
-    if hasattr(connection, "get_autocommit"):
-        return bool(connection.get_autocommit())
-    return bool(connection.autocommit)
-
-
-def in_two_phases(kind: ConnectionKind, connection: Any) -> bool:
-    """Returns True if SQLAlchemy will prepare this transaction before it commits it."""
-    if not kind.alchemy:
-        return False
-    if kind.asynchronous:
-        connection = connection.sync_connection
-    return hasattr(connection.get_transaction(), "xid")
-
-
 def refuse_pipeline(kind: ConnectionKind, connection: Any) -> None:
     """Refuses a pipeline: the next statement is sent before anybody knows that the token passed."""
     if kind.driver == "psycopg" and not kind.alchemy and connection.pgconn.pipeline_status:
@@ -301,94 +220,3 @@ def refuse_pipeline(kind: ConnectionKind, connection: Any) -> None:
             "anybody knows whether this one passed: do this before you enter the pipeline, a guard in "
             "the same transaction"
         )
-
-
-def refuse_autocommit(kind: ConnectionKind, connection: Any) -> None:
-    """Refuses autocommit: a check that is committed by itself says nothing about the write after it."""
-    if kind.alchemy:
-        _driver_of(kind, connection)
-        if kind.asynchronous:
-            connection = connection.sync_connection
-        level = connection.get_execution_options().get("isolation_level")
-        if level is None:  # as the engine was made with
-            level = getattr(connection.dialect, "_on_connect_isolation_level", None)
-        alone = level == "AUTOCOMMIT"
-        if kind.dialect == "sqlite" and connection.in_nested_transaction():
-            _refuse_savepoint(kind, connection)
-    elif kind.driver == "mysql":  # whose connector asks the server
-        alone = not in_transaction(kind, connection) and _commits_each(kind, connection)
-    else:
-        alone = _commits_each(kind, connection) and not in_transaction(kind, connection)
-    if alone:
-        raise _alone()
-
-
-def _driver_of(kind: ConnectionKind, connection: Any) -> tuple[ConnectionKind, Any]:
-    """Returns the driver's own connection behind SQLAlchemy's; raises if it cannot be asked.
-
-    What SQLAlchemy believes is not enough: its driver may have been told to commit each statement.
-    """
-    if kind.asynchronous:
-        connection = connection.sync_connection
-    raw = connection.connection.driver_connection
-    driver = _module(type(raw))
-    if driver not in DRIVERS and driver != "asyncpg":
-        raise ConfigError(
-            f"SqlFence cannot find out whether {driver}, behind SQLAlchemy, has begun a transaction; "
-            f"it can ask asyncpg, {', '.join(DRIVERS)}"
-        )
-    return kind._replace(driver=driver, alchemy=False), raw
-
-
-def open_at_driver(kind: ConnectionKind, connection: Any) -> bool:
-    """Returns True if a transaction is open once a statement has been run."""
-    if kind.alchemy:
-        kind, connection = _driver_of(kind, connection)
-    # Of a SELECT these do not hear, or never tell, that it has begun a transaction.
-    deaf = kind.driver in ("pymysql", "asyncmy", "aiomysql", "MySQLdb")
-    if deaf and not _commits_each(kind, connection):
-        return True
-    return in_transaction(kind, connection)
-
-
-def begun_at_driver(kind: ConnectionKind, connection: Any) -> bool:
-    """Returns True if something was written in a transaction that is under way, or may have been."""
-    if kind.alchemy:
-        kind, connection = _driver_of(kind, connection)
-    return in_transaction(kind, connection)
-
-
-def refuse_committed(kind: ConnectionKind, connection: Any) -> None:
-    if not open_at_driver(kind, connection):
-        raise _alone()
-
-
-def refuse_unbegun(kind: ConnectionKind, connection: Any) -> None:
-    """Refuses, once a statement was run, a psycopg2 that has begun no transaction for it.
-
-    After a COMMIT or a ROLLBACK that was sent as SQL it believes that one is under way.
-    """
-    if kind.driver == "psycopg2" and not kind.alchemy and not in_transaction(kind, connection):
-        raise _alone()
-
-
-def _refuse_savepoint(kind: ConnectionKind, connection: Any) -> None:
-    """Refuses a savepoint for which no transaction was begun: its end would commit the guard.
-
-    Python's sqlite3 begins one for a write, and not for a savepoint; whether there was such a write
-    before, it does not tell.
-    """
-    raw = connection.connection.driver_connection
-    driver = kind._replace(driver="sqlite3", alchemy=False)
-    if not (_commits_each(driver, raw) or always_open(driver, raw)):
-        raise ConfigError(
-            "inside of begin_nested() Python's sqlite3 may have begun no transaction, and the end of "
-            "the savepoint would commit the guard alone: guard before begin_nested()"
-        )
-
-
-def _alone() -> ConfigError:
-    return ConfigError(
-        "a fence guards a transaction, and this connection commits each statement by itself: "
-        "begin a transaction, guard, write, commit"
-    )

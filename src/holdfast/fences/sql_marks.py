@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from . import floors, rules
@@ -57,9 +58,13 @@ def reset(sql: Statements, resource: str, by: str, to: int) -> Steps[int]:
     return mark.highest
 
 
-def reset_floors(sql: Statements, by: str, lock: str | None, to: int) -> Steps[None]:
+def reset_floors(
+    sql: Statements, by: str, lock: str | None, to: int, check: Callable[[], None]
+) -> Steps[None]:
+    """Sets floors anew. `check` raises if no transaction keeps them locked meanwhile."""
     text = encoder(sql)
     yield Request(sql.lock_floors)
+    check()
     known = yield from read_floors(sql)
     become, were = floors.reset(known, lock, to)
     yield from _set_floors(sql, known, become)
@@ -68,8 +73,10 @@ def reset_floors(sql: Statements, by: str, lock: str | None, to: int) -> Steps[N
         yield Request(sql.audit, (text(by), text(""), highest, text(of)))
 
 
-def prune(sql: Statements, older_than: float) -> Steps[int]:
+def prune(sql: Statements, older_than: float, check: Callable[[], None]) -> Steps[int]:
+    """Forgets old marks. `check` raises if no transaction keeps them locked meanwhile."""
     yield Request(sql.lock_floors)
+    check()
     known = yield from read_floors(sql)
     latest = rules.latest()
     rows = (yield Request(sql.old, (older_than, latest, latest), rows=True)).rows

@@ -12,14 +12,13 @@ from ..fences.sql_columns import column_request, refuse_rounding
 from ..fences.sql_connections import (
     Reply,
     Request,
-    always_open,
     execute,
     execute_async,
-    in_transaction,
     kind_of,
     refuse_pipeline,
 )
 from ..fences.sql_dialects import DIALECTS, QUALIFIED, Statements, identifier
+from ..fences.sql_transactions import always_open, in_transaction
 from .register import Conflict, Register, Steps, Versioned
 
 
