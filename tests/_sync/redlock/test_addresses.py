@@ -119,3 +119,14 @@ def test_nodes_that_sync_every_write_forget_nothing() -> None:
             assert later.token > held.token
     finally:
         nodes.stop()
+
+
+@pytest.mark.parametrize("namespace", ["50%", "a%d", "{a}", "%s %b"])
+def test_no_namespace_is_a_form_to_fill_in(nodes: RedlockNodes, namespace: str) -> None:
+    """In keys a percent sign is written as `%25`, which must stay as it is."""
+    with holdfast.connect(nodes.url, namespace=namespace, node_timeout=5.0) as locks:
+        lease = locks.lock("x").acquire()
+        assert [state.name for state in locks.list()] == ["x"]
+        assert lease.release() is True
+        later = locks.rwlock("x").write().acquire()
+        assert later.token > lease.token

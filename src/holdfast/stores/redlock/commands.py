@@ -134,7 +134,7 @@ class Commands:
         self.beginning = bulk(space + b":redlock:beginning")
         self.counters = bulk(space + b":redlock:counters")
         """The list of the counters in use."""
-        self._counter = space + b":redlock:counter:%d"
+        self._counter = space + b":redlock:counter:"
         self.heartbeat = heartbeat
         self.patience = heartbeat * MISSED_HEARTBEATS
         """Seconds without a heartbeat after which a node forgets a waiter."""
@@ -208,7 +208,7 @@ class Commands:
         return prefixes
 
     def _packed_counter(self, lock_key: bytes) -> bytes:
-        return bulk(self._counter % (crc32(lock_key) % STRIPES))
+        return bulk(self._counter + b"%d" % (crc32(lock_key) % STRIPES))
 
     def any_prefixes(self, name: str) -> CommandPrefixes:
         """Returns prefixes for the lock `name`, of whatever TTL: for commands that request nothing."""
