@@ -23,6 +23,7 @@ DAY = 86400 * 1_000_000
         ["--sql-mode=ANSI,NO_BACKSLASH_ESCAPES", "--sysdate-is-now"],
         ["--default-storage-engine=MyISAM", "--character-set-server=utf16", "--sql-mode="],
         ["--log-bin", "--binlog-format=ROW", "--default-time-zone=+05:45"],
+        ["--sql-safe-updates", "--max-join-size=1", "--group-concat-max-len=4"],
     ],
     ids=lambda settings: settings[0].lstrip("-"),
 )
