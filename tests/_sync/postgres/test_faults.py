@@ -249,12 +249,11 @@ def test_a_refused_step_that_has_a_transaction_around_it_is_tried_again(
 def test_a_read_only_server_is_unavailable_and_says_why(kept: PostgresServer) -> None:
     url = kept.new_database()
     database = url.rpartition("/")[2]
-    with holdfast.connect(url) as locks:
-        locks.lock("x").acquire().release()
     with kept.connect(autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
-    with holdfast.connect(url) as locks:  # a default, which we are free to change
-        locks.lock("x").acquire().release()
+    for _ in ("without its tables", "with them"):
+        with holdfast.connect(url) as locks:  # a default, which we are free to change
+            locks.lock("x").acquire().release()
 
 
 def test_too_many_connections_are_waited_for(server: PostgresServer) -> None:

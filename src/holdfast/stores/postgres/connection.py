@@ -126,10 +126,14 @@ class PostgresConnection:
         return _rows(result)
 
     def script(self, text: str, deadline: float) -> None:
-        """Runs several statements in one transaction."""
+        """Runs several statements in one transaction, whatever the defaults for transactions are."""
         connection = self._usable()
-        connection.send_query(text.encode())
-        for result in self._results(connection, deadline):
+        mode = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;\n"
+        connection.send_query((mode + text).encode())
+        results = self._results(connection, deadline)
+        if _code(results[0]) == RECOVERING:
+            raise refusal(READ_ONLY, "", self._address)
+        for result in results:
             code = _code(result)
             if code:
                 raise refusal(code, _message(result), self._address)
