@@ -69,6 +69,20 @@ def test_a_waiter_whose_queue_may_not_be_read_any_more_is_told(url: str, raw: An
         raw.set_acls(path(url, "locks", "x"), OPEN_ACL_UNSAFE)
 
 
+def test_a_lock_that_may_not_be_created_is_refused_with_the_reason(url: str, raw: Any) -> None:
+    with holdfast.connect(url) as locks:
+        locks.semaphore("there", permits=2).acquire()
+        raw.set_acls(path(url, "locks"), [ANN, *READ_ACL_UNSAFE])
+        for lock in (locks.lock("new"), locks.semaphore("new", permits=2)):
+            with pytest.raises(holdfast.ConfigError, match=r"the znodes of 'new' \(NoAuthError"):
+                lock.acquire(timeout=5.0)
+        with holdfast.connect(url) as others:  # which does not know that this one is there
+            lease = others.semaphore("there", permits=2).acquire(timeout=5.0)
+            assert lease.release() is True
+        raw.set_acls(path(url, "locks"), OPEN_ACL_UNSAFE)
+        assert locks.lock("new").acquire(timeout=5.0).held
+
+
 @pytest.mark.parametrize("when", ["it is there", "it is to be made"])
 def test_what_cannot_be_recorded_is_not_released_by_force(url: str, raw: Any, when: str) -> None:
     with holdfast.connect(url) as locks:

@@ -84,6 +84,7 @@ class Attempt:
         "queue",
         "read_pzxid",
         "record",
+        "refusal",
         "renew",
         "requested_ttl",
         "sent_at",
@@ -172,6 +173,8 @@ class Attempt:
         """Whether the znode may have been created without our knowing."""
         self.error: Exception | None = None
         """The error with which ZooKeeper refused the latest creation or deletion."""
+        self.refusal: Exception | None = None
+        """The error with which it does not let us create the znodes above, if it does not."""
         self.changed = False
         """Whether something changed while the queue was being read, so that it has to be read again."""
         self.read_pzxid = 0

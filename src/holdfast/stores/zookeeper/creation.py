@@ -17,6 +17,7 @@ from typing import Any
 from .attempt import CREATING, DELETING, HELD, WAITING, WAITS, Attempt
 from .attempt_table import ignore, ignore_reply
 from .changes import ELECTION, NO_RECORD, read_record
+from .failures import REFUSALS
 from .lines import Lines, stands
 from .names import NO_SLOT, SEMAPHORE, Entry, ordered_entries, slot_path
 from .requests import (
@@ -64,16 +65,17 @@ class Creation(Lines):
         attempt.ttl = longest if rounded else min(attempt.requested_ttl, longest)
         attempt.claim_window = min(self._claim_window, attempt.ttl)
         attempt.in_flight = attempt.maybe_created = True
-        attempt.error = None
+        attempt.error = attempt.refusal = None
         if attempt.giver is not None:
             self._send_adoption(attempt, attempt.giver)
             return
         attempt.tries += 1
         if attempt.tries > 2:  # a foreign hand has removed more than the lock's own znode
             for path in self.naming.needed():
-                self._send(attempt, create(session.client, path, b""), ignore_reply)
+                self._send(attempt, create(session.client, path, b""), self._on_parent_created)
         if attempt.lock_path not in self._known_locks:
-            self._send(attempt, create_container(session.client, attempt.lock_path), ignore_reply)
+            request = create_container(session.client, attempt.lock_path)
+            self._send(attempt, request, self._on_parent_created)
         flags = EPHEMERAL | SEQUENTIAL
         data = WAITS + attempt.label if attempt.parked else attempt.label
         attempt.slot = self._likely_slot(attempt)
@@ -98,6 +100,12 @@ class Creation(Lines):
             self._send(attempt, get_data(self.naming.election(attempt.name)), self._on_record_read)
         self._send(attempt, get_children(attempt.lock_path), self._on_listed)
 
+    @staticmethod
+    def _on_parent_created(attempt: Attempt, value: Any, error: Any) -> None:
+        """Keeps a refusal: it is the reason, if the entry finds its parent missing."""
+        if isinstance(error, REFUSALS):
+            attempt.refusal = error
+
     def _on_created(self, attempt: Attempt, value: Any, error: Any) -> None:
         if error is None:
             path, stat = value
@@ -105,6 +113,7 @@ class Creation(Lines):
             self._record_znode(attempt, path, stat)
         elif isinstance(error, NoNodeError):
             attempt.maybe_created = False
+            attempt.error = attempt.refusal
             self._known_locks.pop(attempt.lock_path, None)
         elif not isinstance(error, Unanswered):
             attempt.maybe_created = False
