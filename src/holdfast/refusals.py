@@ -12,6 +12,14 @@ class GivenUp(BackendUnavailable):
     """Raised when a request reached the store after its attempt had been given up."""
 
 
+def as_public(error: BackendUnavailable | ConfigError) -> BackendUnavailable | ConfigError:
+    """Returns the error in the class that users know: a store has others, for itself."""
+    kind = ConfigError if isinstance(error, ConfigError) else BackendUnavailable
+    if type(error) is kind:
+        return error
+    return kind(str(error), name=error.name, owner=error.owner, token=error.token)
+
+
 def in_use_as(
     name: str, owner: str, present: tuple[str, int], wanted: tuple[str, int]
 ) -> ConfigError:

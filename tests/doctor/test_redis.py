@@ -145,13 +145,14 @@ def test_a_server_that_is_gone_or_shut(server: RedisServer) -> None:
         look(f"redis://nobody:wrong@127.0.0.1:{server.port}")
     server.pause()
     try:
-        with pytest.raises(holdfast.BackendUnavailable):
+        with pytest.raises(holdfast.BackendUnavailable) as silent:
             look(server.url, timeout=0.3)
     finally:
         server.resume()
     server.kill()
-    with pytest.raises(holdfast.BackendUnavailable):
+    with pytest.raises(holdfast.BackendUnavailable) as gone:
         look(server.url)
+    assert type(silent.value) is type(gone.value) is holdfast.BackendUnavailable
 
 
 def test_a_client_in_place_of_a_url(server: RedisServer) -> None:

@@ -7,7 +7,9 @@ from importlib import import_module
 from typing import Any
 
 from ..clock import system_clock
+from ..errors import BackendUnavailable, ConfigError
 from ..findings import Finding
+from ..refusals import as_public
 from . import urls
 
 
@@ -18,6 +20,15 @@ def examine(
 
     Nothing of the user's is changed. Raises `BackendUnavailable` if the store cannot be asked at all.
     """
+    try:
+        return _examine(url, namespace, options, seconds, asynchronous)
+    except (BackendUnavailable, ConfigError) as error:
+        raise as_public(error) from None
+
+
+def _examine(
+    url: Any, namespace: str, options: dict[str, Any], seconds: float, asynchronous: bool
+) -> Sequence[Finding]:
     deadline = system_clock().now() + seconds
     if not isinstance(url, str) and urls.is_client(url):
         module = import_module(urls.CLIENT.doctor)

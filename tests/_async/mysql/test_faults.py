@@ -302,6 +302,7 @@ async def test_a_revoked_permission_is_said_plainly(kept: MariaServer) -> None:
             async with holdfast.connect(poor) as locks:
                 await locks.lock("x").acquire(timeout=0.5)
     for error in (caught, denied):
+        assert type(error.value) is holdfast.ConfigError
         assert "poor_" not in str(error.value)
         assert "s3cret" not in str(error.value)
 

@@ -12,7 +12,8 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from ...clock import Clock
-from ...errors import BackendUnavailable
+from ...errors import BackendUnavailable, ConfigError
+from ...refusals import as_public
 from ..connecting import connecting
 from .failures import Again, Late, Lost, Unready
 
@@ -92,6 +93,8 @@ class Connections:
         while True:
             try:
                 return self._use_once(work, deadline)
+            except ConfigError as error:
+                raise as_public(error) from None
             except (Lost, Again) as failure:
                 if reason is None or not isinstance(failure, Late):
                     reason = failure  # a refusal says more than that the time is over
