@@ -38,7 +38,11 @@ async def adopt(opening: Opening, request: Request, export: Export) -> Lease:
                 raise BackendUnavailable("the store took longer to answer than the lease lasts")
             session.leave(ticket.owner)
         except BaseException as error:
-            await session.give_up(ticket, silent=isinstance(error, BackendUnavailable))
+            try:
+                await session.give_up(ticket, silent=isinstance(error, BackendUnavailable))
+            except BaseException:  # another interrupt, perhaps at the very entry of it
+                session.give_up_later(ticket)
+                raise
             raise
         raise LeaseLost(
             f"the lease on {export.name!r} (token {export.token}) cannot be adopted: it has ended, or "

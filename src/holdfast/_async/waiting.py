@@ -115,7 +115,11 @@ async def obtain(
                 session.leave(ticket.owner)
         except BaseException as error:
             # Once more, if that came while it was given up: it may not have been done.
-            await session.give_up(ticket, silent=isinstance(error, BackendUnavailable))
+            try:
+                await session.give_up(ticket, silent=isinstance(error, BackendUnavailable))
+            except BaseException:  # another interrupt, perhaps at the very entry of it
+                session.give_up_later(ticket)
+                raise
             if session.listeners:
                 tell_ended(session, ticket.name, ticket.owner, started, error)
             if isinstance(error, BackendUnavailable):

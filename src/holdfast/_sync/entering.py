@@ -111,8 +111,11 @@ class Exit:
         except LockError:
             raise
         except BaseException:
-            hold._usage.end(body)
-            hold._abandon(depth)
+            try:
+                _abandon(hold, body, depth)
+            except BaseException:  # another interrupt, perhaps at the very entry of it
+                _abandon(hold, body, depth)
+                raise
             raise
         finally:
             self._lease = None
@@ -122,8 +125,13 @@ def _on_drop(watch: Watch) -> None:
     """Gives up the lease of a body that is over, and whose exit was never called."""
     hold = watch.hold
     if hold._usage.take_drop(watch):
-        hold._usage.end(watch.body)
-        hold._abandon(hold._usage.depth)
+        _abandon(hold, watch.body, hold._usage.depth)
+
+
+def _abandon(hold: EnteredHold, body: Body | None, depth: int) -> None:
+    """Gives up the lease of a body that is over, which was entered at `depth`."""
+    hold._usage.end(body)
+    hold._abandon(depth)
 
 
 class _ExitOfEach:
@@ -199,14 +207,22 @@ class Enterable(ABC, Generic[Leased]):
                 one._watch = lease._hold._usage.watch(lease._hold, one, _on_drop)
                 one._watch.body = body
         except BaseException:  # refused, or interrupted on the threshold
-            lease._hold._usage.end(body)
-            lease._hold._usage.unwatch(one)
-            entered: object = lease
-            if entered is not self:
-                lease._hold._release_quietly()
+            try:
+                self._back_out(lease, body, one)
+            except BaseException:  # another interrupt, perhaps at the very entry of it
+                self._back_out(lease, body, one)
+                raise
             raise
         lease._hold._usage.given = True
         return lease
+
+    def _back_out(self, lease: Leased, body: Body | None, one: Exit | None) -> None:
+        """Undoes an entry that failed, and gives back a lease that was taken for it."""
+        lease._hold._usage.end(body)
+        lease._hold._usage.unwatch(one)
+        entered: object = lease
+        if entered is not self:
+            lease._hold._release_quietly()
 
     @abstractmethod
     def _to_enter(self) -> Leased:

@@ -72,6 +72,9 @@ class LeaseObject(Enterable[Leased]):
             if Interrupt.works:
                 self._set_alarm()
         except BaseException:
-            usage.settle(body, None)
+            try:
+                usage.settle(body, None)
+            finally:  # another interrupt may come at the very entry of it
+                usage.end(body)
             raise
         return body

@@ -212,7 +212,11 @@ class _Attempt:
                 if error.name is None:
                     raise _unavailable(self._requests, error) from error
             else:
-                self._give_up_all(tickets)
+                try:
+                    self._give_up_all(tickets)
+                except BaseException:  # another interrupt, perhaps at the very entry of it
+                    self._give_up_later(tickets)
+                    raise
             raise
 
     def _take(
@@ -280,14 +284,8 @@ class _Attempt:
 
     def _give_up_later(self, tickets: Sequence[Ticket]) -> None:
         """Has the store forget these tickets, in the background."""
-        session = self._session
         for ticket in tickets:
-            hold = session.leases.get(ticket.owner)
-            if hold is not None:
-                hold._free_later()
-            else:
-                session.pending_releases.add(ticket)
-            session.leave(ticket.owner)
+            self._session.give_up_later(ticket)
 
     # One by one.
 

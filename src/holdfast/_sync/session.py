@@ -274,6 +274,15 @@ class Session:
         finally:
             self.leave(ticket.owner)
 
+    def give_up_later(self, ticket: Ticket) -> None:
+        """Does as `give_up`, in the background; also what one that was interrupted has left."""
+        lease = self.leases.get(ticket.owner)
+        if lease is not None:
+            lease._free_later()
+        else:
+            self.pending_releases.add(ticket)
+        self.leave(ticket.owner)
+
     def burn(self, owner: str) -> None:
         """Remembers an owner id that came from outside: it serves for one attempt only."""
         with self.mutex:

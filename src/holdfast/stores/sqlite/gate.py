@@ -20,18 +20,21 @@ would open the gate while that thread is inside. `_helper_blocked` is set only b
 `_mutex`, and cleared by the helper together with its decision; so a thread that holds `_mutex` and sees
 it clear may lock.
 
-Interrupts. A signal handler may raise after any call. `enter` undoes what it had done by then.
-`leave` does nothing if we are not inside, and may be interrupted before its first step, so:
+Interrupts. A signal handler may raise after any call, and those of two signals that came at once raise
+one right after the other. `enter` undoes what it had done by then. `leave` does nothing if we are not
+inside, and may be interrupted before its first step, by each of the two, so:
 
     try:
         gate.enter(deadline)
         ...
     finally:
         try:
+            try:
+                gate.leave()
+            finally:
+                gate.leave()
+        finally:
             gate.leave()
-        except BaseException:
-            gate.leave()
-            raise
 
 A handler or a finaliser that comes back to the same gate in the same thread, while that thread is
 inside, is refused at once; it would wait for itself.
@@ -120,11 +123,16 @@ class Gate:
             if self._helper_blocked or not self._spin(started):
                 self._queue(started, deadline)
         except BaseException:
-            if self._inside == me:
-                self.leave()
-            else:
-                with suppress(RuntimeError):  # not ours: interrupted before we had it
+            try:
+                if self._inside != me:
                     self._mutex.release()
+            except RuntimeError:
+                pass  # not ours: interrupted before we had it
+            finally:
+                try:
+                    self.leave()
+                finally:
+                    self.leave()
             raise
 
     def leave(self) -> None:

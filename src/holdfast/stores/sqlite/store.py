@@ -292,10 +292,12 @@ class Store(Transactions):
             self._disconnect()
         finally:
             try:
+                try:
+                    self._gate.leave()
+                finally:
+                    self._gate.leave()
+            finally:
                 self._gate.leave()
-            except BaseException:
-                self._gate.leave()
-                raise
             self._gate.close()
 
     def _last_token(self) -> int:

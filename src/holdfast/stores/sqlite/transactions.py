@@ -60,10 +60,12 @@ class Transactions(StoreConnection):
         finally:
             # Here, and not in a method: an interrupt may come at the very entry of one.
             try:
+                try:
+                    self._gate.leave()
+                finally:
+                    self._gate.leave()
+            finally:
                 self._gate.leave()
-            except BaseException:
-                self._gate.leave()
-                raise
         for wakeup in ledger.wakeups:
             self._send(wakeup)
         return result, ledger.blockers
@@ -123,6 +125,9 @@ class Transactions(StoreConnection):
             result = step(ledger, rows, *args)
             connection.execute("COMMIT")
         except BaseException:
-            roll_back(connection)
+            try:
+                roll_back(connection)
+            finally:  # another interrupt may come at the very entry of it
+                roll_back(connection)
             raise
         return result, ledger
