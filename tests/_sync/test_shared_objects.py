@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+import pickle
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -233,3 +235,14 @@ def test_one_lease_in_the_stacks_of_two() -> None:
         for job in jobs:
             job.result()
         assert not lease.held
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_neither_a_lock_nor_a_lease_is_copied(copied: Callable[[object], object]) -> None:
+    """A copy would share what was entered by hand, and leaving it end the lease of the other."""
+    with holdfast.connect("memory://") as locks:
+        lock, several = locks.lock("x"), locks.multi(["y", "z"])
+        with lock as lease, several as both:
+            for one in (lock, lease, several, both):
+                with pytest.raises(TypeError, match="cannot be copied or pickled: it belongs to"):
+                    copied(one)

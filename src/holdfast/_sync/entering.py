@@ -18,7 +18,7 @@ import sys
 from abc import ABC, abstractmethod
 from threading import local
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, overload
 from weakref import ref
 
 from ..errors import LockError
@@ -191,6 +191,12 @@ class Enterable(ABC, Generic[Leased]):
 
     else:
         __exit__ = _ExitOfEach()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled: it belongs to its manager and its "
+            "process. Make another one there; lease.export() lets another process go on with a lease"
+        )
 
     def _enter(self, one: Exit | None) -> Leased:
         if one is None:
