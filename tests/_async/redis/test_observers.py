@@ -267,14 +267,14 @@ async def test_a_user_who_may_not_listen_cannot_observe_and_is_told_why(
     server("ACL", "SETUSER", "app", "on", ">word", "resetchannels", "~holdfast:*", *NEEDED)
     async with bench(f"redis://app:word@127.0.0.1:{server.port}/0") as store:
         eye = Eye(store)
-        with pytest.raises(holdfast.BackendUnavailable, match="needs &holdfast:"):
+        with pytest.raises(holdfast.ConfigError, match="needs &holdfast:"):
             await eye.look()
         server("ACL", "SETUSER", "app", "&holdfast:*")
 
         async def looks() -> bool:
             try:
                 return await eye.look() == []
-            except holdfast.BackendUnavailable:
+            except holdfast.ConfigError:
                 return False
 
         await eventually(looks)

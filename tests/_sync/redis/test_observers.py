@@ -267,14 +267,14 @@ def test_a_user_who_may_not_listen_cannot_observe_and_is_told_why(
     server("ACL", "SETUSER", "app", "on", ">word", "resetchannels", "~holdfast:*", *NEEDED)
     with bench(f"redis://app:word@127.0.0.1:{server.port}/0") as store:
         eye = Eye(store)
-        with pytest.raises(holdfast.BackendUnavailable, match="needs &holdfast:"):
+        with pytest.raises(holdfast.ConfigError, match="needs &holdfast:"):
             eye.look()
         server("ACL", "SETUSER", "app", "&holdfast:*")
 
         def looks() -> bool:
             try:
                 return eye.look() == []
-            except holdfast.BackendUnavailable:
+            except holdfast.ConfigError:
                 return False
 
         eventually(looks)

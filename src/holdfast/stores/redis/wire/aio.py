@@ -19,6 +19,7 @@ from ....model import Granted
 from ..address import Address
 from .pipelined_connection import TOGETHER, Connection
 from .protocol import Late, Lost, bulk, check_greeting, greeting, pack
+from .refusals import deaf
 from .reply import Reply
 from .sockets import open_protocol, unanswered
 from .wakeups import NO_CHANNEL, read_wakeup
@@ -341,10 +342,7 @@ class Wire:
             return
         reply = await connection.send(pack(b"SUBSCRIBE", self._channel), deadline)
         if isinstance(reply, Exception):
-            raise BackendUnavailable(
-                f"the server at {self._address} does not let us listen on channels: {reply}; a user "
-                f"with an access list needs &{self._channel.rpartition(b':')[0].decode()}:*"
-            )
+            raise deaf(reply, self._address, self._channel.rpartition(b":")[0] + b":")
         self._has_channel = True
         connection.set_channel(self._packed_channel)
 

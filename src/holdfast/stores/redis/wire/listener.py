@@ -19,6 +19,7 @@ from ..owners import OwnerSet
 from .blocking_connection import Connection
 from .pool import ConnectionPool
 from .protocol import bulk, pack
+from .refusals import deaf
 
 START_PAUSE = 0.1
 """Seconds after the first grant: a program that is done by then never opens the connection."""
@@ -96,10 +97,8 @@ class Listener:
                 if self._refusal is not None:
                     refusal, self._refusal = self._refusal, None
                     self.interrupt()  # to be asked again by the next one
-                    raise BackendUnavailable(
-                        f"the server at {self._pool.address} does not let us listen on channels: "
-                        f"{refusal}; a user with an access list needs "
-                        f"&{self._recalls.rpartition(b':')[0].decode()}:*"
+                    raise deaf(
+                        refusal, self._pool.address, self._recalls.rpartition(b":")[0] + b":"
                     )
                 if not done.wait(deadline):
                     raise BackendUnavailable(

@@ -65,3 +65,12 @@ def refusal(error: Exception, address: Address) -> BackendUnavailable | ConfigEr
     if text.startswith("ERR DB index"):
         return ConfigError(f"the server at {address} has no such database: {text}")
     return BackendUnavailable(f"the server at {address} {reason_of(error)}")
+
+
+def deaf(error: Exception, address: Address, channels: bytes) -> BackendUnavailable | ConfigError:
+    """Returns the exception to raise where a server does not let us listen on these channels."""
+    kind = ConfigError if code_of(error) in DENIED else BackendUnavailable
+    return kind(
+        f"the server at {address} does not let us listen on channels: {error}; a user with an access "
+        f"list needs &{channels.decode()}*"
+    )

@@ -15,13 +15,14 @@ from weakref import WeakValueDictionary
 
 from ...._runtime.threads import Signal
 from ....clock import Clock
-from ....errors import BackendUnavailable, LockError
+from ....errors import LockError
 from ....model import Granted, quick_new
 from ..address import Address
 from .blocking_connection import SHORT_READ, Connection, WaiterSignal
 from .listener import Listener
 from .pool import ConnectionPool, PrimaryFinder
 from .protocol import Lost, bulk, pack
+from .refusals import deaf
 from .wakeups import (
     HANDOVER_BYTES,
     NO_CHANNEL,
@@ -304,10 +305,7 @@ class Wire:
         name = name or self._channels + os.urandom(9).hex().encode()
         reply = connection.call(pack(b"SUBSCRIBE", name), deadline, self._now())
         if isinstance(reply, Exception):
-            raise BackendUnavailable(
-                f"the server at {self.address} does not let us listen on channels: {reply}; a user "
-                f"with an access list needs &{self._channels.decode()}*"
-            )
+            raise deaf(reply, self.address, self._channels)
         connection.set_channel(name, signal)
 
     def _resubscribe(self, signal: WaiterSignal, until: float | None) -> None:
