@@ -13,6 +13,7 @@ import holdfast
 from holdfast._sync import adopting, multi
 from holdfast._sync.hold import Hold
 from holdfast._sync.lease import Lease
+from holdfast._sync.reentrant import ReentrantHold
 from holdfast._sync.session import Session
 from holdfast._sync.usage import Usage
 from holdfast.stores.sqlite import transactions
@@ -25,11 +26,18 @@ Step = tuple[Any, str]
 
 
 class TwoInterrupts:
-    """The two: the first comes behind or before a call of one step, the next before one of another."""
+    """The two: each comes before a call of one step, or behind it."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, first: Step, second: Step, behind: bool) -> None:
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        first: Step,
+        second: Step,
+        behind: bool,
+        behind_too: bool = False,
+    ) -> None:
         self._patch = patch
-        self._left = [(first, behind), (second, False)]
+        self._left = [(first, behind), (second, behind_too)]
         self._arm()
 
     def _arm(self) -> None:
@@ -123,3 +131,22 @@ def test_no_lease_is_left_that_nobody_has(
         eventually(lambda: not locks.list())
         session: Any = locks._session()
         eventually(lambda: not session.leases and not session.tickets)
+
+
+@pytest.mark.parametrize("behind_too", [False, True])
+def test_the_outer_body_of_a_reentrant_lock_keeps_it(
+    monkeypatch: pytest.MonkeyPatch, behind_too: bool
+) -> None:
+    with holdfast.connect("memory://") as locks:
+        mine = locks.rlock("x", ttl=60.0)
+        with mine as lease:
+            interrupts = TwoInterrupts(
+                monkeypatch, (Lease, "_begin"), (ReentrantHold, "release"), False, behind_too
+            )
+            with pytest.raises(KeyboardInterrupt), mine:
+                pass
+            interrupts.check()
+            monkeypatch.undo()
+            lease.ensure()
+            assert locks.inspect("x").held
+        assert not locks.inspect("x").held

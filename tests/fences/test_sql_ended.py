@@ -130,3 +130,25 @@ def test_a_body_that_goes_on_in_the_next_transaction() -> None:
         held.__exit__(None, None, None)
     connection.rollback()
     connection.close()
+
+
+def test_readers_do_not_shut_each_other_out_where_each_statement_is_committed() -> None:
+    """The driver is told nothing by a look, and a look is all that a second one needs."""
+    table = f"shared_{os.urandom(4).hex()}"
+    server = mariadb_server()
+    with server.connect() as one, server.connect() as other:
+        for connection in (one, other):
+            connection.autocommit(True)
+        with other.cursor() as cursor:
+            cursor.execute("SET SESSION innodb_lock_wait_timeout = 5")
+        with holdfast.connect("memory://") as locks, locks.rwlock("book").read() as reader:
+            fence = SqlFence(one, table=table)
+            for made in (SqlFence(one, table=table), fence):  # this one finds the row there
+                one.begin()
+                made.guard(one, "x", reader)
+                one.commit()
+            for connection in (one, other):
+                connection.begin()
+                fence.guard(connection, "x", reader)
+            for connection in (one, other):
+                connection.commit()

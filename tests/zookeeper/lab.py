@@ -67,6 +67,10 @@ class Lab:
         for other in others:
             ip("route", verb, "blackhole", f"{node.host}/32", at=self._rooms[other.number - 1])
 
+    def _all_have_the_same(self) -> bool:
+        seen = {one.last_write() for one in self.ensemble.nodes}
+        return len(seen) == 1 and "" not in seen
+
     def heal(self, node: Node) -> None:
         self.cut(node, "del")
         self.ensemble.ready()
@@ -89,7 +93,7 @@ class Lab:
             eventually(lambda: "renewed" in events)
             # If one of the others has a write that the next has not, ZooKeeper 3.8.0 may elect
             # for minutes: a leader ends at the first answer that it did not wait for (ZOOKEEPER-4685).
-            eventually(lambda: len({one.last_write() for one in self.ensemble.nodes}) == 1)
+            eventually(self._all_have_the_same)
             self.cut(node)
             token = rival.result(ELECTED).token
             held = lease.held

@@ -201,6 +201,7 @@ class Enterable(ABC, Generic[Leased]):
         if one is None:
             self._check_by_hand()
         lease = await self._to_enter()
+        depth = lease._hold._usage.depth
         body: Body | None = None
         try:
             body = lease._begin()
@@ -213,20 +214,22 @@ class Enterable(ABC, Generic[Leased]):
                 one._watch.body = body
         except BaseException:  # refused, or interrupted on the threshold
             try:
-                await self._back_out(lease, body, one)
+                await self._back_out(lease, body, one, depth)
             except BaseException:  # another interrupt, perhaps at the very entry of it
-                await self._back_out(lease, body, one)
+                await self._back_out(lease, body, one, depth)
                 raise
             raise
         lease._hold._usage.given = True
         return lease
 
-    async def _back_out(self, lease: Leased, body: Body | None, one: Exit | None) -> None:
-        """Undoes an entry that failed, and gives back a lease that was taken for it."""
+    async def _back_out(
+        self, lease: Leased, body: Body | None, one: Exit | None, depth: int
+    ) -> None:
+        """Undoes an entry that failed, and gives back a lease that was taken for it, at `depth`."""
         lease._hold._usage.end(body)
         lease._hold._usage.unwatch(one)
         entered: object = lease
-        if entered is not self:
+        if entered is not self and lease._hold._usage.depth == depth:  # else that is done already
             await lease._hold._release_quietly()
 
     @abstractmethod

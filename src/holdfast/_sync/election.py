@@ -119,7 +119,7 @@ class Election:
         A change is another leader, nobody, or another value of the same leader. The store wakes us, on
         the connection that all locks share. While it cannot be reached nothing is yielded, and then all
         that was missed. (Where `guarantees.every_change` is False, two changes between two looks are
-        seen as one.) Raises `LockError` when the manager is closed.
+        seen as one.) Raises `LockError` when the manager is closed, or may not listen.
         """
         session = self._opening.session()
         ticket = Ticket(self._request.terms_for(session), new_owner(session.id), queue=False)

@@ -96,8 +96,8 @@ class SqlFence(Fence):
         statements = self._of(kind)
         tried = False
         shown = given.reader and self._guard.shown(resource, given)
-        if shown and statements.dialect.forgets_shares:  # a look is not enough everywhere
-            shown = hears_of_reads(kind, connection) and not in_two_phases(kind, connection)
+        if shown and statements.dialect.forgets_shares and in_two_phases(kind, connection):
+            shown = False
         request = None if shown else self._guard.request(statements, resource, given)
         unknown = statements.dialect.gaps and not shown and request is None
         first = unknown and not begun_at_driver(kind, connection)
@@ -115,6 +115,8 @@ class SqlFence(Fence):
         if shown:
             is_open = partial(open_at_driver, kind, connection)
             steps = self._guard.compare(statements, resource, given, is_open)
+            if not hears_of_reads(kind, connection):
+                steps = _behind_a_word(steps)
         else:
             steps = self._guard.let_pass(statements, resource, given, tried, first=first)
         return self._run(kind, connection, _in_its_transaction(kind, connection, steps))
@@ -330,6 +332,12 @@ class SqlFence(Fence):
             yield Request(sql.forget(1), (encoder(sql)(probe),))
             return
         raise not_installed(f"the table {self._table}", "it let an older token pass")
+
+
+def _behind_a_word(steps: Steps[None]) -> Steps[None]:
+    """Sends a statement that does nothing first: from its reply the driver learns of an end."""
+    yield Request("DO 0")
+    yield from steps
 
 
 def _in_its_transaction(kind: ConnectionKind, connection: Any, steps: Steps[None]) -> Steps[None]:

@@ -95,6 +95,23 @@ async def test_a_user_who_may_not_listen_cannot_wait_but_try(server: RedisServer
         assert await lease.release() is True
 
 
+async def test_a_user_who_may_listen_no_more_keeps_what_it_holds(server: RedisServer) -> None:
+    """A server hangs up when it takes such a right away."""
+    rights = ("on", ">word", "resetchannels", "~holdfast:*", "&holdfast:*", *NEEDED)
+    server("ACL", "SETUSER", "app", *rights)
+    async with holdfast.connect(f"redis://app:word@127.0.0.1:{server.port}/0") as locks:
+        lease = await locks.lock("x", ttl=20.0).acquire()
+        waiter = Job(locks.lock("x").try_acquire, 60.0)
+        await until_waiting(locks)
+        server("ACL", "SETUSER", "app", "resetchannels")
+        await lease.renew()
+        other = await locks.lock("y").try_acquire()
+        assert other is not None
+        assert await other.release() is True
+        assert await lease.release() is True
+        assert await waiter.result() is not None  # it asks from time to time
+
+
 async def test_nobody_is_let_in_without_the_password_and_it_is_never_shown() -> None:
     server = RedisServer()
     try:

@@ -174,7 +174,7 @@ class Attempt:
         self.error: Exception | None = None
         """The error with which ZooKeeper refused the latest creation or deletion."""
         self.refusal: Exception | None = None
-        """The error with which it does not let us create the znodes above, if it does not."""
+        """The error with which it does not let us create the lock's znode, if it does not."""
         self.changed = False
         """Whether something changed while the queue was being read, so that it has to be read again."""
         self.read_pzxid = 0

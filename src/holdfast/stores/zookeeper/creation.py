@@ -72,10 +72,10 @@ class Creation(Lines):
         attempt.tries += 1
         if attempt.tries > 2:  # a foreign hand has removed more than the lock's own znode
             for path in self.naming.needed():
-                self._send(attempt, create(session.client, path, b""), self._on_parent_created)
+                self._send(attempt, create(session.client, path, b""), ignore_reply)
         if attempt.lock_path not in self._known_locks:
             request = create_container(session.client, attempt.lock_path)
-            self._send(attempt, request, self._on_parent_created)
+            self._send(attempt, request, self._on_lock_created)
         flags = EPHEMERAL | SEQUENTIAL
         data = WAITS + attempt.label if attempt.parked else attempt.label
         attempt.slot = self._likely_slot(attempt)
@@ -101,8 +101,8 @@ class Creation(Lines):
         self._send(attempt, get_children(attempt.lock_path), self._on_listed)
 
     @staticmethod
-    def _on_parent_created(attempt: Attempt, value: Any, error: Any) -> None:
-        """Keeps a refusal: it is the reason, if the entry finds its parent missing."""
+    def _on_lock_created(attempt: Attempt, value: Any, error: Any) -> None:
+        """Keeps a refusal: it is the reason, if the entry finds the lock's znode missing."""
         if isinstance(error, REFUSALS):
             attempt.refusal = error
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 from ...._runtime.aio import Signal
 from ....clock import Clock
-from ....errors import BackendUnavailable
+from ....errors import BackendUnavailable, ConfigError
 from ....model import Granted
 from ..address import Address
 from .pipelined_connection import TOGETHER, Connection
@@ -315,7 +316,8 @@ class Wire:
             recalls = [pack(b"SUBSCRIBE", self._recalls)] if self._recalls else []
             greeted = connection.send_all([*hello, *recalls], deadline)
             if self._has_channel:
-                await self._subscribe(connection, deadline)
+                with suppress(ConfigError):  # told to those who have to listen; others need not
+                    await self._subscribe(connection, deadline)
             check_greeting((await _all_replies(greeted))[: len(hello)], self._address)
         except BaseException:
             connection.abort()
