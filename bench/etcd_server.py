@@ -7,7 +7,7 @@ import platform
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,12 +71,7 @@ class Raw:
 
     def floor(self) -> Callable[[], None]:
         """Returns a turn: a transaction that puts a key if it is not there, and its deletion."""
-        key = b"/raw/" + os.urandom(8).hex().encode()
-        value = b"x" * 90
-        take = messages.absent(key) + messages.then(
-            messages.put(key, value, messages.on_lease(self._lease))
-        )
-        give = messages.delete_one(key)
+        take, give = _floor(self._lease)
 
         def turn() -> None:
             self._txn(take, timeout=LIMIT)
@@ -97,3 +92,36 @@ class Raw:
 
     def close(self) -> None:
         self._channel.close()
+
+
+class AioRaw:
+    """The calls by hand in asyncio, as gRPC has them there; made inside the event loop."""
+
+    def __init__(self, port: int) -> None:
+        self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
+        self._txn = self._channel.unary_unary(messages.TXN)
+        self._delete = self._channel.unary_unary(messages.DELETE)
+
+    async def floor(self) -> Callable[[], Awaitable[None]]:
+        """Returns a turn as that of `Raw.floor`."""
+        lease = int.from_bytes(os.urandom(7), "big")
+        grant = self._channel.unary_unary(messages.LEASE_GRANT)
+        await grant(messages.lease_grant(lease, LEASE_TTL), timeout=LIMIT)
+        take, give = _floor(lease)
+
+        async def turn() -> None:
+            await self._txn(take, timeout=LIMIT)
+            await self._delete(give, timeout=LIMIT)
+
+        return turn
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+def _floor(lease: int) -> tuple[bytes, bytes]:
+    """Returns the requests of a turn: put a key on a lease if it is not there, and delete it."""
+    key = b"/raw/" + os.urandom(8).hex().encode()
+    value = b"x" * 90
+    put = messages.put(key, value, messages.on_lease(lease))
+    return messages.absent(key) + messages.then(put), messages.delete_one(key)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .interrupts import let_through
+
 
 def mount_table() -> str:
     """Returns /proc/self/mountinfo; an empty text where the system does not tell."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return ""
 
 

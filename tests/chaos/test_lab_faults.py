@@ -14,6 +14,7 @@ from holdfast.chaos.faults import FAULTS
 from holdfast.chaos.labs import LABS, Lab, lab_class, open_lab
 from holdfast.chaos.labs.links import LinkedLab
 from holdfast.chaos.labs.nodes import NodeLab
+from holdfast.chaos.servers.errors import ServerError
 from holdfast.chaos.servers.processes import state_of
 from holdfast.chaos.tiers import tier
 
@@ -203,6 +204,20 @@ def test_a_clock_is_stepped(lab: Lab, worker: ProbeWorker) -> None:
         return
     injury = lab.apply("clock", chance(worker))
     worker.turn()
+    injury.heal()
+    worker.turn()
+
+
+@pytest.mark.parametrize("lab", ["mysql", "postgresql"], indirect=True, scope="module")
+def test_a_server_that_ends_as_its_clock_jumps_is_started_again(
+    lab: Lab, worker: ProbeWorker
+) -> None:
+    assert isinstance(lab, NodeLab)
+    injury = lab.apply("clock", chance(worker))
+    (node,) = lab.servers
+    node.kill()
+    with pytest.raises(ServerError, match="ended without being told to"):
+        lab.apply("store-pause", chance(worker))
     injury.heal()
     worker.turn()
 

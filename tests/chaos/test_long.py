@@ -75,7 +75,8 @@ def test_it_goes_on_with_other_seeds(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     runs = list(long.LongCampaign(SETUPS, tell, 600, tmp_path / "state").run())
     assert Recorded.asked == [(id, 7) for id in ids]
     assert len(runs) == 7
-    assert [run["events"] for run in runs] == [[]] * 5 + [[{"at": 1.0}]] * 2
+    # What happened in the runs that passed would fill the memory.
+    assert [run["events"] for run in runs] == [[]] * 7
 
 
 def test_runs_of_one_kind_are_shown_as_one() -> None:

@@ -56,8 +56,7 @@ class LongCampaign:
             self._present = Campaign(todo, self._tell, jobs=self._jobs)
             for run in self._present.run() if todo else ():
                 self.grants += run["figures"].get("grants", 0)
-                self._keep(run)
-                yield run
+                yield self._keep(run)
             if self.grants >= self._aim:
                 return
 
@@ -71,16 +70,16 @@ class LongCampaign:
         kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return kept
 
-    def _keep(self, run: dict[str, Any]) -> None:
-        """Keeps a run: with all that happened in it if it has failed, else without."""
+    def _keep(self, run: dict[str, Any]) -> dict[str, Any]:
+        """Keeps a run, and returns it: with all that happened in it if it has failed, else without."""
+        kept = {**run, "events": []} if run["passed"] else run
         path = self._path(run["id"], run["seed"])
-        if path is None:
-            return
-        kept = run if not run["passed"] else {**run, "events": []}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_suffix(".part")
-        half.write_text(json.dumps(kept), encoding="utf-8")
-        half.rename(path)
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            half = path.with_suffix(".part")
+            half.write_text(json.dumps(kept), encoding="utf-8")
+            half.rename(path)
+        return kept
 
 
 def merged(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

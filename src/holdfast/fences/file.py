@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 
 from ..errors import ConfigError
+from ..interrupts import let_through
 from ..mounts import is_mount_point
 from . import floors, rules
 from .fence import Fence, not_installed, prove, refuse_high_floors
@@ -221,7 +222,8 @@ def _refuse_to_replace(path: Path) -> None:
     check_path(path)
     try:
         mode = os.stat(path).st_mode
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return  # nothing is there; or what keeps us from it is met, and told, by the write
     if stat.S_ISDIR(mode):
         raise ConfigError(f"{str(path)!r} is a folder, and cannot be written as a file")
@@ -238,7 +240,8 @@ def _refuse_other_names(path: Path) -> None:
     check_path(path)
     try:
         found = os.stat(path)
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return
     if not stat.S_ISREG(found.st_mode):
         return

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from .. import forks
 from ..errors import ConfigError, LockError
+from ..interrupts import let_through
 from . import rules
 from .file import FileFence, HeldFile
 from .file_memory import FLOORS, SUFFIX, memory_path
@@ -228,7 +229,8 @@ def _machine() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read()
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return str(uuid.getnode())
 
 

@@ -14,6 +14,7 @@ from errno import EINPROGRESS
 from math import ceil
 from os import strerror
 
+from ..interrupts import let_through
 from .connecting import connecting
 from .redis.wire.sockets import prepare
 from .resolving import Place, resolve
@@ -44,6 +45,7 @@ def open_socket(
         try:
             return _connected(place, host, tls, until, now)
         except (OSError, Late) as error:
+            let_through(error)
             reason = error
     raise reason
 

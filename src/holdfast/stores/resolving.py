@@ -20,6 +20,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..clock import system_clock
+from ..interrupts import let_through, start
 
 if TYPE_CHECKING:
     import asyncio
@@ -57,7 +58,7 @@ class Lookup:
 
     def start(self) -> None:
         try:
-            Thread(target=self._run, name="holdfast-resolver", daemon=True).start()
+            start(Thread(target=self._run, name="holdfast-resolver", daemon=True))
         except RuntimeError as error:  # no more threads, or the process is ending
             self.error = OSError(f"the name {self._host!r} cannot be looked up: {error}")
             self._finish()
@@ -131,8 +132,10 @@ def _lookup_of(host: str, port: int) -> Lookup:
 def numeric(host: str, port: int) -> list[Place] | None:
     """Returns the address if `host` is one already, and no name."""
     if ":" in host or host.replace(".", "").isdecimal():
-        with suppress(OSError):
+        try:
             return look_up(host, port, socket.AI_NUMERICHOST)
+        except OSError as error:
+            let_through(error)
     return None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import ConfigError
+from ..interrupts import let_through
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -46,6 +47,7 @@ def context_with(files: Mapping[str, Any], prefix: str = "") -> SSLContext:
         if cert is not None:
             context.load_cert_chain(cert, key, password=_refuse_encrypted)
     except (OSError, ValueError) as error:
+        let_through(error)
         raise ConfigError(f"the TLS files given cannot be used: {error}") from None
     return context
 
@@ -56,6 +58,7 @@ def _pem(option: str, path: Any) -> bytes:
         with open(os.fspath(path), "rb") as file:  # a number would be an open descriptor
             text = file.read()
     except (OSError, TypeError, ValueError) as error:
+        let_through(error)
         raise ConfigError(f"the file given as {option} cannot be read: {error}") from None
     if b"-----BEGIN" not in text:
         raise ConfigError(f"the file given as {option} is not a PEM file")

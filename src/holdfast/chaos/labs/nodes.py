@@ -110,7 +110,10 @@ class NodeLab(LinkedLab):
 
     def choose(self, chance: Chance) -> Node:
         """Returns the node to hit."""
-        return chance.random.choice([node for node in self.servers if node.lives])
+        living = [node for node in self.servers if node.lives]
+        if not living:
+            raise ServerError(f"{', '.join(self.nodes)} ended without being told to")
+        return chance.random.choice(living)
 
     def node_to_cut(self, chance: Chance) -> str:
         return self.choose(chance).name
@@ -151,8 +154,15 @@ class NodeLab(LinkedLab):
             clock.step(step)
         except (ServerError, OSError) as error:
             raise CannotBreak(f"the clock of {node.name} cannot be stepped: {error}") from None
+
+        def set_right() -> None:
+            with suppress(ServerError, OSError):  # it has ended
+                clock.step(0)
+            if not node.lives:  # as MariaDB's may, when its clock jumps
+                node.start()
+
         text = f"the clock of {node.name} is stepped by {step:+d} s"
-        return Injury(fault.name, [node.name], text, lambda: clock.step(0))
+        return Injury(fault.name, [node.name], text, set_right)
 
     def _slow_disk(self, fault: Fault, chance: Chance) -> Injury:
         node = self.choose(chance)

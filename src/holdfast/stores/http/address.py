@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import checks
 from ...errors import ConfigError
+from ...interrupts import let_through
 from ..redis.address import hosts_of
 from ..tls import TLS_FILES, context_with
 from ..urls import Target
@@ -124,6 +125,7 @@ def _token_of(settings: dict[str, Any]) -> str:
         with open(os.fspath(path), encoding="utf-8") as file:
             text = file.read(LARGEST_TOKEN + 2)
     except (OSError, TypeError, ValueError) as error:
+        let_through(error)
         # Not its path: that may be the token itself, by a mistake.
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"the file given as {option} cannot be read: {reason}") from None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ...errors import ConfigError
+from ...interrupts import let_through
 from ..resolving import Place, resolve
 from ..urls import Target
 
@@ -117,6 +118,7 @@ class Address:
                     files["ssl_cert"], files.get("ssl_key"), files.get("ssl_key_password")
                 )
         except (OSError, ValueError) as error:
+            let_through(error)
             raise ConfigError(f"the TLS files given cannot be used: {error}") from None
         return context
 

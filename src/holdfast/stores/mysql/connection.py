@@ -10,6 +10,7 @@ import pymysql
 
 from ...clock import Clock
 from ...errors import ConfigError
+from ...interrupts import let_through
 from ..sql.connections import Row, Value
 from ..sql.failures import Late, Lost, Unready
 from .address import Address
@@ -40,6 +41,7 @@ class MysqlConnection:
         try:
             places = self._address.places(deadline, self._clock.now)
         except OSError as error:
+            let_through(error)
             raise Lost(f"the name of the host cannot be resolved: {error}") from error
         reason: Exception = Lost("it has no address")
         for number, place in enumerate(places, start=1):
@@ -68,8 +70,10 @@ class MysqlConnection:
         try:
             sock = connect(family, where, self._deadline)
         except TimeoutError as error:
+            let_through(error)
             raise Late("it did not answer in time") from error
         except OSError as error:
+            let_through(error)
             raise Lost(f"it cannot be reached: {error}") from error
         try:
             connection = self._connection = pymysql.Connection(
@@ -89,6 +93,7 @@ class MysqlConnection:
             sock.close()
             raise self._failure(error) from None
         except (OSError, RuntimeError) as error:  # a login that needs another package
+            let_through(error)
             sock.close()
             raise Lost(f"it cannot be logged in to: {error}") from error
         except BaseException:
@@ -122,6 +127,8 @@ class MysqlConnection:
 
     def _failure(self, error: pymysql.err.MySQLError) -> Exception:
         """Returns the exception to raise for one of PyMySQL's."""
+        if error.__context__ is not None:
+            let_through(error.__context__)  # which PyMySQL took for one of the socket
         cause: Any = getattr(error, "original_exception", None)
         if getattr(cause, "verify_message", ""):
             return ConfigError(

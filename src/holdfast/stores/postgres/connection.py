@@ -11,6 +11,7 @@ from psycopg import OperationalError, pq
 
 from ...clock import Clock
 from ...errors import ConfigError
+from ...interrupts import let_through
 from ..sql.connections import Row, Value
 from ..sql.failures import Late, Lost, Unready
 from .address import Address
@@ -55,6 +56,7 @@ class PostgresConnection:
         try:
             attempts = list(self._address.attempts(deadline, self._clock.now))
         except OSError as error:
+            let_through(error)
             raise Lost(f"the name of the host cannot be resolved: {error}") from error
         for number, conninfo in enumerate(attempts, start=1):
             until = deadline

@@ -13,6 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendUnavailable
+from ...interrupts import start
 
 if TYPE_CHECKING:
     import asyncio
@@ -88,5 +89,5 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
             loop.call_soon_threadsafe(settle, value, error)
 
-    Thread(target=call, name="holdfast-credentials", daemon=True).start()
+    start(Thread(target=call, name="holdfast-credentials", daemon=True))
     return await result

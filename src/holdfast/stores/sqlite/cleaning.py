@@ -6,6 +6,7 @@ import os
 import sqlite3
 import time
 
+from ...interrupts import let_through
 from ...settlement import ELECTION
 from . import changes
 from .lockfiles import age, unlink
@@ -56,7 +57,8 @@ def sweep(presence: Presence) -> int:
     alive: dict[str, bool] = {}
     try:
         files = os.listdir(presence.directory)
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return 0
     for file in files:
         stem, _, kind = file.rpartition(".")

@@ -19,6 +19,7 @@ import time
 from ... import forks
 from ...clock import BootClock
 from ...errors import BackendUnavailable, ConfigError, LockError
+from ...interrupts import let_through
 from . import forking, location, tokens
 from .cleaning import sweep
 from .file import NO_BOOT, open_store
@@ -96,6 +97,7 @@ class StoreConnection:
             except FileNotFoundError:
                 return self._reopen()
             except OSError as error:
+                let_through(error)
                 raise BackendUnavailable(
                     f"the embedded store {self.path!r} cannot be reached: {error.strerror}"
                 ) from error
@@ -234,7 +236,8 @@ class StoreConnection:
             status = os.stat(self.path)
             if (status.st_ino, status.st_dev) == (self._inode, self._device):
                 self._reopen()
-        except (OSError, sqlite3.Error, LockError):
+        except (OSError, sqlite3.Error, LockError) as error:
+            let_through(error)
             return  # the log is whole; whoever opens the store next reads it
 
     def _disconnect(self) -> None:

@@ -13,6 +13,7 @@ import sqlite3
 from contextlib import suppress
 
 from ...errors import BackendUnavailable, ConfigError
+from ...interrupts import let_through
 from . import location
 from .lockfiles import Opened, open_into
 
@@ -104,6 +105,7 @@ def _remove_foreign_log(path: str) -> None:
             noted.write(here)
         os.replace(draft, note)
     except OSError as error:
+        let_through(error)
         raise BackendUnavailable(f"the embedded store cannot write {note!r}: {error}") from error
 
 
@@ -224,6 +226,7 @@ def _make(path: str) -> None:
     except sqlite3.Error as error:
         raise unavailable(path, error) from error
     except OSError as error:
+        let_through(error)
         raise BackendUnavailable(f"the embedded store {path!r} cannot be made: {error}") from error
 
 

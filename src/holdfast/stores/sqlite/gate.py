@@ -56,6 +56,7 @@ from contextlib import suppress
 from ... import forks
 from ...clock import BootClock
 from ...errors import BackendUnavailable
+from ...interrupts import let_through
 from .lockfiles import Opened, close_last, open_into
 
 PATIENCE = 10.0
@@ -149,7 +150,8 @@ class Gate:
                     held = not self._helper_blocked
             if held and self._fd >= 0:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
-        except OSError:
+        except OSError as error:
+            let_through(error)
             self._fd = -1  # closed by other code, and so unlocked
         finally:
             self._inside = 0
@@ -191,6 +193,7 @@ class Gate:
         except BlockingIOError:
             return False
         except OSError as error:
+            let_through(error)
             raise self._broken(error) from error
         return True
 
@@ -254,7 +257,8 @@ class Gate:
         """Returns a number that differs once somebody has written."""
         try:
             return os.stat(self._written).st_mtime_ns
-        except OSError:
+        except OSError as error:
+            let_through(error)
             return 0
 
     def _help(self) -> None:
@@ -312,6 +316,7 @@ class Gate:
                     os.mkdir(os.path.dirname(self.file))
                 open_into(self._opened, self.file, _OPEN)
         except OSError as error:
+            let_through(error)
             raise BackendUnavailable(f"cannot open {self.file!r}: {error}") from error
         self._fd = self._opened[0]
         del self._opened[0]  # no call between the two: an interrupt comes only after one

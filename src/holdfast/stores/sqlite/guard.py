@@ -22,6 +22,7 @@ import struct
 from threading import RLock
 
 from ... import forks
+from ...interrupts import let_through
 from .lockfiles import Opened, close_last, open_into
 
 _SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
@@ -83,7 +84,8 @@ class Guard:
             open_into(self._fds, path, _OPEN)
             lock = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
             fcntl.fcntl(self._fds[-1], _SET_LOCK, lock)
-        except OSError:
+        except OSError as error:
+            let_through(error)
             return  # SQLite's own lock is there
 
     def _unlock(self) -> None:

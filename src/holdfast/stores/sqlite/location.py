@@ -24,6 +24,7 @@ from contextlib import suppress
 from functools import partial
 
 from ...errors import BackendUnavailable, ConfigError
+from ...interrupts import let_through
 from ...mounts import mount_of, mount_table
 
 _SHARED = (
@@ -99,6 +100,7 @@ def prepare(path: str) -> str:
     try:
         os.makedirs(parent, mode=0o700, exist_ok=True)
     except OSError as error:
+        let_through(error)
         raise _error_for(error, f"the folder {parent!r} for the store cannot be made") from error
     # By doing it, as permissions do not tell all; not on the file itself, see above. A journal
     # needs to be made beside the file too, so the folder has to be writable in any case.
@@ -113,6 +115,7 @@ def prepare(path: str) -> str:
                 os.unlink(trial)
         os.makedirs(live_directory(path), exist_ok=True)
     except OSError as error:
+        let_through(error)
         raise _error_for(error, f"the store's folder {parent!r} cannot be written to") from error
     if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
         raise ConfigError(f"the store {path!r} cannot be read and written by this user")
@@ -195,6 +198,7 @@ def identity_of(directory: str) -> str:
         with open(file, encoding="ascii") as existing:
             return existing.read()
     except (OSError, ValueError) as error:
+        let_through(error)
         raise BackendUnavailable(f"cannot tell which folder {directory!r} is: {error}") from error
 
 

@@ -21,6 +21,8 @@ import os
 import time
 from collections.abc import Callable
 
+from ...interrupts import let_through
+
 WATCH = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """How a lock file is opened by others: one that is a FIFO would otherwise wait for its process."""
 
@@ -120,7 +122,8 @@ def flocked(path: str) -> bool | None:
         fcntl.flock(opened[0], _TRY_SHARED)
     except FileNotFoundError:
         return None
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return True
     finally:
         for (
@@ -140,7 +143,8 @@ def age(path: str) -> float:
     """Returns the seconds since the file was written to; 0 when it is missing."""
     try:
         return time.time() - os.stat(path).st_mtime
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return 0.0
 
 
@@ -148,6 +152,7 @@ def unlink(path: str) -> bool:
     """Removes a file; returns whether that was possible."""
     try:
         os.unlink(path)
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return False
     return True

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ... import forks
 from ...errors import BackendUnavailable, ConfigError
+from ...interrupts import let_through
 
 if TYPE_CHECKING:
     from _socket import socket as Socket
@@ -62,6 +63,7 @@ class Mailbox:
                     self._socket.bind(_reach(self._directory, self.address))
                     break
                 except OSError as error:
+                    let_through(error)
                     if error.errno != errno.EADDRINUSE:
                         raise BackendUnavailable(
                             f"cannot make the socket {self.address!r} in {self._directory!r}, by "
@@ -85,6 +87,7 @@ class Mailbox:
             while len(messages) < most:
                 messages.append(self._socket.recv(MAX_PAYLOAD))
         except OSError as error:
+            let_through(error)
             # EBADF: closed meanwhile, by another thread.
             if error.errno not in (errno.EAGAIN, errno.EWOULDBLOCK, errno.EBADF):
                 raise BackendUnavailable(f"cannot read {self.address!r}: {error}") from error
@@ -127,7 +130,8 @@ def send(directory: str, address: str, payload: bytes) -> Literal["delivered", "
             sender.socket.sendto(payload, target)
     except (FileNotFoundError, ConnectionRefusedError):
         return GONE
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return MISSED
     return DELIVERED
 
@@ -162,6 +166,7 @@ def _reach(directory: str, address: str) -> str:
                 try:
                     folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
                 except OSError as error:
+                    let_through(error)
                     raise BackendUnavailable(f"cannot open {directory!r}: {error}") from error
                 _folders[directory] = folder
     return f"/proc/self/fd/{folder}/{address}"
@@ -174,6 +179,7 @@ def _new_socket() -> Socket:
     try:
         made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)  # close-on-exec, as all are
     except OSError as error:
+        let_through(error)
         raise BackendUnavailable(f"cannot make a socket to wake others: {error}") from error
     made.setblocking(False)
     return made

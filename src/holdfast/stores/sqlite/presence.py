@@ -38,6 +38,7 @@ from threading import RLock
 
 from ... import forks
 from ...errors import BackendUnavailable
+from ...interrupts import is_from_handler, let_through
 from .lockfiles import (
     WATCH,
     Opened,
@@ -95,6 +96,7 @@ class Presence:
                         _made.append(presence)
                         return presence
                 except OSError as error:
+                    let_through(error)
                     raise BackendUnavailable(
                         f"cannot show in {directory!r} that this process is alive: {error}"
                     ) from error
@@ -113,7 +115,8 @@ class Presence:
         try:
             seen = os.stat(f"{self.directory}/{self.name}.live")
             return (seen.st_dev, seen.st_ino) == self._inode == inode(self._live)
-        except OSError:
+        except OSError as error:
+            let_through(error)
             return False
 
     def is_alive(self, name: str) -> bool:
@@ -134,14 +137,16 @@ class Presence:
             return
         try:
             open_into(opened, f"{self.directory}/{name}.live", WATCH)
-        except OSError:
+        except OSError as error:
+            let_through(error)
             return
         # poll does not report a hang-up to a reader that came after the last writer had left.
         try:
             os.read(opened[-1], 1)
         except BlockingIOError:
             return  # empty, and held open by its process
-        except OSError:
+        except OSError as error:
+            let_through(error)
             pass
         close_last(opened)
 
@@ -158,7 +163,7 @@ class Presence:
             except BaseException as error:
                 for fd in opened:
                     os.close(fd)
-                if not isinstance(error, OSError):
+                if not isinstance(error, OSError) or is_from_handler(error):
                     raise
                 raise BackendUnavailable(
                     f"cannot make a tether in {self.directory!r}: {error}"

@@ -12,6 +12,7 @@ from typing import Any
 from ...clock import Clock
 from ...entries import Claim
 from ...errors import BackendUnavailable
+from ...interrupts import let_through
 from ...model import Granted, Queued, Renewed, Waiting
 from ...refusals import owner_used_again
 from .address import Address
@@ -74,6 +75,7 @@ class Attempts(Transfers):
             try:
                 found.start()
             except (OSError, RuntimeError) as error:  # no descriptor, or no thread, to be had
+                let_through(error)
                 raise BackendUnavailable(
                     f"no session with ZooKeeper at {self.address} could be opened: {error}"
                 ) from error

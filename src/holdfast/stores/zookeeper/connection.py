@@ -25,6 +25,7 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KeeperState
 
+from ...interrupts import let_through
 from . import tls_socket
 from .tls_socket import TlsSocket
 
@@ -150,7 +151,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         try:
             if counter is not None:
                 counter.send(b"\0")
-        except OSError:
+        except OSError as error:
+            let_through(error)
             return False
         return counter is not None
 

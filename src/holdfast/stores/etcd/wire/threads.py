@@ -15,6 +15,7 @@ from threading import RLock, Thread, get_ident
 from typing import Any, TypeVar
 
 from ....clock import system_clock
+from ....interrupts import let_through, start
 from ..address import Address
 from .failures import Failure, failure_of, unreachable
 from .http2.blocking import BlockingConnection, Late, open_socket
@@ -128,6 +129,7 @@ class Wire:
             self._close_idle(idle)
             raise Failure("DEADLINE_EXCEEDED", "", endpoint) from None
         except (Broken, OSError) as error:
+            let_through(error)
             text = getattr(error, "strerror", None) or str(error)
             raise Failure("UNAVAILABLE", f"{endpoint}: {text}", endpoint) from None
         finally:
@@ -158,6 +160,7 @@ class Wire:
         try:
             sock = open_socket(endpoint, self._tls, deadline, self._now)
         except (OSError, Late) as error:
+            let_through(error)
             late = isinstance(error, Late)
             raise unreachable(TimeoutError() if late else error, endpoint) from None
         return BlockingConnection(sock, self._now)
@@ -236,7 +239,7 @@ class Stream:
         self._closed = False
         self._over = False
         self._thread = Thread(target=self._run, name="holdfast-watch", daemon=True)
-        self._thread.start()
+        start(self._thread)
 
     def send(self, message: bytes) -> None:
         self._unsent.append(message)

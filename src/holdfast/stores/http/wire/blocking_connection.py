@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from ....interrupts import let_through
 from ...polled_sockets import Late, Socket, milliseconds, send_all, wait_for
 from .http1 import Answer, Broken, Reader
 
@@ -83,7 +84,8 @@ class Connection:
         """Returns False if the service has closed the connection, or said what it was not asked."""
         try:
             return not self.take_in()
-        except (OSError, Broken):
+        except (OSError, Broken) as error:
+            let_through(error)
             return False
 
     def fileno(self) -> int:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from ....clock import system_clock
+from ....interrupts import let_through
 from ...etcd.wire.members import Members
 from ...polled_sockets import Late, open_socket
 from ..address import Address, Endpoint
@@ -130,6 +131,7 @@ class Wire:
         except Broken as error:
             raise Failure(str(error), endpoint) from None
         except OSError as error:
+            let_through(error)
             raise Failure(f"the connection broke: {reason(error)}", endpoint) from None
         finally:
             # Twice, as a signal's handler may raise at its very entry: the place must not stay taken.
@@ -188,6 +190,7 @@ class Wire:
         try:
             return open_connection(place, deadline, self._now)
         except (OSError, Late) as error:
+            let_through(error)
             why = TimeoutError() if isinstance(error, Late) else error
             raise unreachable(why, endpoint) from None
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...._runtime.threads import Signal
 from ....clock import Clock
 from ....errors import BackendUnavailable
+from ....interrupts import let_through
 from ....model import Granted
 from ..address import Address
 from .protocol import NOTHING, Late, Lost, bulk, check_greeting, greeting
@@ -123,6 +124,7 @@ class Connection:
         try:
             return open_socket(address, deadline, self._now)
         except OSError as error:
+            let_through(error)
             raise BackendUnavailable(f"cannot reach the server at {address}: {error}") from error
 
     def set_channel(self, name: bytes, signal: WaiterSignal | None) -> None:
@@ -154,6 +156,7 @@ class Connection:
         except BlockingIOError:
             return True
         except OSError as error:
+            let_through(error)
             return type(error).__name__ == "SSLWantReadError"
         if not data:
             return False
@@ -184,9 +187,11 @@ class Connection:
                 self._send_rest(command, sent, deadline)
             try:
                 return self._receive(size)
-            except TimeoutError:
+            except TimeoutError as error:
+                let_through(error)
                 return b""
         except OSError as error:
+            let_through(error)
             raise self._error_for(error) from error
 
     def first_reply(self, data: bytes, deadline: float) -> Any:
@@ -206,7 +211,8 @@ class Connection:
             if self.address.tls is None:
                 return os.write(self._fd, data)
             return self._socket.send(data)
-        except (BlockingIOError, TimeoutError):
+        except (BlockingIOError, TimeoutError) as error:
+            let_through(error)
             return 0
 
     def _receive(self, size: int) -> bytes:
@@ -226,7 +232,8 @@ class Connection:
         while sent < len(data):
             try:
                 sent += self._socket.send(data[sent:])
-            except TimeoutError:
+            except TimeoutError as error:
+                let_through(error)
                 if self._now() >= deadline:
                     raise
 
@@ -242,6 +249,7 @@ class Connection:
                 return reply
             return self._await_reply(deadline, reply)
         except (OSError, self._protocol_error) as error:
+            let_through(error)
             raise self._error_for(error) from error
 
     def _await_reply(self, deadline: float, reply: Any) -> Any:
@@ -256,7 +264,8 @@ class Connection:
                     self._set_lowat(1)
                 try:
                     data = self._receive(CHUNK)
-                except TimeoutError:
+                except TimeoutError as error:
+                    let_through(error)
                     if self._now() >= deadline:
                         raise
                     continue
@@ -324,13 +333,15 @@ class Connection:
                 self._set_lowat(1)  # the rest of a wake-up may be short
             try:
                 data = self._receive(CHUNK)
-            except TimeoutError:
+            except TimeoutError as error:
+                let_through(error)
                 if self.dead:
                     return None
                 # A long wait: look at the clock less often.
                 self._set_tick(LONGEST_SLEEP)
                 continue
-            except OSError:
+            except OSError as error:
+                let_through(error)
                 data = b""
             if not data:
                 self.dead = True

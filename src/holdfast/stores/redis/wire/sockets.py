@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ....interrupts import let_through
 from ...connecting import connecting
 from ...resolving import resolve, resolve_in_loop
 from ..address import Address
@@ -82,7 +83,8 @@ def open_socket(address: Address, deadline: float, now: Callable[[], float]) -> 
         try:
             with connecting():
                 return address.tls.wrap_socket(sock, server_hostname=address.host)
-        except TimeoutError:
+        except TimeoutError as error:
+            let_through(error)
             raise TimeoutError(unanswered(address)) from None
     except BaseException:
         sock.close()
@@ -96,6 +98,7 @@ def _open_tcp(address: Address, deadline: float, now: Callable[[], float]) -> so
         try:
             return _connected(family, where, (deadline - now()) / left)
         except OSError as error:
+            let_through(error)
             reason = error
     raise reason
 

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from ...._runtime.threads import Signal
 from ....clock import Clock
 from ....errors import LockError
+from ....interrupts import let_through
 from ....model import Granted, quick_new
 from ..address import Address
 from .blocking_connection import SHORT_READ, Connection, WaiterSignal
@@ -327,7 +328,8 @@ class Wire:
                 except BaseException:
                     connection.close()
                     raise
-            except (LockError, OSError):
+            except (LockError, OSError) as error:
+                let_through(error)
                 signal.pause.wait(limit)
                 continue
             signal.connection = connection

@@ -14,6 +14,7 @@ from typing import Any
 
 from ....clock import Clock
 from ....errors import BackendUnavailable
+from ....interrupts import let_through
 from ...redis.address import Address
 from ...redis.wire.protocol import Late
 from ..commands import BatchItem
@@ -95,6 +96,7 @@ class RedlockWire:
                 try:
                     node_socket.send(fallback if late else usual, fan_out, deadline)
                 except OSError as error:
+                    let_through(error)
                     self._break(socket_set, index, error)
                     on_reply(index, error)
             used = sockets[:]
@@ -117,6 +119,7 @@ class RedlockWire:
                         try:
                             node_socket.read_replies(self.table)
                         except OSError as error:
+                            let_through(error)
                             self._break(socket_set, node_socket.index, error)
         except BaseException:
             # Interrupted, perhaps between a command and the note of its fan-out: a reply would be taken
@@ -181,6 +184,7 @@ class RedlockWire:
                 try:
                     node_socket.send(chosen, fan_out, deadline)
                 except OSError as error:
+                    let_through(error)
                     unsent.append(index)
                     self._break(socket_set, index, error)
         except BaseException:
@@ -270,6 +274,7 @@ class RedlockWire:
                     node_socket.read_replies(self.table)  # the end comes behind the replies
                 node_socket.read_replies(self.table)
             except OSError as error:
+                let_through(error)
                 if node_socket.pending:
                     self._break(socket_set, index, error)
                 else:
@@ -279,6 +284,7 @@ class RedlockWire:
         try:
             node_socket.read_replies(self.table)
         except OSError as error:
+            let_through(error)
             self._break(socket_set, node_socket.index, error)
 
     def _give_up(self, socket_set: SocketSet, fan_out: FanOut, allowed: float) -> None:

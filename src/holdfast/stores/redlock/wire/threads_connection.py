@@ -12,6 +12,7 @@ from typing import Any
 
 from ....clock import Clock
 from ....errors import BackendUnavailable
+from ....interrupts import let_through
 from ...redis.address import Address
 from ...redis.wire.protocol import NOTHING, Late, Lost
 from ...redis.wire.sockets import open_socket
@@ -125,7 +126,8 @@ class NodeSocket:
         """Returns False if the connection has ended, as far as this end knows."""
         try:
             self.read_replies()
-        except OSError:
+        except OSError as error:
+            let_through(error)
             return False
         return True
 
@@ -156,6 +158,7 @@ class NodeSocket:
                 elif left == 0.0:
                     raise Late(f"{self._address} did not answer in time")
         except OSError as error:
+            let_through(error)
             if isinstance(error, Lost):
                 raise
             raise Lost(f"the connection to {self._address} broke: {error}") from error
@@ -213,6 +216,7 @@ def _connected(address: Address, timeout: float) -> socket.socket:
     try:
         sock = open_socket(address, now() + timeout, now)
     except OSError as error:
+        let_through(error)
         raise BackendUnavailable(f"{address} cannot be reached: {error}") from error
     sock.setblocking(False)
     return sock

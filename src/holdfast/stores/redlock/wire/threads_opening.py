@@ -8,6 +8,7 @@ from typing import Any
 
 from ....clock import Clock
 from ....errors import BackendUnavailable, ConfigError
+from ....interrupts import start
 from ...redis.address import Address
 from ...redis.wire.protocol import check_greeting, greeting
 from ..membership import Marker, NodeTable, read_marker, run_id_of
@@ -85,7 +86,7 @@ class SocketOpener:
         threads = [Thread(target=open_one, args=(index,), daemon=True) for index in missing[1:]]
         try:
             for thread in threads:
-                thread.start()
+                start(thread)
             open_one(missing[0])
             for thread in threads:
                 thread.join(max(0.0, deadline - self._clock.now()) + NAME_PATIENCE)

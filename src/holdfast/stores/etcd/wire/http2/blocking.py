@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 
+from .....interrupts import let_through
 from .... import polled_sockets
 from ....polled_sockets import Late, Now, Socket, milliseconds, send_all, wait_for
 from ...address import host_and_port
@@ -99,7 +100,8 @@ class BlockingConnection:
         """Returns False if the server has closed the connection, or takes no more calls on it."""
         try:
             self.take_in()
-        except (OSError, Broken):
+        except (OSError, Broken) as error:
+            let_through(error)
             return False
         return not self.core.full
 
