@@ -10,10 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import FrameType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from threading import Thread
 
 _VARARGS = 0x04
 """The flag of functions that take `*args`; the module `inspect`, which names it, is slow to import."""
@@ -23,19 +19,6 @@ def let_through(error: BaseException) -> None:
     """Raises `error` again if it comes from a handler."""
     if is_from_handler(error):
         raise error
-
-
-def start(thread: Thread) -> None:
-    """Starts a thread. An error of a handler that comes meanwhile comes out as it is.
-
-    `Thread.start` clears up after it as if the thread had not begun, and fails itself if it has.
-    """
-    try:
-        thread.start()
-    except Exception as error:
-        if error.__context__ is not None:
-            let_through(error.__context__)
-        raise
 
 
 def is_from_handler(error: BaseException) -> bool:

@@ -47,7 +47,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     yield names
     names.answer.set()
     limit = time.monotonic() + 20.0
-    while any(thread.name == "holdfast-resolver" for thread in threading.enumerate()):
+    while any(not lookup.done for lookup in list(resolving._lookups.values())):
         assert time.monotonic() < limit
         time.sleep(0.01)
     resolving._lookups.clear()  # what was found behind our back is not for the next test

@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 from doctor.look import Look, until
+from holdfast.stores import resolving
 
 URLS = [
     "redis://{0}",
@@ -78,7 +79,7 @@ def slow_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     yield [f"slow.test:{port}" for port in (6001, 6002, 6003)]
     over.set()
-    until(lambda: not any("holdfast-resolver" in one.name for one in threading.enumerate()))
+    until(lambda: all(lookup.done for lookup in list(resolving._lookups.values())))
 
 
 @pytest.mark.parametrize("url", URLS)

@@ -17,6 +17,7 @@ from weakref import ref
 
 from .. import forks
 from ..errors import GuaranteeError
+from ..interrupts import let_through
 from ..surroundings import greenlets
 from .turn_holder import TurnHolder
 
@@ -66,7 +67,8 @@ class Record:
                         HOLDERS[path] = ref(record)
                     return record
                 record._let_go(0)  # it was replaced while we waited
-        except BlockingIOError:
+        except BlockingIOError as error:
+            let_through(error)
             record.close()
             return None
         except BaseException:
@@ -153,7 +155,8 @@ def _lock(file: FileIO, how: int, wait: bool) -> None:
         try:
             fcntl.flock(file, how | fcntl.LOCK_NB)
             return
-        except BlockingIOError:
+        except BlockingIOError as error:
+            let_through(error)
             time.sleep(pause)
             pause = min(pause * 2, LAST_LOOK)
 

@@ -107,7 +107,8 @@ def send_all(sock: Socket, data: bytes, deadline: float, now: Now) -> None:
             if sent == len(data):
                 return
             data = data[sent:]
-        except (BlockingIOError, ssl.SSLWantWriteError):
+        except (BlockingIOError, ssl.SSLWantWriteError) as error:
+            let_through(error)
             wait_for(sock, select.POLLOUT, deadline, now)
         except ssl.SSLWantReadError:
             wait_for(sock, select.POLLIN, deadline, now)

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import os
 import socket
-from _thread import allocate_lock
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..clock import system_clock
-from ..interrupts import let_through, start
+from ..interrupts import let_through
 
 if TYPE_CHECKING:
     import asyncio
@@ -58,7 +57,7 @@ class Lookup:
 
     def start(self) -> None:
         try:
-            start(Thread(target=self._run, name="holdfast-resolver", daemon=True))
+            start_new_thread(self._run, ())  # no Thread, whose start can be interrupted
         except RuntimeError as error:  # no more threads, or the process is ending
             self.error = OSError(f"the name {self._host!r} cannot be looked up: {error}")
             self._finish()

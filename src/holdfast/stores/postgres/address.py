@@ -10,6 +10,7 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from ...errors import ConfigError
+from ...interrupts import let_through
 from ..resolving import resolve
 from ..urls import Target
 
@@ -43,7 +44,8 @@ class Address:
             if "@" in rest.partition("/")[2]:
                 raise ValueError  # the / was in a password: what is before it would be shown as a host
             parsed = pq.Conninfo.parse(f"postgresql://{rest}{'?' if text else ''}{text}".encode())
-        except Exception:
+        except Exception as error:
+            let_through(error)
             # What libpq says may have the password in it.
             raise ConfigError(UNREADABLE) from None
         self._settings: dict[str, Any] = _values(parsed)

@@ -7,13 +7,13 @@ is left behind if the caller does not wait for it any longer.
 
 from __future__ import annotations
 
+from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendUnavailable
-from ...interrupts import start
+from ...interrupts import let_through
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,6 +30,7 @@ class ProviderLogin:
         try:
             return _read(self._provider.get_credentials())
         except Exception as error:
+            let_through(error)
             raise self._failed(error) from error
 
     async def get_soon(self) -> tuple[str, str]:
@@ -89,5 +90,5 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
             loop.call_soon_threadsafe(settle, value, error)
 
-    start(Thread(target=call, name="holdfast-credentials", daemon=True))
+    start_new_thread(call, ())  # no Thread, whose start can be interrupted
     return await result

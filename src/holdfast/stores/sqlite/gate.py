@@ -190,7 +190,8 @@ class Gate:
         """Locks the file, if that is possible at once."""
         try:
             fcntl.flock(self._fd, _TRY)
-        except BlockingIOError:
+        except BlockingIOError as error:
+            let_through(error)
             return False
         except OSError as error:
             let_through(error)

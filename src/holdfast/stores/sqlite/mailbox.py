@@ -125,7 +125,8 @@ def send(directory: str, address: str, payload: bytes) -> Literal["delivered", "
     try:
         try:
             sender.socket.sendto(payload, target)
-        except BlockingIOError:
+        except BlockingIOError as error:
+            let_through(error)
             sender = _sender = _Sender(_new_socket())
             sender.socket.sendto(payload, target)
     except (FileNotFoundError, ConnectionRefusedError):

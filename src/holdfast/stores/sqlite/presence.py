@@ -143,7 +143,8 @@ class Presence:
         # poll does not report a hang-up to a reader that came after the last writer had left.
         try:
             os.read(opened[-1], 1)
-        except BlockingIOError:
+        except BlockingIOError as error:
+            let_through(error)
             return  # empty, and held open by its process
         except OSError as error:
             let_through(error)

@@ -75,9 +75,10 @@ class Observer:
     def unobserve(self, ticket: Ticket) -> None:
         """Stops to wake `ticket`."""
         with self._mutex:
-            if self._until.pop(ticket, None) is None:
-                return
-            tickets = self._tickets[ticket.name]
+            self._until.pop(ticket, None)
+            tickets = self._tickets.get(ticket.name)
+            if tickets is None or ticket not in tickets:
+                return  # also if it was interrupted before it was known
             tickets.discard(ticket)
             if not tickets:
                 del self._tickets[ticket.name]

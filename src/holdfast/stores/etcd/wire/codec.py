@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....errors import BackendUnavailable
+from ....interrupts import let_through
 
 Value = int | bytes
 """The content of a field: a number, or the bytes of a text or a message."""
@@ -96,7 +97,8 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
                 at += 4
             else:
                 raise ValueError(f"a message has a field of the unknown kind {kind}")
-    except (IndexError, ValueError):
+    except (IndexError, ValueError) as error:
+        let_through(error)
         raise unreadable() from None
 
 

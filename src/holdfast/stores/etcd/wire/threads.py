@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import select
 import socket
+from _thread import allocate_lock, get_ident, start_new_thread
 from collections import deque
 from collections.abc import Callable, Sequence
-from threading import RLock, Thread, get_ident
+from threading import RLock
 from typing import Any, TypeVar
 
 from ....clock import system_clock
-from ....interrupts import let_through, start
+from ....interrupts import let_through
 from ..address import Address
 from .failures import Failure, failure_of, unreachable
 from .http2.blocking import BlockingConnection, Late, open_socket
@@ -55,7 +56,7 @@ class Wire:
 
     def _begin_afresh(self) -> None:
         """Leaves to the parent process what a forked child has inherited from it."""
-        self._inherited += [*self._used, *self._idle.values()]
+        self._inherited += [*self._used, *self._idle.values(), *self._streams]
         self._begin()
 
     def _begin(self) -> None:
@@ -64,6 +65,8 @@ class Wire:
             endpoint: [] for endpoint in self._address.endpoints
         }
         self._used: set[BlockingConnection] = set()
+        self._streams: set[Stream] = set()
+        """Those that have not ended, also one whose opening was interrupted, so that nobody has it."""
 
     @property
     def endpoint(self) -> str:
@@ -115,10 +118,11 @@ class Wire:
     ) -> Result:
         """Returns what `work` returns, on a connection that it has to itself."""
         idle, used = self._idle[endpoint], self._used
-        connection = self._alive(idle) or self._open(endpoint, deadline)
-        used.add(connection)
+        connection: BlockingConnection | None = None
         whole = False
         try:
+            connection = self._alive(idle) or self._open(endpoint, deadline)
+            used.add(connection)
             if self.closed:
                 raise Failure("CANCELLED", "this connection to the store is closed", endpoint, True)
             result = work(connection)
@@ -133,13 +137,14 @@ class Wire:
             text = getattr(error, "strerror", None) or str(error)
             raise Failure("UNAVAILABLE", f"{endpoint}: {text}", endpoint) from None
         finally:
-            used.discard(connection)
-            if whole and not connection.core.full and len(idle) < MOST_IDLE:
-                idle.append(connection)
-                if self.closed:  # perhaps meanwhile
-                    self._close_idle(idle)
-            else:
-                connection.close()
+            if connection is not None:
+                used.discard(connection)
+                if whole and not connection.core.full and len(idle) < MOST_IDLE:
+                    idle.append(connection)
+                    if self.closed:  # perhaps meanwhile
+                        self._close_idle(idle)
+                else:
+                    connection.close()
 
     def _alive(self, idle: list[BlockingConnection]) -> BlockingConnection | None:
         """Takes an idle connection that the server has not closed, if there is one."""
@@ -185,7 +190,15 @@ class Wire:
             return BlockingConnection(open_socket(endpoint, tls, limit, now), now)
 
         return Stream(
-            endpoint, block, open_connection, requests, self._now, self._keep_alive, heard, ended
+            endpoint,
+            block,
+            open_connection,
+            requests,
+            self._now,
+            self._keep_alive,
+            heard,
+            ended,
+            self._streams,
         )
 
     def close(self) -> None:
@@ -196,6 +209,8 @@ class Wire:
             self._close_idle(idle)
         for connection in list(self._used):
             connection.interrupt()
+        for stream in list(self._streams):
+            stream.close()
 
     def _close_idle(self, idle: list[BlockingConnection]) -> None:
         while idle:
@@ -221,6 +236,7 @@ class Stream:
         keep_alive: KeepAlive,
         heard: Callable[[bytes], None],
         ended: Callable[[Failure], None],
+        streams: set[Stream],
     ) -> None:
         self.endpoint = endpoint
         self._block = block
@@ -238,8 +254,13 @@ class Stream:
         self._opened = False
         self._closed = False
         self._over = False
-        self._thread = Thread(target=self._run, name="holdfast-watch", daemon=True)
-        start(self._thread)
+        self._runner = 0
+        """The number of the thread."""
+        self._running = allocate_lock()
+        self._running.acquire()
+        self._streams = streams
+        streams.add(self)
+        start_new_thread(self._run, ())  # no Thread, whose start can be interrupted
 
     def send(self, message: bytes) -> None:
         self._unsent.append(message)
@@ -249,8 +270,9 @@ class Stream:
         self._closed = True
         self._wake()
         # A thread that still connects ends soon, and calls nothing.
-        if self._opened and self._thread.ident != get_ident():
-            self._thread.join()
+        if self._opened and self._runner != get_ident():
+            with self._running:
+                return
 
     def _wake(self) -> None:
         with self._mutex:
@@ -267,6 +289,14 @@ class Stream:
     # The thread.
 
     def _run(self) -> None:
+        self._runner = get_ident()
+        try:
+            self._serve_until_end()
+        finally:
+            self._streams.discard(self)
+            self._running.release()
+
+    def _serve_until_end(self) -> None:
         # What is told if a callback raises: no watch may die with it.
         failure: Failure | None = Failure("UNAVAILABLE", "the watch ended", self.endpoint)
         connection = None

@@ -18,6 +18,7 @@ from ....clock import system_clock
 from ....entries import CLAIM_WINDOW, HEARTBEAT, Claim
 from ....errors import BackendUnavailable, LockError
 from ....guarantees import Guarantees
+from ....interrupts import let_through
 from ....model import GONE, UNKNOWN, Busy, Gone, Granted, LockState, Observation, Outcome, Queued
 from ..._async.contract import Backend, Terms, Ticket
 from ...redis.owners import OwnerSet
@@ -95,6 +96,7 @@ class HttpBackend:
                 self.claim_window = float(data["claim_window"])
                 self._one_step = data.get("one_step") is not False
             except (KeyError, TypeError, ValueError) as error:
+                let_through(error)
                 raise self._nonsense(reply, Nonsense("it did not tell its guarantees")) from error
         except BaseException:
             await self._wire.close()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ...._runtime.threads import Signal
 from ....clock import Clock
 from ....errors import BackendUnavailable
+from ....interrupts import let_through
 from ..address import Address
 from ..codec import Nonsense
 from ..problems import error_of, pause_of
@@ -142,6 +143,7 @@ def _body_of(answer: Answer, strict: bool = True) -> Any:
             raise Nonsense(f"it answered {answer.status} with {kind[:80]!r}")
         return json.loads(answer.body)
     except (ValueError, RecursionError) as error:
+        let_through(error)
         if not strict:
             return None
         if isinstance(error, Nonsense):

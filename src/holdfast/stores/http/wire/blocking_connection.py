@@ -58,7 +58,8 @@ class Connection:
             if self._tls or self._poll(milliseconds(deadline - self._now())):
                 try:
                     data = self._socket.recv(CHUNK)
-                except (BlockingIOError, ssl.SSLWantReadError):
+                except (BlockingIOError, ssl.SSLWantReadError) as error:
+                    let_through(error)
                     wait_for(self._socket, select.POLLIN, deadline, self._now)
                     continue
                 except ssl.SSLWantWriteError:
@@ -74,7 +75,8 @@ class Connection:
         """Returns what has come, without waiting; raises `Broken` if the service has hung up."""
         try:
             data = self._socket.recv(CHUNK)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+            let_through(error)
             return b""
         if not data:
             raise Broken("it closed the connection")

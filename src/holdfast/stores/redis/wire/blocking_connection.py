@@ -153,7 +153,8 @@ class Connection:
                 self._tick = 0.0  # the next command sets another
                 self._socket.settimeout(0.0)
                 data = self._socket.recv(CHUNK)
-        except BlockingIOError:
+        except BlockingIOError as error:
+            let_through(error)
             return True
         except OSError as error:
             let_through(error)

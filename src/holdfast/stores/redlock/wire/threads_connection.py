@@ -106,7 +106,8 @@ class NodeSocket:
         """
         try:
             data = self._recv(CHUNK)
-        except (BlockingIOError, InterruptedError):
+        except (BlockingIOError, InterruptedError) as error:
+            let_through(error)
             return
         except OSError as error:
             if type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError"):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable, Sequence
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 
 from ....clock import Clock
 from ....errors import BackendUnavailable, ConfigError
-from ....interrupts import start
 from ...redis.address import Address
 from ...redis.wire.protocol import check_greeting, greeting
 from ..membership import Marker, NodeTable, read_marker, run_id_of
@@ -83,13 +83,23 @@ class SocketOpener:
             if node_socket is not None:
                 node_socket.close()
 
-        threads = [Thread(target=open_one, args=(index,), daemon=True) for index in missing[1:]]
+        def open_beside(index: int, done: LockType) -> None:
+            try:
+                open_one(index)
+            finally:
+                done.release()
+
+        begun = []
         try:
-            for thread in threads:
-                start(thread)
+            for index in missing[1:]:
+                done = allocate_lock()
+                done.acquire()
+                # No Thread, whose start can be interrupted with its own locks held.
+                start_new_thread(open_beside, (index, done))
+                begun.append(done)
             open_one(missing[0])
-            for thread in threads:
-                thread.join(max(0.0, deadline - self._clock.now()) + NAME_PATIENCE)
+            for done in begun:
+                done.acquire(True, max(0.0, deadline - self._clock.now()) + NAME_PATIENCE)
         finally:
             with mutex:
                 over = True

@@ -90,7 +90,8 @@ class BlockingConnection:
         while True:
             try:
                 data = self._socket.recv(CHUNK)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+                let_through(error)
                 return news
             if not data:
                 raise Broken(self.core.closed_by_server())
@@ -112,7 +113,8 @@ class BlockingConnection:
             if self._tls or self._poll(milliseconds(deadline - self._now())):
                 try:
                     data = self._socket.recv(CHUNK)
-                except (BlockingIOError, ssl.SSLWantReadError):
+                except (BlockingIOError, ssl.SSLWantReadError) as error:
+                    let_through(error)
                     wait_for(self._socket, select.POLLIN, deadline, self._now)
                     continue
                 except ssl.SSLWantWriteError:

@@ -1,0 +1,109 @@
+"""What a signal's handler raises while a thread is started, or a connection opened, comes out as it is;
+and what was begun is ended with the manager."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg.pq import Conninfo
+
+import holdfast
+from faults.actors import until
+from holdfast.clock import system_clock
+from holdfast.stores import resolving
+from holdfast.stores.etcd.wire.threads import Wire
+from holdfast.stores.redlock.wire import threads_opening
+from stores import STORES
+
+
+class TimeIsUpError(Exception):
+    """The user's own exception."""
+
+
+class Strike:
+    """A signal whose handler raises, right behind the next call of some function."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch = patch
+
+    def behind(self, owner: Any, name: str) -> None:
+        real: Callable[..., Any] = getattr(owner, name)
+
+        def struck(*arguments: Any) -> Any:
+            self._patch.setattr(owner, name, real)
+            done = real(*arguments)
+            signal.raise_signal(signal.SIGUSR1)
+            return done
+
+        self._patch.setattr(owner, name, struck)
+
+
+@pytest.fixture
+def strike(monkeypatch: pytest.MonkeyPatch) -> Iterator[Strike]:
+    def over(*_: object) -> None:
+        raise TimeIsUpError
+
+    before = signal.signal(signal.SIGUSR1, over)
+    yield Strike(monkeypatch)
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_as_redlock_opens_its_sockets(tmp_path: Path, strike: Strike) -> None:
+    with STORES["redlock"](tmp_path) as url, holdfast.connect(url) as locks:
+        locks.inspect("x")
+        wire = locks._session().backend._wire  # type: ignore[attr-defined]
+        for socket_set in wire._idle:
+            socket_set.close()
+        strike.behind(threads_opening, "start_new_thread")
+        with pytest.raises(TimeIsUpError):
+            locks.lock("x").acquire()
+        assert locks.lock("x").try_acquire(timeout=20.0) is not None
+
+
+def test_as_a_name_is_looked_up(strike: Strike) -> None:
+    strike.behind(resolving, "start_new_thread")
+    now = system_clock().now
+    with pytest.raises(TimeIsUpError):
+        resolving.resolve("localhost", 80, now() + 20.0, now)
+    assert resolving.resolve("localhost", 80, now() + 20.0, now)
+
+
+def test_as_etcd_opens_a_watch(tmp_path: Path, strike: Strike) -> None:
+    """Nobody has the stream then: its thread and its connection would be there for ever."""
+    with STORES["etcd"](tmp_path) as url, holdfast.connect(url) as others:
+        locks = holdfast.connect(url)
+        locks.inspect("x")
+        wire = locks._session().backend._wire  # type: ignore[attr-defined]
+        with others.lock("x"):
+            strike.behind(Wire, "watch")
+            with pytest.raises(TimeIsUpError):
+                locks.lock("x").acquire(timeout=20.0)
+        (stream,) = wire._streams
+        locks.close()
+        until(lambda: stream._over and not wire._streams, "the end of its thread")
+
+
+def test_as_an_observer_is_noted_on_etcd(tmp_path: Path, strike: Strike) -> None:
+    with STORES["etcd"](tmp_path) as url, holdfast.connect(url) as locks:
+        locks.inspect("x")
+        observer = locks._session().backend._observer  # type: ignore[attr-defined]
+        real = observer._tickets
+
+        class Struck(dict[str, Any]):
+            def setdefault(self, *_: Any) -> Any:
+                observer._tickets = real
+                signal.raise_signal(signal.SIGUSR1)
+
+        observer._tickets = Struck()
+        with pytest.raises(TimeIsUpError):
+            next(iter(locks.election("x").observe()))
+
+
+def test_as_an_address_of_postgresql_is_read(strike: Strike) -> None:
+    strike.behind(Conninfo, "parse")
+    with pytest.raises(TimeIsUpError):
+        holdfast.connect("postgresql://someone@127.0.0.1:1/x?application_name=y")
