@@ -24,8 +24,8 @@ AGAIN = 3e-5
 """Seconds until the next signal, if the store was not at work when it came."""
 
 
-class TimeIsUpError(Exception):
-    """The user's own exception."""
+class TimeIsUpError(TimeoutError):
+    """The user's own exception, which is an `OSError`, as those of the store's files are."""
 
 
 class Storm:
