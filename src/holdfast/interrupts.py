@@ -8,8 +8,11 @@ that call sends a request twice, or takes the next reply for its own. So code th
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
-from types import FrameType
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any
 
 _VARARGS = 0x04
 """The flag of functions that take `*args`; the module `inspect`, which names it, is slow to import."""
@@ -17,16 +20,28 @@ _VARARGS = 0x04
 
 def let_through(error: BaseException) -> None:
     """Raises `error` again if it comes from a handler."""
-    if is_from_handler(error):
-        raise error
+    try:
+        if is_from_handler(error):
+            raise error
+    finally:
+        # Its traceback has this frame: as long as each had the other, all that was interrupted stayed.
+        del error
 
 
 def is_from_handler(error: BaseException) -> bool:
-    """Returns whether a handler has raised `error`: Python gives it the frame that it interrupts."""
+    """Returns whether a handler has raised `error`.
+
+    Python gives it the frame that it interrupts. One that keeps something else in that variable is known
+    by its code, as long as it is a handler.
+    """
     trace = error.__traceback__
+    known: set[CodeType] | None = None
     while trace is not None and trace.tb_next is not None:
         frame, trace = trace.tb_frame, trace.tb_next
         if any(value is frame for value in _arguments(trace.tb_frame)):
+            return True
+        known = _handlers() if known is None else known
+        if trace.tb_frame.f_code in known:
             return True
     return False
 
@@ -38,4 +53,20 @@ def _arguments(frame: FrameType) -> Iterator[object]:
     for name in code.co_varnames[:named]:
         yield frame.f_locals.get(name)
     if code.co_flags & _VARARGS:
-        yield from frame.f_locals.get(code.co_varnames[named + code.co_kwonlyargcount], ())
+        rest = frame.f_locals.get(code.co_varnames[named + code.co_kwonlyargcount])
+        if isinstance(rest, tuple):  # else it has put something else there
+            yield from rest
+
+
+def _handlers() -> set[CodeType]:
+    """Returns the code of all handlers that there are now."""
+    found = set()
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        while isinstance(handler, partial):
+            handler = handler.func
+        for one in (handler, vars(type(handler)).get("__call__")):
+            code = getattr(getattr(one, "__func__", one), "__code__", None)
+            if isinstance(code, CodeType):
+                found.add(code)
+    return found

@@ -47,6 +47,7 @@ needs one. A spawned program does not inherit them.
 from __future__ import annotations
 
 import _thread
+import errno
 import fcntl
 import os
 import threading
@@ -151,7 +152,8 @@ class Gate:
             if held and self._fd >= 0:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
         except OSError as error:
-            let_through(error)
+            if error.errno != errno.EBADF:
+                raise  # the handler of a signal has raised it
             self._fd = -1  # closed by other code, and so unlocked
         finally:
             self._inside = 0

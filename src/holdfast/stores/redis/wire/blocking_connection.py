@@ -29,6 +29,8 @@ system call, so it is the same for all commands, but for those that have less ti
 LONGEST_SLEEP = 1.0
 """Seconds for which a read waits for a wake-up before we look at the clock again. The kernel's timer
 stands still while the machine is suspended; the boot clock does not."""
+LEAST = 0.001
+"""Seconds that a command over TLS has at the least; 0 would be none at all."""
 CHUNK = 16384
 HEARD_FOR = 3600.0
 """Seconds for which a read waits for a message that may never come."""
@@ -183,14 +185,12 @@ class Connection:
         if self._tick != TICK or deadline - now < TICK:
             self._set_tick(min(TICK, deadline - now))
         try:
-            sent = self._send_at_once(command)
-            if sent != len(command):
+            if self.address.tls is not None:
+                self._send_by_tls(command, deadline)
+                self._set_tick(min(TICK, max(LEAST, deadline - self._now())))
+            elif (sent := self._send_at_once(command)) != len(command):
                 self._send_rest(command, sent, deadline)
-            try:
-                return self._receive(size)
-            except TimeoutError as error:
-                let_through(error)
-                return b""
+            return self._receive(size) or b""
         except OSError as error:
             let_through(error)
             raise self._error_for(error) from error
@@ -209,34 +209,45 @@ class Connection:
     def _send_at_once(self, data: bytes) -> int:
         """Sends what the socket's buffer takes; returns how many bytes that is."""
         try:
-            if self.address.tls is None:
-                return os.write(self._fd, data)
-            return self._socket.send(data)
-        except (BlockingIOError, TimeoutError) as error:
+            return os.write(self._fd, data)
+        except BlockingIOError as error:
             let_through(error)
             return 0
 
-    def _receive(self, size: int) -> bytes:
-        """Returns what has come; raises `TimeoutError` if that is nothing within a tick.
+    def _send_by_tls(self, data: bytes, deadline: float) -> None:
+        self._tick = 0.0  # the next read sets another
+        self._socket.settimeout(max(LEAST, deadline - self._now()))
+        self._socket.sendall(data)
+
+    def _receive(self, size: int) -> bytes | None:
+        """Returns what has come; None if that is nothing within a tick.
 
         A poll goes on for the rest of its time after a signal. A time-out of the kernel (`SO_RCVTIMEO`)
-        would begin anew with each signal, and a deadline would never come.
+        would begin anew with each signal, and a deadline would never come. It raises nothing, either:
+        a `TimeoutError` is then never ours, but one of the handler of a signal.
         """
         if self.address.tls is not None:
-            return self._socket.recv(size)
+            return self._receive_by_tls(size)
         if not self._poll(self._tick_ms):
-            raise TimeoutError
+            return None
         return os.read(self._fd, size)
+
+    def _receive_by_tls(self, size: int) -> bytes | None:
+        try:
+            return self._socket.recv(size)
+        except TimeoutError as error:
+            let_through(error)
+            return None
 
     def _send_rest(self, data: bytes, sent: int, deadline: float) -> None:
         """Sends the rest of a command that is longer than the socket's buffer takes at once."""
+        poller = select.poll()
+        poller.register(self._fd, select.POLLOUT)
         while sent < len(data):
-            try:
-                sent += self._socket.send(data[sent:])
-            except TimeoutError as error:
-                let_through(error)
-                if self._now() >= deadline:
-                    raise
+            if self._now() >= deadline:
+                raise TimeoutError
+            if poller.poll(self._tick_ms):
+                sent += self._send_at_once(data[sent:])
 
     def batch(self, commands: Sequence[bytes], deadline: float, now: float) -> list[Any]:
         first_reply = self.call(b"".join(commands), deadline, now)
@@ -263,12 +274,10 @@ class Connection:
             if reply is NOTHING:
                 if self.lowat != 1:
                     self._set_lowat(1)
-                try:
-                    data = self._receive(CHUNK)
-                except TimeoutError as error:
-                    let_through(error)
+                data = self._receive(CHUNK)
+                if data is None:
                     if self._now() >= deadline:
-                        raise
+                        raise TimeoutError
                     continue
                 if not data:
                     raise ConnectionResetError("the connection was closed")
@@ -334,16 +343,15 @@ class Connection:
                 self._set_lowat(1)  # the rest of a wake-up may be short
             try:
                 data = self._receive(CHUNK)
-            except TimeoutError as error:
+            except OSError as error:
                 let_through(error)
+                data = b""
+            if data is None:
                 if self.dead:
                     return None
                 # A long wait: look at the clock less often.
                 self._set_tick(LONGEST_SLEEP)
                 continue
-            except OSError as error:
-                let_through(error)
-                data = b""
             if not data:
                 self.dead = True
                 return None
@@ -360,10 +368,10 @@ class Connection:
                     woken(reply[2])
             try:
                 data = self._receive(CHUNK)
-            except TimeoutError:
-                continue
             except OSError:
                 return
+            if data is None:
+                continue
             if not data:
                 return
             self._feed(data)
