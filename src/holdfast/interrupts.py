@@ -31,8 +31,8 @@ def let_through(error: BaseException) -> None:
 def is_from_handler(error: BaseException) -> bool:
     """Returns whether a handler has raised `error`.
 
-    Python gives it the frame that it interrupts. One that keeps something else in that variable is known
-    by its code, as long as it is a handler.
+    Python gives it the frame that it interrupts. One that keeps something else in that variable is
+    known by its code, as long as it is a handler.
     """
     trace = error.__traceback__
     known: set[CodeType] | None = None

@@ -3,6 +3,7 @@ and what was begun is ended with the manager."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import holdfast
 from faults.actors import until
 from holdfast.clock import system_clock
 from holdfast.stores import resolving
+from holdfast.stores.etcd.wire import threads
 from holdfast.stores.etcd.wire.threads import Wire
 from holdfast.stores.redlock.wire import threads_opening
 from stores import STORES
@@ -85,6 +87,48 @@ def test_as_etcd_opens_a_watch(tmp_path: Path, strike: Strike) -> None:
         (stream,) = wire._streams
         locks.close()
         until(lambda: stream._over and not wire._streams, "the end of its thread")
+
+
+@pytest.fixture
+def waited(tmp_path: Path) -> Iterator[Any]:
+    """Yields the wire of a manager of etcd that has waited for a lock."""
+    with (
+        STORES["etcd"](tmp_path) as url,
+        holdfast.connect(url) as others,
+        holdfast.connect(url) as locks,
+        others.lock("x"),
+    ):
+        assert locks.lock("x").try_acquire(timeout=0.1) is None
+        wire = locks._session().backend._wire  # type: ignore[attr-defined]
+        until(lambda: wire._streams and all(one._opened for one in wire._streams), "a stream")
+        yield wire
+
+
+def test_a_watch_of_etcd_is_closed_in_a_forked_child(waited: Any) -> None:
+    """There it has no thread to wait for."""
+    pid = os.fork()
+    if not pid:
+        for stream in waited._streams:
+            stream.close()
+        os._exit(0)
+    try:
+        until(lambda: os.waitpid(pid, os.WNOHANG) == (pid, 0), "the end of the child")
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
+
+
+def test_a_watch_of_etcd_without_a_thread(waited: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was made for it is not kept: it is tried again and again."""
+
+    def none_left(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before = list(waited._streams)
+    monkeypatch.setattr(threads, "start_new_thread", none_left)
+    with pytest.raises(RuntimeError, match="new thread"):
+        waited.watch([], print, print)
+    assert list(waited._streams) == before
 
 
 def test_as_an_observer_is_noted_on_etcd(tmp_path: Path, strike: Strike) -> None:

@@ -7,11 +7,15 @@ reply to the one was then taken for that to the next, and a lock was granted tha
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -19,6 +23,7 @@ import holdfast
 from faults.actors import run
 from holdfast import interrupts
 from holdfast.stores.redis.wire import blocking_connection
+from holdfast.stores.sqlite import location
 from stores import STORES
 
 
@@ -69,6 +74,19 @@ def test_right_behind_a_request_or_its_reply(
         assert locks.lock("free").try_acquire(timeout=20.0) is not None, "a ghost holds it"
 
 
+def test_as_the_embedded_store_reads_which_boot_this_is(
+    monkeypatch: pytest.MonkeyPatch, limit: Callable[[], None]
+) -> None:
+    """Taken for an answer, it would begin a new boot in the store, and forget this one."""
+
+    def interrupted(*arguments: Any) -> Any:
+        limit()
+
+    monkeypatch.setattr(location, "open", interrupted, raising=False)
+    with pytest.raises(TimeoutError, match="the user's limit"):
+        location.clock_identity()
+
+
 def handled(handler: Any) -> bool:
     """Returns whether the error of that handler is known as one."""
     before = signal.signal(signal.SIGUSR1, handler)
@@ -98,11 +116,67 @@ def named(who: str, number: int, frame: object, *, why: str = "") -> None:
     raise TimeoutError(who + why)
 
 
+def renamed(*rest: Any) -> None:
+    rest = rest[0]
+    raise TimeoutError(rest)
+
+
+def deaf(*_: object) -> None:
+    def late(*rest: Any) -> None:
+        rest = rest[0]
+        raise TimeoutError(rest)
+
+    late(0)
+
+
 @pytest.mark.parametrize(
-    "handler", [Alarm(), Alarm().ring, disarmed, functools.partial(named, "me")]
+    "handler", [Alarm(), Alarm().ring, disarmed, functools.partial(named, "me"), deaf]
 )
 def test_the_error_of_a_handler_is_known(handler: Any) -> None:
     assert handled(handler)
+
+
+def test_one_that_drops_its_arguments_raises_no_other_error() -> None:
+    assert not handled(renamed)
+
+
+def test_what_was_interrupted_is_not_kept(limit: Callable[[], None]) -> None:
+    """By a cycle of the error and a frame, until the next collection."""
+
+    class Thing:
+        pass
+
+    def interrupted() -> ref[Thing]:
+        thing = Thing()
+        try:
+            limit()
+        except OSError as error:
+            kept.append(ref(thing))
+            interrupts.let_through(error)
+        raise AssertionError
+
+    kept: list[ref[Thing]] = []
+    gc.disable()
+    try:
+        with suppress(TimeoutError):
+            interrupted()
+        assert kept[0]() is None
+    finally:
+        gc.enable()
+
+
+def test_mysql_works_while_one_is_handled(tmp_path: Path, limit: Callable[[], None]) -> None:
+    """A connection that broke is no error of the handler, though it has that one as its context."""
+    with STORES["mariadb"](tmp_path) as url, holdfast.connect(url) as locks:
+        locks.inspect("x")
+        (connection,) = locks._session().backend._store._steps._idle  # type: ignore[attr-defined]
+        connection._connection._sock.shutdown(socket.SHUT_RD)
+        lease = None
+        try:
+            limit()
+        except TimeoutError:
+            lease = locks.lock("x").try_acquire(timeout=20.0)
+        assert lease is not None
 
 
 def test_that_of_a_system_call_is_not_taken_for_it() -> None:

@@ -68,8 +68,8 @@ class Record:
                     return record
                 record._let_go(0)  # it was replaced while we waited
         except BlockingIOError as error:
-            let_through(error)
             record.close()
+            let_through(error)
             return None
         except BaseException:
             record.close()

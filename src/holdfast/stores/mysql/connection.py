@@ -93,8 +93,8 @@ class MysqlConnection:
             sock.close()
             raise self._failure(error) from None
         except (OSError, RuntimeError) as error:  # a login that needs another package
-            let_through(error)
             sock.close()
+            let_through(error)
             raise Lost(f"it cannot be logged in to: {error}") from error
         except BaseException:
             sock.close()
@@ -127,7 +127,7 @@ class MysqlConnection:
 
     def _failure(self, error: pymysql.err.MySQLError) -> Exception:
         """Returns the exception to raise for one of PyMySQL's."""
-        if error.__context__ is not None:
+        if error.__context__ is not None and _caught_within(error.__context__, error):
             let_through(error.__context__)  # which PyMySQL took for one of the socket
         cause: Any = getattr(error, "original_exception", None)
         if getattr(cause, "verify_message", ""):
@@ -144,6 +144,16 @@ class MysqlConnection:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection._force_close()  # without a word: a peer that vanished would not read it
+
+
+def _caught_within(context: BaseException, error: BaseException) -> bool:
+    """Returns whether the code that raised `error` has caught `context`, and not a caller before it."""
+    caught, trace = context.__traceback__, error.__traceback__
+    while trace is not None and caught is not None:
+        if trace.tb_frame is caught.tb_frame:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def _value(value: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ConfigError
+from ...interrupts import let_through
 from .address import DEFAULT_PORT, Address, database
 from .login import ProviderLogin, as_text
 from .sentinel import SentinelAddress
@@ -139,5 +140,6 @@ def _tls(settings: Mapping[str, Any]) -> ssl.SSLContext:
         if settings.get("ssl_ciphers"):
             context.set_ciphers(settings["ssl_ciphers"])
     except (OSError, TypeError, KeyError, ValueError) as error:
+        let_through(error)
         raise ConfigError(f"the TLS settings of the client cannot be used: {error}") from None
     return context

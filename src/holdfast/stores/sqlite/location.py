@@ -167,10 +167,15 @@ def clock_identity() -> tuple[str, str]:
     boot. Entries that are bound to a process end with it all the same; others may stay longer.
     """
     boot = namespace = ""
-    with suppress(OSError, ValueError), open("/proc/sys/kernel/random/boot_id", "rb") as file:
-        boot = file.read().decode("ascii").strip()
-    with suppress(OSError):
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            boot = file.read().decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        let_through(error)
+    try:
         namespace = str(os.stat("/proc/self/ns/time").st_ino)
+    except OSError as error:
+        let_through(error)
     return boot, namespace
 
 

@@ -254,13 +254,21 @@ class Stream:
         self._opened = False
         self._closed = False
         self._over = False
+        self._process = os.getpid()
         self._runner = 0
         """The number of the thread."""
         self._running = allocate_lock()
         self._running.acquire()
         self._streams = streams
         streams.add(self)
-        start_new_thread(self._run, ())  # no Thread, whose start can be interrupted
+        try:
+            start_new_thread(self._run, ())  # no Thread, whose start can be interrupted
+        except RuntimeError as error:  # no more threads
+            let_through(error)
+            streams.discard(self)
+            self._bell.close()
+            self._ring.close()
+            raise
 
     def send(self, message: bytes) -> None:
         self._unsent.append(message)
@@ -269,8 +277,8 @@ class Stream:
     def close(self) -> None:
         self._closed = True
         self._wake()
-        # A thread that still connects ends soon, and calls nothing.
-        if self._opened and self._runner != get_ident():
+        # A thread that still connects ends soon, and calls nothing. In a forked child there is none.
+        if self._opened and self._runner != get_ident() and self._process == os.getpid():
             with self._running:
                 return
 
