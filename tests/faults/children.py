@@ -6,6 +6,8 @@ import asyncio
 import ctypes
 import os
 import signal
+import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -85,7 +87,13 @@ async def still_held(lease: Any, stage: Stage) -> None:
 
 def untold_fork(scene: Callable[[], Any]) -> int:
     """Forks without Python being told, as C code may; returns the pid of the child."""
+    # No other thread may be asking for the interpreter's lock then: this one would hand it over in the
+    # child, too, and wait for ever until somebody takes it.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(60.0)
+    time.sleep(0.05)
     pid: int = ctypes.PyDLL(None).fork()  # which keeps the interpreter's lock
+    sys.setswitchinterval(interval)
     if pid:
         return pid
     code = 1

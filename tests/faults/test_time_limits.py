@@ -136,8 +136,8 @@ def test_the_error_of_a_handler_is_known(handler: Any) -> None:
     assert handled(handler)
 
 
-def test_one_that_drops_its_arguments_raises_no_other_error() -> None:
-    assert not handled(renamed)
+def test_one_that_drops_its_arguments_is_known_all_the_same() -> None:
+    assert handled(renamed)
 
 
 def test_what_was_interrupted_is_not_kept(limit: Callable[[], None]) -> None:
@@ -185,3 +185,51 @@ def test_that_of_a_system_call_is_not_taken_for_it() -> None:
             os.unlink(path)
         interrupts.let_through(caught.value)
         assert not interrupts.is_from_handler(caught.value)
+
+
+@pytest.mark.parametrize("handler", ["walking", "dropping"])
+def test_a_handler_that_does_not_keep_the_frame_is_known(handler: str) -> None:
+    def walking(number: int, frame: Any) -> None:
+        while frame is not None:
+            frame = frame.f_back
+        raise TimeoutError
+
+    def dropping(number: int, frame: Any) -> None:
+        del frame
+        raise TimeoutError
+
+    assert handled({"walking": walking, "dropping": dropping}[handler])
+
+
+def test_an_error_that_is_not_known_to_be_one_of_a_handler_leaves_no_reply_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a handler which was written in C."""
+    monkeypatch.setattr(interrupts, "is_from_handler", lambda error: False)
+    for real in (os.write, os.read):
+
+        class Interrupted:
+            """The module `os`, with one call behind which an error comes."""
+
+            def __getattr__(self, name: str, real: Any = real) -> Any:
+                if name != real.__name__:
+                    return getattr(os, name)
+
+                def interrupted(*arguments: Any) -> Any:
+                    real(*arguments)
+                    monkeypatch.setattr(blocking_connection, "os", os)
+                    raise TimeoutError
+
+                return interrupted
+
+        with (
+            STORES["redis"](tmp_path) as url,
+            holdfast.connect(url) as locks,
+            holdfast.connect(url) as others,
+            others.lock("taken"),
+        ):
+            locks.inspect("taken")
+            monkeypatch.setattr(blocking_connection, "os", Interrupted())
+            with pytest.raises(holdfast.BackendUnavailable):
+                locks.lock("free").acquire()
+            assert locks.lock("taken").try_acquire() is None, "two holders"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from ...errors import BackendUnavailable, ConfigError
 from ...interrupts import let_through
 from . import location
-from .lockfiles import Opened, open_into
+from .lockfiles import Opened, mode_of, open_into
 
 APPLICATION_ID = 0x48464C4B  # "HFLK"
 FORMAT = 4
@@ -29,7 +29,7 @@ _BUSY_SECONDS = 2.0
 def open_store(path: str) -> sqlite3.Connection:
     """Returns a connection to the store at that real path, which is made if it is not there."""
     while True:
-        if not os.path.exists(path):
+        if not mode_of(path):
             _make(path)
         try:
             _refuse_second_name(path)
@@ -56,7 +56,7 @@ def open_store(path: str) -> sqlite3.Connection:
 
 def refuse_others(path: str) -> None:
     """Raises `ConfigError` if there is a file at that real path which is not a store. Makes nothing."""
-    if os.path.exists(path):
+    if mode_of(path):
         with suppress(FileNotFoundError):
             _verify(path)
 
@@ -152,7 +152,7 @@ def _connect(path: str, mode: str) -> sqlite3.Connection:
             timeout=_BUSY_SECONDS,
         )
     except sqlite3.Error as error:
-        if not os.path.exists(path):
+        if not mode_of(path):
             raise FileNotFoundError(path) from None
         raise unavailable(path, error) from error
 
@@ -163,7 +163,7 @@ def _verify(path: str) -> None:
     A connection that may write would empty a log that another program has left beside its database;
     one that may not would itself leave an empty log behind, where there is none.
     """
-    left_behind = any(os.path.exists(path + suffix) for suffix in ("-wal", "-journal"))
+    left_behind = any(mode_of(path + suffix) for suffix in ("-wal", "-journal"))
     connection = _connect(path, "ro" if left_behind else "rw")
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -214,7 +214,7 @@ def _make(path: str) -> None:
                 connection.execute("COMMIT")
             finally:
                 connection.close()  # as the last one it empties the log into the file
-            if not os.path.exists(path):
+            if not mode_of(path):
                 _remove_log(path)  # what is left of a file that was removed
             with suppress(FileExistsError):  # another process was quicker, and its store it is
                 os.link(draft, path)

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from functools import partial
 
 from ...errors import BackendUnavailable, ConfigError
 from ...interrupts import let_through
 from ...mounts import mount_of, mount_table
+from .lockfiles import mode_of
 
 _SHARED = (
     " 9p acfs afs beegfs ceph cephfs cifs coda davfs davfs2 drvfs fuse fuseblk gfs gfs2 glusterfs "
@@ -94,7 +96,7 @@ def prepare(path: str) -> str:
 
     Returns the real path, which is the one to open: all users of a store must agree on its folder.
     """
-    path = os.path.realpath(path)
+    path = _real_path(path)
     refuse_unsuitable(path)
     parent = os.path.dirname(path)
     try:
@@ -117,21 +119,30 @@ def prepare(path: str) -> str:
     except OSError as error:
         let_through(error)
         raise _error_for(error, f"the store's folder {parent!r} cannot be written to") from error
-    if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+    if mode_of(path) and not os.access(path, os.R_OK | os.W_OK):
         raise ConfigError(f"the store {path!r} cannot be read and written by this user")
     return path
 
 
+def _real_path(path: str) -> str:
+    """Returns the path without links. It is asked for twice, since a part at which a signal's handler
+    raises an error is taken for no link there."""
+    while (found := os.path.realpath(path)) != os.path.realpath(path):
+        continue
+    return found
+
+
 def refuse_unsuitable(path: str) -> None:
     """Raises ConfigError if a store must not, or cannot, be at that path. Makes nothing."""
-    path = os.path.realpath(path)
-    if os.path.isdir(path):
+    path = _real_path(path)
+    mode = mode_of(path)
+    if stat.S_ISDIR(mode):
         raise ConfigError(f"{path!r} is a folder; the store is a file in it, such as locks.db")
-    if os.path.exists(path) and not os.path.isfile(path):
+    if mode and not stat.S_ISREG(mode):
         raise ConfigError(f"{path!r} is not a regular file, and so cannot be a store")
     folder = os.path.dirname(path)
-    while not os.path.isdir(folder):
-        if os.path.exists(folder):
+    while not stat.S_ISDIR(mode := mode_of(folder)):
+        if mode:
             raise ConfigError(f"{folder!r} is not a folder, so no store can be at {path!r}")
         folder = os.path.dirname(folder)
     table = mount_table()

@@ -139,6 +139,18 @@ def inode(fd: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+def mode_of(path: str) -> int:
+    """Returns the mode of what is at that path; 0 if nothing is, or it cannot be looked at.
+
+    Unlike `os.path.exists` it does not take the error of a signal's handler for that answer.
+    """
+    try:
+        return os.stat(path).st_mode
+    except OSError as error:
+        let_through(error)
+        return 0
+
+
 def age(path: str) -> float:
     """Returns the seconds since the file was written to; 0 when it is missing."""
     try:
