@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
 
 import pytest
 
@@ -95,7 +94,7 @@ def test_a_child_that_was_forked_while_a_codec_was_imported_does_not_wait_for_it
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 def test_an_address_needs_no_thread(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolving, "Thread", None)
+    monkeypatch.setattr(resolving, "start_new_thread", None)
     (place,) = resolving.resolve(host, 7, 0.0, time.monotonic)
     assert place.where[:2] == (host, 7)
 
@@ -113,14 +112,10 @@ def test_a_name_that_cannot_be_asked_for_is_an_error() -> None:
 
 
 def test_where_no_thread_can_be_started_it_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class NoThread:
-        def __init__(self, **options: Any) -> None:
-            pass
+    def none(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
 
-        def start(self) -> None:
-            raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(resolving, "Thread", NoThread)
+    monkeypatch.setattr(resolving, "start_new_thread", none)
     with pytest.raises(OSError, match="can't start new thread"):
         resolving.resolve("localhost", 7, time.monotonic() + 60.0, time.monotonic)
     assert not resolving._lookups

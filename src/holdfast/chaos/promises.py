@@ -55,6 +55,13 @@ WEAKNESSES = (
         "consistency", "cut off from the others goes on granting", ("failover", "partition", "cut")
     ),
     Weakness("consistency", "one server for each lock", ("store-crash", "store-pause")),
+    Weakness(
+        "token_source",
+        "still grants beside the new one",
+        ("failover", "partition", "cut", "store-crash", "store-pause"),
+        exclusion=False,
+        tokens=True,
+    ),
 )
 """A store that declares one more of its weaknesses in other words needs a line here."""
 

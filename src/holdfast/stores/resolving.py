@@ -59,6 +59,7 @@ class Lookup:
         try:
             start_new_thread(self._run, ())  # no Thread, whose start can be interrupted
         except RuntimeError as error:  # no more threads, or the process is ending
+            let_through(error)
             self.error = OSError(f"the name {self._host!r} cannot be looked up: {error}")
             self._finish()
 

@@ -25,6 +25,11 @@ REDIS = Guarantees(
     every_change=True,
 )
 
+TWO_PRIMARIES = (
+    ". While a primary that was cut off still grants beside the new one, each counts by its own clock: "
+    "a token may be told a moment after a higher one"
+)
+
 REDIS_SENTINEL = REDIS._replace(
     store="redis+sentinel",
     consistency="one server at a time, the primary that the sentinels name: every step is one script "
@@ -32,6 +37,7 @@ REDIS_SENTINEL = REDIS._replace(
     "off from the sentinels goes on granting to those it can still reach",
     survives="the crash of any client; a failover, with all that the new primary had received (tokens "
     "go on rising even if it had received nothing)",
+    token_source=REDIS.token_source + TWO_PRIMARIES,
     clock_dependence="the wall clock of the primary, by which it expires keys: a step of it, or a new "
     "primary whose clock differs, ends leases early or late",
 )
@@ -43,6 +49,7 @@ REDIS_CLUSTER = REDIS._replace(
     "for as long as cluster-node-timeout says",
     survives="the crash of any client; the failover of a server, with all that its replica had "
     "received (tokens go on rising even if that was nothing); the move of a lock to another server",
+    token_source=REDIS.token_source + TWO_PRIMARIES,
     clock_dependence="the wall clock of the server that has the lock, by which it expires keys: a step "
     "of it, or another server whose clock differs, ends leases early or late",
 )
