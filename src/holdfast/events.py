@@ -28,6 +28,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from . import checks
 from .errors import StaleToken
+from .interrupts import is_from_handler
 
 
 class Event(NamedTuple):
@@ -91,9 +92,9 @@ class Listeners(list[Callable[[Told], Ignored]]):
         for listener in tuple(self):
             try:
                 refuse_coroutine(listener(told))
-            except KeyboardInterrupt:
-                raise
             except BaseException as error:  # also one that exits: it must not take the keeper along
+                if isinstance(error, KeyboardInterrupt) or is_from_handler(error):
+                    raise
                 report(f"a listener failed on {_title(told)}", error)
 
 

@@ -8,7 +8,6 @@ that call sends a request twice, or takes the next reply for its own. So code th
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from functools import partial
 from types import CodeType, FrameType
@@ -60,6 +59,8 @@ def _arguments(frame: FrameType) -> Iterator[object]:
 
 def _handlers() -> set[CodeType]:
     """Returns the code of all handlers that there are now."""
+    import signal  # here, as it is slow to import
+
     found = set()
     for number in signal.valid_signals():
         handler: Any = signal.getsignal(number)

@@ -233,3 +233,27 @@ def test_an_error_that_is_not_known_to_be_one_of_a_handler_leaves_no_reply_behin
             with pytest.raises(holdfast.BackendUnavailable):
                 locks.lock("free").acquire()
             assert locks.lock("taken").try_acquire() is None, "two holders"
+
+
+@pytest.mark.parametrize("error", [TimeoutError, SystemExit])
+def test_one_that_comes_in_a_callback_is_no_error_of_the_callback(
+    error: type[BaseException],
+) -> None:
+    """SIGTERM's handler often calls `sys.exit()`, and a program that does not end then is killed."""
+
+    def over(*_: object) -> None:
+        raise error
+
+    def heard(_: object) -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, over)
+    try:
+        with holdfast.connect("memory://") as locks:
+            remove = locks.on_event(heard)
+            with pytest.raises(error):
+                locks.lock("x").acquire()
+            remove()
+            assert locks.lock("x").try_acquire(timeout=20.0) is not None, "a ghost holds it"
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._runtime.threads import current
 from ..events import refuse_coroutine, report
+from ..interrupts import is_from_handler
 
 if TYPE_CHECKING:
     from .hold import Hold
@@ -88,7 +89,7 @@ def call_back(hold: Hold, callback: Callable[[Any], object], lease: Lease) -> No
     """Calls what a user gave to `on_lost`; what that raises is reported, and stops nobody."""
     try:
         hold._session.call(lambda lease: refuse_coroutine(callback(lease)), lease)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:  # also one that exits: it must not take the keeper along
+        if isinstance(error, KeyboardInterrupt) or is_from_handler(error):
+            raise
         report(f"an on_lost callback of the lease on {hold.name!r} failed", error)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ..errors import ConfigError
 from ..events import report
+from ..interrupts import let_through
 
 OTHER = "other"
 MOST = 1000
@@ -57,6 +58,7 @@ class Groups:
             if type(group) is not str:
                 raise TypeError(f"it returned {type(group).__name__}, not a text")
         except Exception as error:
+            let_through(error)
             if not self._reported:  # once: it would fail for each event
                 self._reported = True
                 report(f"the function that groups locks for metrics failed on {name!r}", error)
