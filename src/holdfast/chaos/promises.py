@@ -58,7 +58,7 @@ WEAKNESSES = (
     Weakness(
         "token_source",
         "still grants beside the new one",
-        ("failover", "partition", "cut", "store-crash", "store-pause"),
+        ("failover", "partition", "cut", "store-pause"),
         exclusion=False,
         tokens=True,
     ),
