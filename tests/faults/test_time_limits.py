@@ -24,6 +24,7 @@ from faults.actors import run
 from holdfast import interrupts
 from holdfast.stores.redis.wire import blocking_connection
 from holdfast.stores.sqlite import location
+from holdfast.stores.sqlite.lockfiles import mode_of
 from stores import STORES
 
 
@@ -85,6 +86,23 @@ def test_as_the_embedded_store_reads_which_boot_this_is(
     monkeypatch.setattr(location, "open", interrupted, raising=False)
     with pytest.raises(TimeoutError, match="the user's limit"):
         location.clock_identity()
+
+
+def test_as_the_embedded_store_looks_at_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: Callable[[], None]
+) -> None:
+    """A store that seems not to be there is made anew."""
+    real = os.stat
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(os, "stat", real)
+        limit()
+
+    monkeypatch.setattr(os, "stat", interrupted)
+    with pytest.raises(TimeoutError, match="the user's limit"):
+        mode_of(str(tmp_path))
+    assert mode_of(str(tmp_path))
+    assert not mode_of(f"{tmp_path}/nothing")
 
 
 def handled(handler: Any) -> bool:

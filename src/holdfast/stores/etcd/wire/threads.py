@@ -66,7 +66,7 @@ class Wire:
         }
         self._used: set[BlockingConnection] = set()
         self._streams: set[Stream] = set()
-        """Those that have not ended, also one whose opening was interrupted, so that nobody has it."""
+        """The streams that have not ended, also one whose opening was interrupted: nobody has that."""
 
     @property
     def endpoint(self) -> str:
