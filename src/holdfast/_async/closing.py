@@ -195,11 +195,11 @@ class Closing:
     def strand_if_ended(self) -> bool:
         """Lets go of the store and ends all leases, if the event loop has ended with nothing closed in
         it; returns whether it has ended."""
-        from .._runtime.aio import forget_closed_loops  # the other world has no loops
-
         session = self._session
         if not session.home.is_closed() or session.generation != forks.current():
             return False
+        from .._runtime.aio import forget_closed_loops  # the other world has no loops
+
         with session.mutex:
             session.closed = session.finished = True
             holds = list(session.leases.values())

@@ -28,6 +28,10 @@ class LeaseObject(Enterable[Leased]):
         return self._enter(exit_of(self, sys._getframe(1)))
 
     @abstractmethod
+    def remaining(self) -> float:
+        """Returns the seconds for which it is held without a renewal."""
+
+    @abstractmethod
     def ensure(self, at_least: float = 0.0) -> None:
         """Raises `LeaseLost` unless it is held."""
 
@@ -62,7 +66,8 @@ class LeaseObject(Enterable[Leased]):
 
     def _begin(self) -> Body:
         """Begins a body of `with`, which is stopped, where that can be done, if the lease is lost."""
-        self.ensure()
+        if self.remaining() <= 0:
+            self.ensure()  # which says why
         usage = self._hold._usage
         body: Body = usage.new_body(current())
         try:

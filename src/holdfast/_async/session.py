@@ -184,7 +184,8 @@ class Session:
 
         None if that came too late to be of use: the attempt has to be given up.
         """
-        hold = self._new_hold(request, ticket, token, ttl, sent, self.now())
+        clock = self.now
+        hold = self._new_hold(request, ticket, token, ttl, sent, clock())
         if hold is None:
             return None
         with self.mutex:
@@ -244,7 +245,8 @@ class Session:
         if deadline <= now:
             return None
         ticket.ttl = ttl
-        hold = request.hold_type(self, request, ticket)
+        hold_type = request.hold_type
+        hold = hold_type(self, request, ticket)
         hold._grant(token, ttl - delay, deadline, now)
         return hold
 

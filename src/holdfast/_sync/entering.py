@@ -105,7 +105,7 @@ class Exit:
         depth = hold._usage.depth
         try:
             if self._watch is not None:
-                hold._usage.unwatch(self)
+                hold._usage.take_drop(self._watch)
                 self._watch = None  # and nobody refers to it any more
             lease._leave(error, body)
         except LockError:
@@ -202,7 +202,8 @@ class Enterable(ABC, Generic[Leased]):
         if one is None:
             self._check_by_hand()
         lease = self._to_enter()
-        depth = lease._hold._usage.depth
+        usage = lease._hold._usage
+        depth = usage.depth
         body: Body | None = None
         try:
             body = lease._begin()
@@ -211,7 +212,7 @@ class Enterable(ABC, Generic[Leased]):
             else:
                 one._lease = lease
                 one._body = body
-                one._watch = lease._hold._usage.watch(lease._hold, one, _on_drop)
+                one._watch = usage.watch(lease._hold, one, _on_drop)
                 one._watch.body = body
         except BaseException:  # refused, or interrupted on the threshold
             try:
@@ -220,7 +221,7 @@ class Enterable(ABC, Generic[Leased]):
                 self._back_out(lease, body, one, depth)
                 raise
             raise
-        lease._hold._usage.given = True
+        usage.given = True
         return lease
 
     def _back_out(self, lease: Leased, body: Body | None, one: Exit | None, depth: int) -> None:

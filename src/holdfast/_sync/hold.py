@@ -129,10 +129,11 @@ class Hold:
 
     def _due(self, sent: float) -> float | None:
         """Returns when the keeper has to see to it, after a request sent at `sent` was answered."""
-        if not self._wants_renewal():
-            return self._end_at
+        end = self._end_at
+        if not (self._ticket.terms.renew or not self._confirmed):
+            return end
         due = sent + self.ttl / 3
-        return due if self._end_at is None else min(due, self._end_at)
+        return due if end is None else min(due, end)
 
     def _hear(self, outcome: Outcome, sent: float, detail: str) -> float | None:
         """Takes in the outcome of a renewal sent at `sent`; returns when the next one is due."""

@@ -354,25 +354,26 @@ class Lease(LeaseObject["Lease"]):
         Where several bodies run under one lease, the last one to end releases it.
         """
         hold = self._hold
-        session = hold._session
-        depth = hold._usage.depth
+        session, usage = hold._session, hold._usage
+        depth = usage.depth
         try:
-            stopped_by_us = hold._usage.settle(body, error)
-            if error is None:
+            stopped_by_us = usage.settle(body, error)
+            if session.generation != forks.current():
+                if error is not None:
+                    return
                 hold._refuse_fork()
-            elif session.generation != forks.current():
-                return
-            last = hold._usage.leave(depth)
-            if self.state in HOLDING:
+            last = usage.leave(depth)
+            clock = session.now
+            if not hold._expire_if_due(clock()):
                 if last:
                     hold._release_quietly()
-            elif hold._freeing and not hold._usage.bodies and not hold._calling_back:
+            elif hold._freeing and not usage.bodies and not hold._calling_back:
                 hold._free()
         except BaseException:
             # Interrupted, before the release or behind it: nobody else has the lease any more.
-            hold._usage.end(body)
-            ours = session.generation == forks.current() and hold._usage.depth == depth
-            if hold._state in HOLDING and ours and (depth > 1 or not hold._usage.bodies):
+            usage.end(body)
+            ours = session.generation == forks.current() and usage.depth == depth
+            if hold._state in HOLDING and ours and (depth > 1 or not usage.bodies):
                 hold._release_quietly()
             raise
         finally:

@@ -49,31 +49,26 @@ class Lock(LockObject[Lease]):
         None waits for ever, 0 tries once; without one the lock's own `timeout` counts. `owner` is
         for those who pass on somebody else's request: an id that was never used before.
         """
-        lease = self._obtain(timeout, owner)
+        limit = self._request.options.timeout if timeout is UNSET else checks.timeout(timeout)
+        lease = obtain(self._opening, self._request, limit, owner)
+        if lease is None:
+            raise self._timed_out(limit)
         lease._hold._usage.given = True
         return lease
 
     def try_acquire(self, timeout: float = 0.0, *, owner: str | None = None) -> Lease | None:
         """Returns a lease; or None if the lock is not to be had at once, or within `timeout`."""
-        lease = self._try(timeout, owner)
+        lease = obtain(self._opening, self._request, checks.timeout(timeout), owner)
         if lease is not None:
             lease._hold._usage.given = True
         return lease
 
-    def _obtain(self, timeout: float | Unset | None, owner: str | None) -> Lease:
-        """Does as `acquire`; the caller has got the lease only when that is noted."""
-        limit = self._request.options.timeout if timeout is UNSET else checks.timeout(timeout)
-        lease = obtain(self._opening, self._request, limit, owner)
-        if lease is None:
-            raise LockTimeout(
-                f"{self.name!r} was not granted within {limit:g} s, because others hold it or "
-                "were first; wait longer, or see who with inspect()",
-                name=self.name,
-            )
-        return lease
-
-    def _try(self, timeout: float, owner: str | None) -> Lease | None:
-        return obtain(self._opening, self._request, checks.timeout(timeout), owner)
+    def _timed_out(self, limit: float | None) -> LockTimeout:
+        return LockTimeout(
+            f"{self.name!r} was not granted within {limit:g} s, because others hold it or "
+            "were first; wait longer, or see who with inspect()",
+            name=self.name,
+        )
 
     # For `with`.
 

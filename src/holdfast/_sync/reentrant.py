@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from .. import forks
+from .. import checks, forks
 from .._runtime.threads import current
 from .hold import HOLDING, Hold
 from .lease import Lease
 from .lock import UNSET, Lock, Unset
+from .waiting import obtain
 
 if TYPE_CHECKING:
     from .opening import Opening
@@ -101,7 +102,10 @@ class ReentrantLock(Lock):
         again = self._again()
         if again is not None:
             return again
-        lease = self._obtain(timeout, owner)
+        limit = self._request.options.timeout if timeout is UNSET else checks.timeout(timeout)
+        lease = obtain(self._opening, self._request, limit, owner)
+        if lease is None:
+            raise self._timed_out(limit)
         self._remember(lease)
         lease._hold._usage.given = True
         return lease
@@ -110,7 +114,7 @@ class ReentrantLock(Lock):
         again = self._again()
         if again is not None:
             return again
-        lease = self._try(timeout, owner)
+        lease = obtain(self._opening, self._request, checks.timeout(timeout), owner)
         if lease is not None:
             self._remember(lease)
             lease._hold._usage.given = True

@@ -10,7 +10,6 @@ mutex: it changes one thing, in one step, and leaves the rest to the keeper.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from threading import RLock
 from typing import Any
 from weakref import ref
@@ -80,8 +79,7 @@ class Usage:
         """Gives up the watch over `thing`."""
         for watch in list(self.watches):
             if watch() is thing:
-                with suppress(ValueError):  # its lease has ended meanwhile
-                    self.watches.remove(watch)
+                self.take_drop(watch)
 
     def take_drop(self, watch: Watch) -> bool:
         """Ends a watch whose object is gone; returns False if it had been given up before."""
@@ -110,9 +108,12 @@ class Usage:
 
     def end(self, body: Body | None) -> None:
         """Forgets a body that has ended, unless that was done before."""
-        if body is not None:
-            with suppress(ValueError):
-                self.bodies.remove(body)
+        if body is None:
+            return
+        try:
+            self.bodies.remove(body)
+        except ValueError:
+            return  # it has ended before
 
     def settle(self, body: Body, error: BaseException | None) -> bool:
         """Ends a body; returns whether `error`, which ended it, is the doing of its interruption alone.
@@ -120,6 +121,9 @@ class Usage:
         That is for the first of several bodies in one task to say, which may be around the others. A
         generator has a body, too, and may be left before or behind those that began after it.
         """
+        if not Interrupt.works:
+            self.end(body)
+            return False
         alike = [other for other in list(self.bodies) if other.interrupt is body.interrupt]
         self.end(body)
         if alike and alike[0] is not body:

@@ -60,12 +60,13 @@ class Transactions(StoreConnection):
         finally:
             # Here, and not in a method: an interrupt may come at the very entry of one.
             try:
+                self._gate.leave()
+            except BaseException:
                 try:
                     self._gate.leave()
                 finally:
                     self._gate.leave()
-            finally:
-                self._gate.leave()
+                raise
         for wakeup in ledger.wakeups:
             self._send(wakeup)
         return result, ledger.blockers

@@ -92,20 +92,22 @@ class Wire:
 
     def call(self, command: bytes, deadline: float) -> Any:
         """Returns the server's reply, which may be a refusal; raises `Lost` if there is none."""
-        now = self._now()
-        connection = self._pool.borrow(deadline, now)
+        clock, pool = self._now, self._pool
+        now = clock()
+        connection = pool.borrow(deadline, now)
         try:
             reply = connection.call(command, deadline, now)
         except BaseException:
             self._discard(connection)
             raise
-        self._pool.give_back(connection, now)
+        pool.give_back(connection, now)
         return reply
 
     def release(self, command: bytes, deadline: float) -> Any:
         """Sends a command that may wake waiters; else as `call`."""
-        now = self._now()
-        connection = self._pool.borrow(deadline, now)
+        clock, pool = self._now, self._pool
+        now = clock()
+        connection = pool.borrow(deadline, now)
         try:
             if connection.signal is None:
                 reply = connection.call(command, deadline, now, SHORT_READ)
@@ -119,19 +121,20 @@ class Wire:
         except BaseException:
             self._discard(connection)
             raise
-        self._pool.give_back(connection, now)
+        pool.give_back(connection, now)
         return reply
 
     def batch(self, commands: Sequence[bytes], deadline: float) -> list[Any]:
         """Returns the replies to all `commands`, in one round trip."""
-        now = self._now()
-        connection = self._pool.borrow(deadline, now)
+        clock, pool = self._now, self._pool
+        now = clock()
+        connection = pool.borrow(deadline, now)
         try:
             replies = connection.batch(commands, deadline, now)
         except BaseException:
             self._discard(connection)
             raise
-        self._pool.give_back(connection, now)
+        pool.give_back(connection, now)
         return replies
 
     def acquire(self, ticket: Ticket, command: bytes, owner: bytes, deadline: float) -> Any:
@@ -143,8 +146,9 @@ class Wire:
         Where there is a channel, the place in the queue is read together with the wake-up, if that
         comes within a moment: see `HANDOVER_BYTES`. If both have come, a grant is returned.
         """
-        now = self._now()
-        connection = self._pool.borrow(deadline, now)
+        clock, pool = self._now, self._pool
+        now = clock()
+        connection = pool.borrow(deadline, now)
         try:
             channel = connection.channel if ticket.queue else NO_CHANNEL
             until = ticket.until
@@ -164,15 +168,16 @@ class Wire:
             self._discard(connection)
             raise
         if type(reply) is not int:
-            self._pool.give_back(connection, now)
+            pool.give_back(connection, now)
         else:
             self._start_waiting(ticket, connection, reply)
         return reply
 
     def enqueue(self, ticket: Ticket, command: bytes, owner: bytes, deadline: float) -> Any:
         """Acquires as `acquire` does, on a connection that has a channel."""
-        now = self._now()
-        connection = self._pool.borrow(deadline, now)
+        clock, pool = self._now, self._pool
+        now = clock()
+        connection = pool.borrow(deadline, now)
         try:
             self._subscribe(connection, deadline)
             reply = connection.call(command + connection.channel + owner, deadline, now)

@@ -104,19 +104,20 @@ class SqliteBackend:
         return await self._worker.call(self._store.acquire_all, requests, deadline)
 
     def _request(self, ticket: Ticket) -> AcquireRequest:
+        terms = ticket.terms
         return AcquireRequest(
-            self._prefix + ticket.name,
+            self._prefix + terms.name,
             ticket.owner,
             ticket.ttl,
-            ticket.weight,
-            ticket.capacity,
-            ticket.kind,
+            terms.weight,
+            terms.capacity,
+            terms.kind,
             ticket.queue and bool(self._store.address),
-            ticket.barge,
-            self.claim_window + ticket.terms.delay,
+            terms.barge,
+            self.claim_window + terms.delay,
             self.heartbeat * MISSED_HEARTBEATS,
-            ticket.label,
-            ticket.terms.bound and not ticket.terms.delay,
+            terms.label,
+            terms.bound and not terms.delay,
         )
 
     async def renew(self, claims: Sequence[Claim], deadline: float) -> Sequence[Outcome]:
