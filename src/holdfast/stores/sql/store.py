@@ -337,7 +337,7 @@ class SqlStore:
 
 
 def _granted(
-    request: AcquireRequest, answer: str, number: int, kind: str, capacity: int
+    request: AcquireRequest, answer: str, number: int, kind: str = "", capacity: int = 0
 ) -> Granted:
     """Returns the grant, or raises the refusal, that a procedure answers to a request."""
     if answer == "granted":

@@ -19,9 +19,8 @@ BEGIN
     IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
         SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only (read_only)';
     END IF;
-    SET SESSION innodb_lock_wait_timeout = GREATEST(1, wait_ms DIV 1000);
-    SET SESSION group_concat_max_len = 16777216;
-    SET SESSION time_zone = '+00:00';
+    SET SESSION innodb_lock_wait_timeout = GREATEST(1, wait_ms DIV 1000), SESSION group_concat_max_len = 16777216,
+        SESSION time_zone = '+00:00';
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     START TRANSACTION;
 END
