@@ -104,7 +104,7 @@ class PostgresConnection:
     def call(self, procedure: str, values: Sequence[Value], deadline: float) -> list[Row]:
         """Calls a procedure in a transaction of its own; returns its rows."""
         statement, name = _statement(procedure, len(values))
-        texts = [_text(value) for value in values]
+        texts = [value.encode() if isinstance(value, str) else _text(value) for value in values]
         return self.run(statement, texts, deadline, self._prepared(statement, name, deadline))
 
     def run(
@@ -273,9 +273,9 @@ def _message(result: pq.abc.PGresult) -> str:
 
 
 def _rows(result: pq.abc.PGresult) -> list[Row]:
-    kinds = [result.ftype(column) for column in range(result.nfields)]
+    columns = [(column, result.ftype(column)) for column in range(result.nfields)]
     return [
-        tuple(_value(result.get_value(row, column), kind) for column, kind in enumerate(kinds))
+        tuple([_value(result.get_value(row, column), kind) for column, kind in columns])
         for row in range(result.ntuples)
     ]
 

@@ -176,8 +176,9 @@ class Connections:
         self._wake_one()
 
     def _wake_one(self) -> None:
-        with suppress(IndexError, RuntimeError):
-            self._waiting.popleft().release()
+        if self._waiting:
+            with suppress(IndexError, RuntimeError):
+                self._waiting.popleft().release()
 
     def close(self) -> None:
         """Closes those that nobody uses; the others when they are given back."""
