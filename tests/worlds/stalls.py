@@ -1,7 +1,8 @@
-"""The time for which this machine stood still, for tests that limit how long something may take."""
+"""Stalls: those of this machine, for tests that limit how long something may take; and made ones."""
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from typing import Self
@@ -32,3 +33,8 @@ class Stalls:
             now = time.monotonic()
             self.seconds += max(now - before - 2 * STEP, 0.0)
             before = now
+
+
+def stand_still(seconds: float) -> None:
+    """Has this process stand still: no other thread of it runs meanwhile, nor does the loop."""
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))  # which keeps the interpreter's lock

@@ -287,22 +287,21 @@ async def test_the_time_behind_others_of_its_manager_is_not_the_stores(
         del turnstile._turns[1:]
         (turn,) = turnstile._turns
         assert await turn.take(10.0)
+        deadline = backend.clock.now() + 0.3
+
+        async def ask(owner: str) -> Any:
+            return await backend.acquire(ticket_of(owner), deadline)
+
         try:
-            turnstile._answered = backend.clock.now() + 60.0  # the store answers others
-            deadline = backend.clock.now() + 0.3
-
-            async def ask(owner: str) -> Any:
-                return await backend.acquire(ticket_of(owner), deadline)
-
-            waiter = Job(ask, "patient")
+            waiter = Job(ask, "unanswered")
             await eventually(lambda: backend.clock.now() > deadline + 0.3)
             assert not waiter.done()
-            turnstile._answered = 0.0  # nobody is answered
+            turnstile.failed()  # whoever has the turn was not answered
             with pytest.raises(holdfast.BackendUnavailable, match="did not answer in time"):
-                await Job(ask, "unanswered").result()
+                await waiter.result()
         finally:
             turn.end()
-        assert isinstance(await waiter.result(), Queued)
+        assert isinstance(await ask("answered"), Queued)
 
 
 async def test_the_time_behind_the_first_of_its_manager_is_not_the_stores(

@@ -20,7 +20,8 @@ from holdfast.stores._async.contract import Terms, Ticket
 from holdfast.stores.etcd._async.acquire import FIRST_LOOK
 from holdfast.stores.etcd._async.leases import QUEUE
 from holdfast.stores.etcd.wire import messages
-from worlds.aio import Job, eventually
+from worlds.aio import Job, eventually, pause
+from worlds.stalls import stand_still
 
 CROWD = 60
 
@@ -151,7 +152,6 @@ async def test_who_has_joined_already_has_as_long_to_find_that_out_as_it_had_to_
 
         assert await turn.take(10.0)
         try:
-            turnstile._answered = backend.clock.now() + 60.0  # the store answers others
             deadline = backend.clock.now() + 2.0
             second = Job(ask, deadline)
             await eventually(lambda: backend.clock.now() > deadline)
@@ -175,3 +175,32 @@ async def test_the_first_behind_a_holder_looks_soon(cluster: EtcdCluster) -> Non
         lease = backend._attempts.known("x", "third").lease
         assert second.remaining <= backend.clock.now() - min(began, lease.sent) + FIRST_LOOK
         assert third.remaining == lease.ttl / 3
+
+
+async def test_a_crowd_joins_though_its_process_stands_still_again_and_again(
+    cluster: EtcdCluster,
+) -> None:
+    """The time in which a client does not run is not the store's."""
+    async with managers(cluster) as (others, locks, _):
+        held = await others.lock("x").acquire()
+        session = await locks._session()
+        session.patience = 1.0
+
+        async def stand_still_often() -> None:
+            for _ in range(10):
+                stand_still(0.4)
+                await pause(0.005)
+
+        async def take_turn() -> None:
+            async with locks.lock("x"):
+                granted.append(True)
+
+        granted: list[bool] = []
+        stalls = Job(stand_still_often)
+        crowd = [Job(take_turn) for _ in range(CROWD)]
+        await stalls.result()
+        await until_waiting(others, CROWD)
+        await held.release()
+        for job in crowd:
+            await job.result()
+        assert len(granted) == CROWD

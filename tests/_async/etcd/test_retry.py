@@ -8,6 +8,7 @@ import pytest
 
 from _async.etcd.scenes import soon
 from holdfast import aio as holdfast
+from holdfast._runtime.aio import Turn
 from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.clock import system_clock
 from holdfast.stores.etcd._async.retry import SHORTEST_TRY, Retrier
@@ -15,6 +16,7 @@ from holdfast.stores.etcd.address import Address
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.aio import Wire
 from holdfast.stores.etcd.wire.failures import Failure
+from worlds.aio import Job, eventually, pause
 
 
 async def calls_of(locks: holdfast.Locks) -> Any:
@@ -56,6 +58,48 @@ async def test_a_member_that_hangs_leaves_time_for_the_others() -> None:
         address = Address(tuple(f"m{number}:1" for number in range(members)), "", "", None)
         wire: Any = None
         assert Retrier(wire, address, system_clock())._patience(left) == most
+
+
+async def test_a_call_that_begins_when_its_time_is_over_is_made_all_the_same(
+    cluster: EtcdCluster,
+) -> None:
+    """All before it was answered in time: it is late because this process stood still."""
+    async with holdfast.connect(cluster.url) as locks:
+        retrier = await calls_of(locks)
+        over = (await locks._session()).now() - 60.0
+        call, given = retrier.wire.call, []
+
+        async def note(method: str, request: bytes, timeout: float) -> Any:
+            given.append(timeout)
+            return await call(method, request, timeout)
+
+        retrier.wire.call = note
+        await retrier.range(messages.range_of(b"x"), over)
+        assert given == [SHORTEST_TRY]
+
+
+async def test_a_turn_that_is_asked_for_when_the_time_is_over_is_waited_for_all_the_same(
+    cluster: EtcdCluster,
+) -> None:
+    async with holdfast.connect(cluster.url) as locks:
+        retrier = await calls_of(locks)
+        over = (await locks._session()).now() - 60.0
+        turn = Turn()
+        begun: list[bool] = []
+
+        async def hold() -> None:
+            assert await turn.take(1.0)
+            begun.append(True)
+            await pause(0.05)
+            turn.end()
+
+        async def work() -> str:
+            return "done"
+
+        job = Job(hold)
+        await eventually(lambda: begun)
+        assert await retrier.in_turn(turn, over, work) == "done"
+        await job.result()
 
 
 @pytest.mark.parametrize("tries", [1, 2])

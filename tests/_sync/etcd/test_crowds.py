@@ -22,7 +22,8 @@ from holdfast.stores._sync.contract import Terms, Ticket
 from holdfast.stores.etcd._sync.acquire import FIRST_LOOK
 from holdfast.stores.etcd._sync.leases import QUEUE
 from holdfast.stores.etcd.wire import messages
-from worlds.threads import Job, eventually
+from worlds.stalls import stand_still
+from worlds.threads import Job, eventually, pause
 
 CROWD = 60
 
@@ -153,7 +154,6 @@ def test_who_has_joined_already_has_as_long_to_find_that_out_as_it_had_to_join(
 
         assert turn.take(10.0)
         try:
-            turnstile._answered = backend.clock.now() + 60.0  # the store answers others
             deadline = backend.clock.now() + 2.0
             second = Job(ask, deadline)
             eventually(lambda: backend.clock.now() > deadline)
@@ -177,3 +177,32 @@ def test_the_first_behind_a_holder_looks_soon(cluster: EtcdCluster) -> None:
         lease = backend._attempts.known("x", "third").lease
         assert second.remaining <= backend.clock.now() - min(began, lease.sent) + FIRST_LOOK
         assert third.remaining == lease.ttl / 3
+
+
+def test_a_crowd_joins_though_its_process_stands_still_again_and_again(
+    cluster: EtcdCluster,
+) -> None:
+    """The time in which a client does not run is not the store's."""
+    with managers(cluster) as (others, locks, _):
+        held = others.lock("x").acquire()
+        session = locks._session()
+        session.patience = 1.0
+
+        def stand_still_often() -> None:
+            for _ in range(10):
+                stand_still(0.4)
+                pause(0.005)
+
+        def take_turn() -> None:
+            with locks.lock("x"):
+                granted.append(True)
+
+        granted: list[bool] = []
+        stalls = Job(stand_still_often)
+        crowd = [Job(take_turn) for _ in range(CROWD)]
+        stalls.result()
+        until_waiting(others, CROWD)
+        held.release()
+        for job in crowd:
+            job.result()
+        assert len(granted) == CROWD

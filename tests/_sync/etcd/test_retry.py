@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from _sync.etcd.scenes import soon
+from holdfast._runtime.threads import Turn
 from holdfast.chaos.servers.etcd import EtcdCluster
 from holdfast.clock import system_clock
 from holdfast.stores.etcd._sync.retry import SHORTEST_TRY, Retrier
@@ -17,6 +18,7 @@ from holdfast.stores.etcd.address import Address
 from holdfast.stores.etcd.wire import messages
 from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.threads import Wire
+from worlds.threads import Job, eventually, pause
 
 
 def calls_of(locks: holdfast.Locks) -> Any:
@@ -58,6 +60,48 @@ def test_a_member_that_hangs_leaves_time_for_the_others() -> None:
         address = Address(tuple(f"m{number}:1" for number in range(members)), "", "", None)
         wire: Any = None
         assert Retrier(wire, address, system_clock())._patience(left) == most
+
+
+def test_a_call_that_begins_when_its_time_is_over_is_made_all_the_same(
+    cluster: EtcdCluster,
+) -> None:
+    """All before it was answered in time: it is late because this process stood still."""
+    with holdfast.connect(cluster.url) as locks:
+        retrier = calls_of(locks)
+        over = locks._session().now() - 60.0
+        call, given = retrier.wire.call, []
+
+        def note(method: str, request: bytes, timeout: float) -> Any:
+            given.append(timeout)
+            return call(method, request, timeout)
+
+        retrier.wire.call = note
+        retrier.range(messages.range_of(b"x"), over)
+        assert given == [SHORTEST_TRY]
+
+
+def test_a_turn_that_is_asked_for_when_the_time_is_over_is_waited_for_all_the_same(
+    cluster: EtcdCluster,
+) -> None:
+    with holdfast.connect(cluster.url) as locks:
+        retrier = calls_of(locks)
+        over = locks._session().now() - 60.0
+        turn = Turn()
+        begun: list[bool] = []
+
+        def hold() -> None:
+            assert turn.take(1.0)
+            begun.append(True)
+            pause(0.05)
+            turn.end()
+
+        def work() -> str:
+            return "done"
+
+        job = Job(hold)
+        eventually(lambda: begun)
+        assert retrier.in_turn(turn, over, work) == "done"
+        job.result()
 
 
 @pytest.mark.parametrize("tries", [1, 2])

@@ -1,8 +1,15 @@
-"""Turns at what one caller at a time may do."""
+"""Turns at what one caller at a time may do.
+
+For a while this process may stand still. Whoever waits for a turn could not have been given it then,
+and that time does not count: it is counted by ticks, however late each of them is.
+"""
 
 from __future__ import annotations
 
 from threading import RLock
+
+TICK = 0.1
+"""Seconds for which a tick counts at the most."""
 
 
 class Turn:
@@ -18,8 +25,15 @@ class Turn:
         self._lock = RLock()
 
     def take(self, within: float) -> bool:
-        """Takes the turn; returns False if others have had it for all of `within` seconds."""
-        return self._lock.acquire(timeout=max(within, 0.0))
+        """Takes the turn; returns False if others have had it for all of `within` seconds.
+
+        Seconds in which this process did not run do not count.
+        """
+        while not self._lock.acquire(timeout=max(min(within, TICK), 0.0)):
+            within -= TICK
+            if within <= 0:
+                return False
+        return True
 
     def end(self) -> None:
         """Gives the turn back, if the caller has it."""

@@ -43,6 +43,8 @@ class Retrier:
         self._members = len(address.endpoints)
         self._share = self._members + 2 if self._members > 1 else 1
         """The number of parts into which the time of a call is divided; one member may take one."""
+        self._silent = False
+        """True if the last call that has ended was not answered."""
         self.unproven: dict[Callable[[], None], int] = {}
         """Functions to call once a transaction that was sent later is answered in the term given."""
 
@@ -84,19 +86,31 @@ class Retrier:
     ) -> bytes:
         """Returns a reply. Raises `Failure` if a lease is wrong, else an error for the user."""
         logins = self._logins
-        left = deadline - self._clock.now()
+        left = self._left(deadline)
         patience = left / self._share
         if patience < SHORTEST_TRY:
             patience = self._patience(left)
         try:
             # At once, and mostly that is all.
-            return await self.wire.call(method, request, patience)
+            reply = await self.wire.call(method, request, patience)
         except Failure as failure:
-            return await self._again(failure, method, request, deadline, unanswered, logins)
+            self._silent = failure.passing
+            reply = await self._again(failure, method, request, deadline, unanswered, logins)
         except BaseException:
             if unanswered is not None:
                 unanswered()
             raise
+        self._silent = False
+        return reply
+
+    def _left(self, deadline: float) -> float:
+        """Returns the seconds for a call that begins now.
+
+        All that came before it was waited for until the deadline, and no longer. If that is over though
+        the cluster answers, then because this process stood still.
+        """
+        left = deadline - self._clock.now()
+        return left if left > 0 or self._silent else SHORTEST_TRY
 
     def _patience(self, left: float) -> float:
         """Returns the seconds that one member may take, so that there is time left for the others."""
@@ -183,7 +197,7 @@ class Retrier:
         If `busy` is given, it waits for nobody, and returns that where another has the turn.
         """
         try:
-            within = 0.0 if busy is not None else deadline - self._clock.now()
+            within = 0.0 if busy is not None else self._left(deadline)
             if not await turn.take(within):
                 if busy is not None:
                     return busy

@@ -11,6 +11,7 @@ lock is not free, and its queue is of their kind.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Final, Literal
@@ -86,19 +87,31 @@ class Acquirer:
     def _ask_as_one_of_many(self, attempt: Attempt, deadline: float) -> Answer | Literal["again"]:
         """Joins behind another attempt of this manager; the first of them asks for the lock.
 
-        Returns `AGAIN` if the attempt has to ask for itself.
+        Each request may take as long as the first: it is sent because the cluster has answered those
+        before it. Returns `AGAIN` if the attempt has to ask for itself.
         """
         line = attempt.queue
+        now, latest = self._clock.now, attempt.ticket.until or inf
+        began = now()
+        patience = deadline - began
+
+        def until() -> float:
+            return max(deadline, min(now() + patience, latest))
+
+        def ask_first() -> Answer | Literal["again"]:
+            if self._turnstile.is_silent(began):
+                raise self._retrier.too_late()
+            return self._ask_first(attempt, until())
+
         answer: Answer | Literal["again"] = AGAIN
         while answer == AGAIN and line.is_shared:
             if line.neighbour is None:
                 # Few wait for this turn, as they have one at the turnstile: the rest of a crowd stands
-                # before that, where its time does not count against the store.
-                answer = self._retrier.in_turn(
-                    line.turn, deadline, partial(self._ask_first, attempt, deadline)
-                )
+                # before that, where its time does not count against the store. Nor does it here: it is
+                # the one with the turn who finds out whether the store answers.
+                answer = self._retrier.in_turn(line.turn, until() + patience, ask_first)
             else:
-                answer = self._join_behind(attempt, deadline)
+                answer = self._join_behind(attempt, until)
                 if answer is None:
                     return AGAIN  # there is a reason, which the whole question finds out
         return answer
@@ -110,6 +123,7 @@ class Acquirer:
         try:
             answer = self._ask(attempt, True, deadline)
         except BackendUnavailable:
+            self._turnstile.failed()  # before anybody else has the turn
             raise
         except LockError:
             self._turnstile.answered()  # by a refusal
@@ -117,17 +131,20 @@ class Acquirer:
         self._turnstile.answered()
         return answer
 
-    def _join_behind(self, attempt: Attempt, deadline: float) -> Queued | Literal["again"] | None:
+    def _join_behind(
+        self, attempt: Attempt, until: Callable[[], float]
+    ) -> Queued | Literal["again"] | None:
         """Joins the queue of a mutex behind an attempt of this manager.
 
-        Returns `AGAIN` if that one has gone, and None if the attempt cannot join in this way.
+        `until` returns the deadline of a request that is sent now. Returns `AGAIN` if that attempt has
+        gone, and None if this one cannot join in this way.
         """
         queue = attempt.queue
         neighbour = queue.neighbour
         if neighbour is None:
             return AGAIN
         created = neighbour.created
-        wait = self._shared_to_wait(attempt, deadline)
+        wait = self._shared_to_wait(attempt, until())
         waiter_watch = self._attempts.waiter_watch
         waiter_watch.listen()
         self._attempts.hang_on(attempt, wait)
@@ -141,11 +158,11 @@ class Acquirer:
                 + messages.created_at(neighbour.key, created)
                 + messages.then(join)
                 + messages.otherwise(messages.read(neighbour.key)),
-                deadline,
+                until(),
                 attempt.doubt,
             )
         except Failure:  # the lease has ended
-            self._leases.keep_alive(wait, deadline)
+            self._leases.keep_alive(wait, until())
             return None if queue.neighbour is neighbour else AGAIN
         self._turnstile.answered()
         if attempt.released:
