@@ -12,13 +12,15 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from holdfast import aio as holdfast
 from holdfast.chaos.servers.proxy import Proxy
 from holdfast.chaos.servers.zookeeper import ZooKeeperEnsemble
-from worlds.aio import eventually
+from worlds.aio import Job, eventually, pause
+from worlds.stalls import stand_still
 
 SOON = 6.0
 """Seconds: more than any limit that is tested here, and less than what kazoo's threads take."""
@@ -130,3 +132,24 @@ async def test_a_limit_of_connections_is_told() -> None:
             await locks.close()
     finally:
         ensemble.stop()
+
+
+async def test_an_answer_that_came_while_this_process_stood_still_is_heard(
+    url: str,
+) -> None:
+    """The threads that hear it stood still, too."""
+    async with holdfast.connect(url) as locks:
+        backend: Any = (await locks._session()).backend
+        asked: list[Any] = []
+
+        async def ask() -> Any:
+            return await backend._result(asked.append, deadline=backend.clock.now() + 0.3)
+
+        job = Job(ask)
+        await eventually(lambda: asked)
+        stand_still(0.8)
+        await pause(0.01)
+        asked[0]("the answer")
+        assert await job.result() == ["the answer"]
+        asked.clear()
+        assert await Job(ask).result() == []  # nothing came

@@ -10,13 +10,15 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast.chaos.servers.proxy import Proxy
 from holdfast.chaos.servers.zookeeper import ZooKeeperEnsemble
-from worlds.threads import eventually
+from worlds.stalls import stand_still
+from worlds.threads import Job, eventually, pause
 
 SOON = 6.0
 """Seconds: more than any limit that is tested here, and less than what kazoo's threads take."""
@@ -111,3 +113,24 @@ def test_a_limit_of_connections_is_told() -> None:
             locks.close()
     finally:
         ensemble.stop()
+
+
+def test_an_answer_that_came_while_this_process_stood_still_is_heard(
+    url: str,
+) -> None:
+    """The threads that hear it stood still, too."""
+    with holdfast.connect(url) as locks:
+        backend: Any = locks._session().backend
+        asked: list[Any] = []
+
+        def ask() -> Any:
+            return backend._result(asked.append, deadline=backend.clock.now() + 0.3)
+
+        job = Job(ask)
+        eventually(lambda: asked)
+        stand_still(0.8)
+        pause(0.01)
+        asked[0]("the answer")
+        assert job.result() == ["the answer"]
+        asked.clear()
+        assert Job(ask).result() == []  # nothing came

@@ -34,6 +34,9 @@ TICK = 2.0
 OPTIONS = {**TIMING_OPTIONS, **TLS_OPTIONS, "tick": TICK, "sasl": None}
 CLOSE_LIMIT = 1.0
 """Seconds that `close` waits until the ensemble has closed our sessions."""
+LATE, SECOND_LOOK = 0.1, 0.5
+"""Seconds by which the end of a deadline is seen too late where this process stood still, and that its
+threads are given then: what they wait for has come meanwhile."""
 
 
 def prepare(
@@ -209,6 +212,7 @@ class ZooKeeperBackend:
         """Returns the result of a verb of `attempts`; nothing if there is none by `deadline`."""
         signal = Signal(self.clock)
         results: list[Any] = []
+        in_time = self.clock.now() < deadline
 
         def on_result(result: Any) -> None:
             results.append(result)
@@ -224,7 +228,10 @@ class ZooKeeperBackend:
         while not results:
             if await signal.wait(deadline):
                 continue
+            now = self.clock.now()
             moved = later() if later is not None else 0.0
+            if in_time and now - deadline > LATE:
+                moved = max(moved, now + SECOND_LOOK)
             if moved <= deadline:
                 break
             deadline = moved
