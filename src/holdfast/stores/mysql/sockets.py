@@ -7,6 +7,10 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+LAST_LOOK = 0.001
+"""Seconds for which a socket is looked at when the deadline is over: if this process stood still, what
+it waits for has come meanwhile."""
+
 
 class Deadline:
     """The time on a clock by which all that waits on a socket has to be done."""
@@ -18,10 +22,8 @@ class Deadline:
         self.at = 0.0
 
     def left(self) -> float:
-        left = self.at - self._now()
-        if left <= 0:
-            raise TimeoutError("the deadline is over")
-        return left
+        """Returns the seconds for which a call may wait."""
+        return max(self.at - self._now(), LAST_LOOK)
 
 
 class _Timed(socket.socket):

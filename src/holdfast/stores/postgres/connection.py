@@ -237,14 +237,17 @@ class PostgresConnection:
         return results
 
     def _until_ready(self, connection: pq.abc.PGconn, events: int, deadline: float) -> None:
-        """Waits until the socket is ready; raises `Late` at the deadline."""
-        left = deadline - self._clock.now()
+        """Waits until the socket is ready; raises `Late` at the deadline.
+
+        If that is over already, this process may have stood still: what has come meanwhile is read.
+        """
+        left = max(deadline - self._clock.now(), 0.0)
         if events != select.POLLIN or self._reading is None:
             poll = select.poll()
             poll.register(connection.socket, events)
         else:
             poll = self._reading
-        if left <= 0 or not poll.poll(left * 1000 + 1):
+        if not poll.poll(left * 1000 + 1):
             raise Late("it did not answer in time")
 
 
