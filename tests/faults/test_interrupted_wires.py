@@ -3,8 +3,10 @@ and what was begun is ended with the manager."""
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -18,6 +20,7 @@ from faults.actors import until
 from holdfast.clock import system_clock
 from holdfast.stores import resolving
 from holdfast.stores.etcd.wire import threads
+from holdfast.stores.etcd.wire.failures import Failure
 from holdfast.stores.etcd.wire.threads import Wire
 from holdfast.stores.redlock.wire import threads_opening
 from stores import STORES
@@ -129,9 +132,38 @@ def test_a_watch_of_etcd_without_a_thread(waited: Any, monkeypatch: pytest.Monke
 
     before = list(waited._streams)
     monkeypatch.setattr(threads, "start_new_thread", none_left)
-    with pytest.raises(RuntimeError, match="new thread"):
+    with pytest.raises(Failure, match="new thread"):
         waited.watch([], print, print)
     assert list(waited._streams) == before
+
+
+def test_a_waiter_of_etcd_with_no_descriptor_for_its_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits all the same, and its watch is tried again."""
+    refused: list[bool] = []
+
+    def too_many(*_: Any) -> None:
+        refused.append(True)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with (
+        STORES["etcd"](tmp_path) as url,
+        holdfast.connect(url) as others,
+        holdfast.connect(url) as locks,
+    ):
+        locks.inspect("x")
+        held = others.lock("x").acquire()
+        watches = locks._session().backend._watches  # type: ignore[attr-defined]
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "socketpair", too_many)
+            assert locks.lock("x").try_acquire(timeout=1.0) is None
+            assert refused
+        watch = watches.add(b"x", b"y", 0, print, print)
+        until(lambda: watch.confirmed, "the watch")
+        held.release()
+        with locks.lock("x", timeout=30.0):
+            pass
 
 
 def test_as_an_observer_is_noted_on_etcd(tmp_path: Path, strike: Strike) -> None:

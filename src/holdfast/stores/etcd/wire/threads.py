@@ -189,17 +189,21 @@ class Wire:
         def open_connection(now: Callable[[], float]) -> BlockingConnection:
             return BlockingConnection(open_socket(endpoint, tls, limit, now), now)
 
-        return Stream(
-            endpoint,
-            block,
-            open_connection,
-            requests,
-            self._now,
-            self._keep_alive,
-            heard,
-            ended,
-            self._streams,
-        )
+        try:
+            return Stream(
+                endpoint,
+                block,
+                open_connection,
+                requests,
+                self._now,
+                self._keep_alive,
+                heard,
+                ended,
+                self._streams,
+            )
+        except (OSError, RuntimeError) as error:  # no more descriptors, or no more threads
+            let_through(error)
+            raise unreachable(error, endpoint) from None
 
     def close(self) -> None:
         self.closed = True
