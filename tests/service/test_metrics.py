@@ -18,12 +18,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import holdfast
 import promtool
-from holdfast.service import Settings
+from holdfast.service import Settings, lease_watch
 from holdfast.service.access_log import AccessLog, line_of
 from holdfast.service.app import App, create_app
 from holdfast.service.authority import Caller, Everything
 from holdfast.service.hooks import Finished
-from holdfast.service.lease_watch import WatchedBackend
+from holdfast.service.lease_watch import LeaseWatch, WatchedBackend
 from holdfast.stores._async.contract import Backend
 from worlds.aio import eventually
 
@@ -189,6 +189,21 @@ async def test_a_store_that_is_not_reached_is_counted() -> None:
         shown = await s.values()
         assert shown["holdfast_store_errors_total verb=open error=unavailable"] >= 1
         assert shown["holdfast_http_requests_total operation=acquire status=503"] == 1
+
+
+async def test_of_too_many_owners_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_watch, "MOST", 20)
+    async with scene() as s:
+        for number in range(20):
+            await s.acquire(f"x{number}", "a")
+        await s.post("/v1/locks/x0/renew", owner="a", ttl=30)  # it stays the oldest
+        assert (await s.values())["holdfast_leases"] == 20
+        await s.acquire("one-more", "a")
+        (watch,) = s.app.service.metrics._watches
+        assert isinstance(watch, LeaseWatch)
+        assert sorted(watch.names(held=True)) == sorted(
+            ["one-more", *(f"x{number}" for number in range(2, 20))]
+        )
 
 
 def test_a_watched_verb_takes_what_the_contract_says() -> None:

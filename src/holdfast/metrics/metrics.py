@@ -161,6 +161,10 @@ class Metrics:
     def __call__(self, event: Event) -> None:
         """Counts an event: a listener for `on_event`, where `watch` is too much."""
         kind, name, _, _, duration, _, detail = event
+        self.count(kind, name, duration, detail)
+
+    def count(self, kind: str, name: str, duration: float, detail: str = "") -> None:
+        """Counts what happened to a lease of the lock `name`, in the words of `holdfast.events`."""
         with self._mutex:
             label = self._groups.of(name)
             group = self._by_group.get(label)
@@ -194,6 +198,10 @@ class Metrics:
     def called(self, call: Call) -> None:
         """Counts a call to the store: a listener for `on_call`."""
         verb, duration, _, error = call
+        self.count_call(verb, duration, error)
+
+    def count_call(self, verb: str, duration: float, error: BaseException | None = None) -> None:
+        """Counts a call to the store by its verb, and by the error with which it ended."""
         with self._mutex:
             histogram = self._by_verb.get(verb)
             if histogram is None:

@@ -52,8 +52,7 @@ class Endpoint:
     async def _finish(self, scope: Scope, send: Send, answer: Answer) -> None:
         began = monotonic()
         await send_answer(scope, send, answer)
-        if self._service.hooks.finished:
-            _tell(self._service, None, scope, answer.status, began, None, "")
+        _tell(self._service, None, scope, answer.status, began, None, "")
 
     async def _carry_out(
         self, operation: Operation, scope: Scope, receive: Receive, send: Send
@@ -90,8 +89,7 @@ class Endpoint:
             await send_answer(scope, send, answer)
         elif operation.stream is not None:
             status = 200
-        if service.hooks.finished:
-            _tell(service, operation, scope, status, began, call, title)
+        _tell(service, operation, scope, status, began, call, title)
 
 
 class Nobody:
@@ -134,16 +132,22 @@ def _tell(
     call: Call | None,
     title: str,
 ) -> None:
+    """Counts a request that was answered, or whose client went away, and tells the listeners."""
+    operation_id = operation.id if operation is not None else ""
+    duration = monotonic() - began
+    service.metrics.count_request(operation_id, status, duration)
+    if not service.hooks.finished:
+        return
     client = scope.get("client")
     service.hooks.tell_finished(
         quick_new(
             Finished,
             (
-                operation.id if operation is not None else "",
+                operation_id,
                 scope["method"],
                 scope["path"],
                 status,
-                monotonic() - began,
+                duration,
                 title,
                 client[0] if client else "",
                 call.store.namespace if call is not None and hasattr(call, "store") else "",
@@ -166,5 +170,4 @@ class NotFound:
             return
         problem = Problem("not-found", "there is nothing at this path; see /openapi.json")
         await send_answer(scope, send, problem.answer())
-        if self._service.hooks.finished:
-            _tell(self._service, None, scope, problem.status, began, None, "")
+        _tell(self._service, None, scope, problem.status, began, None, "")

@@ -7,35 +7,37 @@ another process is not known here, and of a lease that nobody renews or releases
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from itertools import islice
+from typing import Any, NamedTuple, cast
 
 from .._async.timed_backend import untimed
 from ..clock import Clock
 from ..entries import Claim
 from ..errors import LockError
-from ..events import Call, Event
 from ..model import Busy, Gone, Granted, Outcome, Queued, Renewed, Waiting, quick_new
 from ..stores._async.contract import Backend, Ticket
 
 MOST = 50_000
-"""Owners that are remembered. The oldest go first: how long they held or waited is not counted."""
+"""Owners that are remembered. If there are more, the oldest tenth goes: how long they held or waited is
+not counted."""
 ENDED_AT_STORE = "the store says that it has ended"
 
 
-class Owner:
+Count = Callable[[str, str, float, str], object]
+"""Counts what happened to a lease: its kind, the lock, a duration, a detail: see `holdfast.events`."""
+CountCall = Callable[[str, float, BaseException | None], object]
+"""Counts a call to the store: its verb, its duration, the error with which it ended."""
+
+
+class Owner(NamedTuple):
     """A holder or waiter, as this process has seen it."""
 
-    __slots__ = ("held", "name", "since", "until")
-
-    def __init__(self, name: str, since: float, until: float, held: bool) -> None:
-        self.name = name
-        self.since = since
-        """When it was granted, or was first asked for."""
-        self.until = until
-        """When it has ended, unless it is renewed."""
-        self.held = held
+    since: float
+    """When it was granted, or was first asked for."""
+    until: float
+    """When it has ended, unless it is renewed."""
+    held: bool
 
 
 class LeaseWatch:
@@ -44,58 +46,60 @@ class LeaseWatch:
     Of each verb it is told when it was sent, and when it was answered.
     """
 
-    def __init__(self, clock: Clock, tell: Callable[[Event], object]) -> None:
+    def __init__(self, clock: Clock, count: Count) -> None:
         self._clock = clock
-        self._tell = tell
-        self._owners: OrderedDict[tuple[str, str], Owner] = OrderedDict()
-        """By lock and owner."""
+        self._count = count
+        self._owners: dict[tuple[str, str], Owner] = {}
+        """By lock and owner; the one that was last granted or asked for comes last."""
 
     def names(self, held: bool) -> Iterator[str]:
         """Yields the lock of each lease that is held, or of each waiter, now."""
         now = self._clock.now()
-        for owner in self._owners.values():
+        for (name, _), owner in self._owners.items():
             if owner.held is held and owner.until > now:
-                yield owner.name
+                yield name
 
     # What the verbs tell.
 
     def asked(
         self, ticket: Ticket, answer: Granted | Queued | Busy, sent: float, now: float
     ) -> None:
-        name, owner = ticket.terms.name, ticket.owner
-        known = self._owners.get((name, owner))
+        name = ticket.terms.name
+        key = name, ticket.owner
+        known = self._owners.get(key)
         if isinstance(answer, Granted):
             if known is None or not known.held:
-                self._granted(name, owner, answer.token, answer.ttl, known, sent, now)
+                self._granted(key, answer.ttl, known, sent, now)
         elif ticket.queue:
             # A store without a queue is asked again and again for one that waits.
             since = sent if known is None else known.since
-            self._remember(name, owner, Owner(name, since, now + ticket.ttl, False))
+            self._remember(key, known, Owner(since, now + ticket.ttl, False))
         else:
-            self._say("timed_out", name, owner, 0, now - sent, "busy")
+            self._count("timed_out", name, now - sent, "busy")
 
     def failed(self, name: str, owner: str, error: LockError, sent: float, now: float) -> None:
         self._owners.pop((name, owner), None)
-        self._say("failed", name, owner, 0, now - sent, str(error))
+        self._count("failed", name, now - sent, str(error))
 
     def renewed(self, claim: Claim, outcome: Outcome, sent: float, now: float) -> None:
         name, owner, ttl = claim
-        known = self._owners.get((name, owner))
+        key = name, owner
+        known = self._owners.get(key)
         if isinstance(outcome, Renewed):
             if known is not None and not known.held:
-                self._granted(name, owner, outcome.token, outcome.ttl, known, sent, now)
+                self._granted(key, outcome.ttl, known, sent, now)
                 return
             late = known is not None and known.until - now < outcome.ttl / 2
             if known is not None:
-                known.until = now + outcome.ttl
-            self._say("renewed", name, owner, outcome.token, now - sent, "late" if late else "")
+                self._owners[key] = quick_new(Owner, (known.since, now + outcome.ttl, True))
+            self._count("renewed", name, now - sent, "late" if late else "")
         elif isinstance(outcome, Waiting):
             if known is not None:
-                known.until = now + ttl
+                self._owners[key] = quick_new(Owner, (known.since, now + ttl, known.held))
         elif isinstance(outcome, Gone) and known is not None:
-            del self._owners[name, owner]
+            del self._owners[key]
             if known.held:
-                self._say("lost", name, owner, 0, now - known.since, ENDED_AT_STORE)
+                self._count("lost", name, now - known.since, ENDED_AT_STORE)
 
     def released(self, name: str, owner: str, freed: bool, now: float) -> None:
         known = self._owners.pop((name, owner), None)
@@ -103,51 +107,39 @@ class LeaseWatch:
             return  # granted by another process, or long ago
         spent = now - known.since
         if not known.held:
-            self._say("timed_out", name, owner, 0, spent, "gave up")
+            self._count("timed_out", name, spent, "gave up")
         elif freed:
-            self._say("released", name, owner, 0, spent)
+            self._count("released", name, spent, "")
         else:
-            self._say("lost", name, owner, 0, spent, ENDED_AT_STORE)
+            self._count("lost", name, spent, ENDED_AT_STORE)
 
     def adopted(
         self, ticket: Ticket, giver: str, answer: Granted | Gone, sent: float, now: float
     ) -> None:
         if isinstance(answer, Granted):
             self.released(ticket.name, giver, True, now)
-            self._granted(ticket.name, ticket.owner, answer.token, answer.ttl, None, sent, now)
+            self._granted((ticket.name, ticket.owner), answer.ttl, None, sent, now)
 
-    def forced(self, name: str, actor: str) -> None:
-        self._say("forced", name, "", 0, 0.0, f"by {actor}")
-
-    # What is told.
+    def forced(self, name: str) -> None:
+        self._count("forced", name, 0.0, "")
 
     def _granted(
-        self,
-        name: str,
-        owner: str,
-        token: int,
-        ttl: float,
-        known: Owner | None,
-        sent: float,
-        now: float,
+        self, key: tuple[str, str], ttl: float, known: Owner | None, sent: float, now: float
     ) -> None:
-        self._remember(name, owner, Owner(name, now, now + ttl, True))
+        self._remember(key, known, quick_new(Owner, (now, now + ttl, True)))
         if known is None:
-            self._say("acquired", name, owner, token, now - sent)
+            self._count("acquired", key[0], now - sent, "")
         else:
-            self._say("acquired", name, owner, token, now - known.since, "waited")
+            self._count("acquired", key[0], now - known.since, "waited")
 
-    def _remember(self, name: str, owner: str, known: Owner) -> None:
-        self._owners[name, owner] = known
-        self._owners.move_to_end((name, owner))
-        if len(self._owners) > MOST:
-            self._owners.popitem(last=False)
-
-    def _say(
-        self, kind: str, name: str, owner: str, token: int, duration: float, detail: str = ""
-    ) -> None:
-        at = self._clock.wall()
-        self._tell(quick_new(Event, (kind, name, owner, token, duration, at, detail)))
+    def _remember(self, key: tuple[str, str], known: Owner | None, owner: Owner) -> None:
+        owners = self._owners
+        if known is not None:
+            del owners[key]  # it becomes the last
+        owners[key] = owner
+        if len(owners) > MOST:
+            for oldest in list(islice(owners, MOST // 10)):
+                del owners[oldest]
 
 
 class WatchedBackend:
@@ -156,7 +148,7 @@ class WatchedBackend:
     _timed: Backend
     _backend: Backend
     _watch: LeaseWatch
-    _called: Callable[[Call], object]
+    _count: CountCall
     _now: Callable[[], float]
 
     def __init__(
@@ -164,14 +156,14 @@ class WatchedBackend:
         timed: Backend,
         backend: Backend,
         watch: LeaseWatch,
-        called: Callable[[Call], object],
+        count: CountCall,
     ) -> None:
         """`timed` is the backend as its manager has it, which tells of its calls."""
         own = self.__dict__
         own["_timed"] = timed
         own["_backend"] = backend
         own["_watch"] = watch
-        own["_called"] = called
+        own["_count"] = count
         own["_now"] = backend.clock.now
         for verb in ("acquire_all", "release_all"):  # not for every store
             if hasattr(backend, verb):
@@ -186,7 +178,7 @@ class WatchedBackend:
     def _end(self, verb: str, sent: float, error: BaseException | None = None) -> float:
         """Tells of a call, and returns the time."""
         now = self._now()
-        self._called(quick_new(Call, (verb, now - sent, 0.0, error)))
+        self._count(verb, now - sent, error)
         return now
 
     async def acquire(self, ticket: Ticket, deadline: float) -> Granted | Queued | Busy:
@@ -258,10 +250,10 @@ class WatchedBackend:
 
     async def force_release(self, name: str, actor: str, deadline: float, above: int = 0) -> bool:
         done = await self._timed.force_release(name, actor, deadline, above)
-        self._watch.forced(name, actor)
+        self._watch.forced(name)
         return done
 
 
-def watched(backend: Backend, watch: LeaseWatch, called: Callable[[Call], object]) -> Backend:
-    """Returns the backend as one whose verbs `watch` sees, and whose calls are told to `called`."""
-    return cast(Backend, WatchedBackend(backend, untimed(backend), watch, called))
+def watched(backend: Backend, watch: LeaseWatch, count: CountCall) -> Backend:
+    """Returns the backend as one whose verbs `watch` sees, and whose calls `count` counts."""
+    return cast(Backend, WatchedBackend(backend, untimed(backend), watch, count))

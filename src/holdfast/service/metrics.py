@@ -10,7 +10,6 @@ from ..metrics.groups import Rule
 from ..metrics.metrics import Metrics
 from ..stores._async.contract import Backend
 from .answers import Answer
-from .hooks import Finished
 from .lease_watch import LeaseWatch, watched
 from .problems import Problem
 
@@ -45,30 +44,29 @@ class ServiceMetrics(Metrics):
         self._by_answer: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._service = service
         self._watches: WeakSet[LeaseWatch] = WeakSet()
-        service.hooks.finished.append(self.finished)
         service.hooks.wrap = self.wrap
 
     def wrap(self, backend: Backend) -> Backend:
         """Returns a backend of the service as one that is watched."""
-        watch = LeaseWatch(backend.clock, self)
+        watch = LeaseWatch(backend.clock, self.count)
         self._watches.add(watch)
-        return watched(backend, watch, self.called)
+        return watched(backend, watch, self.count_call)
 
     def _after_fork(self) -> None:
         super()._after_fork()
         self._by_answer.clear()
 
-    def finished(self, finished: Finished) -> None:
-        key = finished.operation, finished.status
+    def count_request(self, operation: str, status: int, duration: float) -> None:
+        """Counts a request that has ended; `operation` is empty if there is none at its path."""
         with self._mutex:
-            known = self._by_answer.get(key)
+            known = self._by_answer.get((operation, status))
             if known is None:
-                operation = finished.operation or "none"
-                counter = self._requests.of(operation, str(finished.status))
-                known = self._by_answer[key] = counter, self._durations.of(operation)
+                title = operation or "none"
+                known = self._requests.of(title, str(status)), self._durations.of(title)
+                self._by_answer[operation, status] = known
             counter, histogram = known
             counter.value += 1
-            histogram.observe(finished.duration)
+            histogram.observe(duration)
 
     def _measure(self) -> None:
         super()._measure()
