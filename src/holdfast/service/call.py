@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qsl
 
@@ -14,7 +14,7 @@ from .answers import Receive, Scope
 from .authority import Caller, Role
 from .bells import Bells, place_of
 from .field_checks import seconds
-from .fields import Field, read_object, read_query
+from .fields import Field, Form, read_query
 from .operations import Operation
 from .paths import PATH_NAME
 from .problems import Problem, no_namespace
@@ -24,9 +24,16 @@ if TYPE_CHECKING:
     from .store import Store
 
 TIMING = ("heartbeat", "claim_window")
-TIMING_FIELDS = tuple(
-    Field(name, seconds(name, 0.01, 60.0), {"type": "number", "minimum": 0.01, "maximum": 60}, None)
-    for name in TIMING
+TIMING_FIELDS = Form(
+    *(
+        Field(
+            name,
+            seconds(name, 0.01, 60.0),
+            {"type": "number", "minimum": 0.01, "maximum": 60},
+            None,
+        )
+        for name in TIMING
+    )
 )
 """The times that a client of the library may set otherwise than the store; not in `/openapi.json`."""
 MOST_QUERY = 8192
@@ -95,14 +102,14 @@ class Call:
             self._read_name()
         if operation.body is not None:
             self._check_content()
-            self.body = read_object(operation.body, _value_of(await self._read_body()))
+            self.body = operation.body.read(_value_of(await self._read_body()))
 
     def _read_query(self) -> None:
         operation = self.operation
         raw: bytes = self.scope["query_string"]
-        if not raw and not operation.query:
+        if not raw and not operation.query.fields:
             self.query = {}
-            self.store = self._store(None, {})
+            self.store = self._store(None)
             return
         if len(raw) > MOST_QUERY:
             raise Problem("bad-input", f"the query has more than {MOST_QUERY} bytes")
@@ -163,7 +170,10 @@ class Call:
                 media_type = media_type or value
             elif name == b"content-length":
                 size = size or value
-        if media_type.partition(b";")[0].strip().lower() != b"application/json":
+        if (
+            media_type != b"application/json"
+            and media_type.partition(b";")[0].strip().lower() != b"application/json"
+        ):
             raise Problem(
                 "media-type",
                 "the body has to be sent with Content-Type: application/json (with curl: --json)",
@@ -203,7 +213,9 @@ def _value_of(data: bytes) -> Any:
         return {}
     try:
         text = data.decode().strip(_SPACE)
-        value, end = _decoder.raw_decode(text)
+        value, end = _scan(text, 0)
+    except StopIteration:
+        raise Problem("bad-request", "the body is not JSON: there is no value in it") from None
     except RecursionError:
         raise Problem("bad-request", "the body is nested too deeply") from None
     except ValueError as error:
@@ -226,4 +238,6 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_members)
+_scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once  # type: ignore[attr-defined]
+"""Returns the value at a place in a text, and where it ends; `StopIteration` if there is none."""
 _SPACE = " \t\n\r"

@@ -290,60 +290,71 @@ def wait_field(longest: float, what: str = "the lock") -> Field:
 # Reading.
 
 
-def read_object(fields: Fields, given: object, where: str = "the body") -> dict[str, Any]:
-    """Returns the values of the fields in `given`; raises 422 and says which of them is wrong."""
-    if type(given) is not dict:
-        raise Problem("bad-input", f"{where} must be a JSON object, not {given!r:.40}")
-    values: dict[str, Any] = {}
-    found = 0
-    for name, check, _, default, _ in fields:
-        if name in given:
-            found += 1
+class Form:
+    """The fields of an object, and how one is read."""
+
+    __slots__ = ("_checks", "_defaults", "_required", "fields")
+
+    def __init__(self, *fields: Field) -> None:
+        self.fields = fields
+        self._checks = {one.name: one.check for one in fields}
+        self._defaults = {one.name: one.default for one in fields}
+        self._required = [one.name for one in fields if one.default is REQUIRED]
+
+    def read(self, given: object, where: str = "the body") -> dict[str, Any]:
+        """Returns the values of the fields in `given`; raises 422 and says which of them is wrong."""
+        if type(given) is not dict:
+            raise Problem("bad-input", f"{where} must be a JSON object, not {given!r:.40}")
+        checks, values = self._checks, self._defaults.copy()
+        for name, value in given.items():
+            check = checks.get(name)
+            if check is None:
+                raise self._unknown(given, where)
             try:
-                values[name] = check(given[name])
+                values[name] = check(value)
             except ConfigError as error:
                 raise Problem("bad-input", str(error), field=name) from None
-        elif default is REQUIRED:
-            raise Problem("bad-input", f"{where} has no {name!r}", field=name)
-        else:
-            values[name] = default
-    if found != len(given):
-        unknown = sorted(given.keys() - {field.name for field in fields})[0]
-        known = ", ".join(field.name for field in fields) or "none"
-        raise Problem(
+        for name in self._required:
+            if name not in given:
+                raise Problem("bad-input", f"{where} has no {name!r}", field=name)
+        return values
+
+    def _unknown(self, given: dict[str, Any], where: str) -> Problem:
+        unknown = min(given.keys() - self._checks.keys())
+        known = ", ".join(self._checks) or "none"
+        return Problem(
             "bad-input", f"{where} has an unknown field {unknown!a:.80}; there are: {known}"
         )
-    return values
 
 
-def read_list(what: str, fields: Fields, most: int) -> Callable[[object], list[dict[str, Any]]]:
-    """Returns the check of a list of objects with these fields."""
+def read_list(what: str, form: Form, most: int) -> Callable[[object], list[dict[str, Any]]]:
+    """Returns the check of a list of objects with the fields of `form`."""
 
     def check(value: object) -> list[dict[str, Any]]:
         if not isinstance(value, list):
             raise ConfigError(f"{what} must be a list, not {value!r:.40}")
         if not 1 <= len(value) <= most:
             raise ConfigError(f"{what} must have from 1 to {most} items, not {len(value)}")
-        return [read_object(fields, one, f"{what}[{i}]") for i, one in enumerate(value)]
+        return [form.read(one, f"{what}[{i}]") for i, one in enumerate(value)]
 
     return check
 
 
 def list_field(name: str, fields: Fields, most: int) -> Field:
     schema = {"type": "array", "minItems": 1, "maxItems": most, "items": object_schema(fields)}
-    return Field(name, read_list(name, fields, most), schema)
+    return Field(name, read_list(name, Form(*fields), most), schema)
 
 
-def read_query(fields: Fields, given: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def read_query(form: Form, given: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Returns the values of a query; raises 422 and says which of them is wrong."""
-    by_name: Mapping[str, Field] = {field.name: field for field in fields}
+    by_name: Mapping[str, Field] = {field.name: field for field in form.fields}
     typed: dict[str, Any] = {}
     for name, value in given:
         field = by_name.get(name)
         if field is not None and name in typed:
             raise Problem("bad-input", f"the query has {name!r} twice", field=name)
         typed[name] = value if field is None else _typed(field, value)
-    return read_object(fields, typed, "the query")
+    return form.read(typed, "the query")
 
 
 _NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,19})?([eE][+-]?\d{1,3})?\Z", re.ASCII)

@@ -36,7 +36,11 @@ class Lanes:
         `queue`: it may have to wait, so it has to be alone with its owner id. Raises `ConfigError` if
         that id is in use for too many other locks.
         """
-        return Use(self._choose(name, owner, queue), name, owner)
+        stores = self.stores
+        store = stores[0]
+        if len(stores) > 1 or store.name_of(owner) not in (None, name):
+            store = self._choose(name, owner, queue)
+        return Use(store, name, owner)
 
     def _choose(self, name: str, owner: str, queue: bool) -> Store:
         free: Store | None = None
@@ -68,17 +72,16 @@ class Use:
 
     def __enter__(self) -> Store:
         uses = self._store.uses
-        name, count = uses.get(self._owner, (self._name, 0))
+        used = uses.get(self._owner)
         # One that has no lane of its own leaves the lane to the lock that it is in use for.
-        self._counted = name == self._name
+        self._counted = used is None or used[0] == self._name
         if self._counted:
-            uses[self._owner] = name, count + 1
+            uses[self._owner] = self._name, 1 if used is None else used[1] + 1
         return self._store
 
     def __exit__(self, *error: object) -> None:
-        if not self._counted:
-            return
-        uses = self._store.uses
-        name, count = uses.pop(self._owner)
-        if count > 1:
-            uses[self._owner] = name, count - 1
+        if self._counted:
+            uses = self._store.uses
+            name, count = uses.pop(self._owner)
+            if count > 1:
+                uses[self._owner] = name, count - 1

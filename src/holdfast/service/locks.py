@@ -61,7 +61,7 @@ async def acquire(call: Call) -> Answer:
     owner, wait = values["owner"] or new_owner(), values["wait"]
     queue = values["queue"] or wait > 0
     with call.store.lanes.use(name, owner, queue) as store:
-        session = await store.session()
+        session = store.open_session() or await store.session()
         received = session.now()
         ticket = Ticket(store.terms(values, name, call.client), owner, queue)
         if store.given_up.has(name, owner):
@@ -71,8 +71,8 @@ async def acquire(call: Call) -> Answer:
         if queue:
             call.limit_places(store.bells, owner)
         try:
-            answer: Granted | Queued | Busy = await store.ask(
-                lambda backend, deadline: backend.acquire(ticket, deadline)
+            answer: Granted | Queued | Busy = await session.backend.acquire(
+                ticket, received + store.patience
             )
         except LockError as error:
             raise problem_of(error, name, owner) from error

@@ -207,7 +207,7 @@ def _operation(operation: Operation, namespaces: Sequence[str]) -> dict[str, Any
                 },
             }
         )
-    parameters += [_parameter(field) for field in operation.query]
+    parameters += [_parameter(field) for field in operation.query.fields]
     if operation.namespaced:
         schema = {"type": "string", "enum": list(namespaces)} if namespaces else _TEXT
         parameters.append({"name": "namespace", "in": "query", "schema": schema})
@@ -218,7 +218,7 @@ def _operation(operation: Operation, namespaces: Sequence[str]) -> dict[str, Any
         "responses": _responses(operation),
     }
     if operation.body is not None:
-        schema = object_schema(operation.body)
+        schema = object_schema(operation.body.fields)
         found["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": schema}},

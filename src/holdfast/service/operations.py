@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .answers import Answer, Send
 from .authority import READ, Role
-from .fields import Fields
+from .fields import Form
 
 if TYPE_CHECKING:
     from .call import Call
 
 Action = Callable[["Call"], Awaitable[Answer]]
 Stream = Callable[["Call", Send], Awaitable[None]]
+
+NO_FIELDS = Form()
 
 
 class Operation(NamedTuple):
@@ -25,9 +27,9 @@ class Operation(NamedTuple):
     """The path, with a parameter in braces at the most: `{name}`, `{resource}`."""
     summary: str
     action: Action | None
-    body: Fields | None = None
+    body: Form | None = None
     """The fields of the body; None if it takes none."""
-    query: Fields = ()
+    query: Form = NO_FIELDS
     role: Role = READ
     """What the caller has to be allowed to do with the name in the path."""
     answers: dict[int, str] = {}  # noqa: RUF012  # nobody changes it

@@ -34,16 +34,13 @@ class Paths:
                 self._fixed[path] = endpoint
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return self._find(scope)(scope, receive, send)
-
-    def _find(self, scope: Scope) -> Application:
         if scope["type"] != "http":
-            return self._otherwise
+            return self._otherwise(scope, receive, send)
         path: str = scope["path"]
         parts = path.split("/")
         if len(parts) > NAME_AT and (name := parts.pop(NAME_AT)):
             endpoint = self._named.get(tuple(parts))
             if endpoint is not None:
                 scope[PATH_NAME] = name
-                return endpoint
-        return self._fixed.get(path, self._otherwise)
+                return endpoint(scope, receive, send)
+        return self._fixed.get(path, self._otherwise)(scope, receive, send)

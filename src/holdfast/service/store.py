@@ -82,6 +82,11 @@ class Store:
         self._terms: dict[tuple[Any, ...], Terms] = {}
         self._session: Session | None = None
 
+    def open_session(self) -> Session | None:
+        """Returns the session with the store, if there is one that is open."""
+        session = self._session
+        return None if session is None or session.closed else session
+
     async def session(self) -> Session:
         """Returns the session with the store; opens it if there is none."""
         session = self._session
@@ -111,8 +116,8 @@ class Store:
 
     def ask(self, question: Callable[[Backend, float], Awaitable[Result]]) -> Awaitable[Result]:
         """Returns the store's answer to `question`, which is given a deadline."""
-        session = self._session
-        if session is None or session.closed:
+        session = self.open_session()
+        if session is None:
             return self._open_and_ask(question)
         return question(session.backend, session.now() + self.patience)
 
@@ -163,8 +168,11 @@ class Store:
 
         A backend keeps with it what it has made of them.
         """
-        ttl, label = values["ttl"], values["label"]
-        rest = (
+        key = (
+            name,
+            client,
+            values["ttl"],
+            values["label"],
             values["weight"],
             values["capacity"],
             values["kind"],
@@ -172,14 +180,14 @@ class Store:
             values["renew"],
             values["delay"],
         )
-        key = name, client, ttl, label, rest
         terms = self._terms.get(key)
         if terms is None:
             if len(self._terms) >= MOST_TERMS:
                 self._terms.clear()
+            label = values["label"]
             if not isinstance(label, Label):
                 label = Label(client, 0, label or "")
-            terms = self._terms[key] = Terms(name, ttl, label, *rest, bound=False)
+            terms = self._terms[key] = Terms(name, values["ttl"], label, *key[4:], bound=False)
         return terms
 
     def tell(

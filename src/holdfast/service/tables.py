@@ -19,7 +19,7 @@ from . import (
 )
 from .authority import ADMIN, HOLD
 from .field_checks import whole
-from .fields import Field, Fields, limit_ttl, list_field, wait_field
+from .fields import Field, Fields, Form, limit_ttl, list_field, wait_field
 from .operations import Operation
 from .settings import Settings
 
@@ -50,7 +50,7 @@ def _of_one(settings: Settings) -> list[Operation]:
     """Returns the verbs of one lock."""
     wait = wait_field(settings.longest_wait)
     ask = limit_ttl(_ASK, settings.longest_ttl)
-    renewal = limit_ttl((fields.OWNER, fields.TTL), settings.longest_ttl)
+    renewal = Form(*limit_ttl((fields.OWNER, fields.TTL), settings.longest_ttl))
     return [
         Operation(
             "acquire",
@@ -58,7 +58,7 @@ def _of_one(settings: Settings) -> list[Operation]:
             f"{_LOCK}/acquire",
             "Acquire a lock, or wait for it",
             locks.acquire,
-            (*ask, wait, fields.QUEUE, fields.SESSION),
+            Form(*ask, wait, fields.QUEUE, fields.SESSION),
             role=HOLD,
             answers={200: "Grant", 202: "Place"},
             problems=(409, 410),
@@ -69,7 +69,7 @@ def _of_one(settings: Settings) -> list[Operation]:
             f"{_LOCK}/release",
             "Release a lock, or leave its queue",
             locks.release,
-            (fields.OWNER, fields.DOUBTFUL),
+            Form(fields.OWNER, fields.DOUBTFUL),
             role=HOLD,
             answers={200: "Released"},
             problems=(410,),
@@ -91,7 +91,7 @@ def _of_one(settings: Settings) -> list[Operation]:
             f"{_LOCK}/amend",
             "Give a lease less weight, or another text",
             locks.amend,
-            (fields.OWNER, fields.LESS_WEIGHT, fields.NEW_TEXT),
+            Form(fields.OWNER, fields.LESS_WEIGHT, fields.NEW_TEXT),
             role=HOLD,
             answers={200: "Nothing"},
             problems=(410,),
@@ -113,7 +113,7 @@ def _of_one(settings: Settings) -> list[Operation]:
             f"{_LOCK}/adopt",
             "Take over a lease, with a new token",
             locks.adopt,
-            (*ask, fields.GIVER),
+            Form(*ask, fields.GIVER),
             role=HOLD,
             answers={200: "Grant"},
             problems=(410,),
@@ -132,7 +132,7 @@ def _of_one(settings: Settings) -> list[Operation]:
             _LOCK,
             "Take a lock away from its holders",
             locks.force,
-            query=(fields.ACTOR, fields.TOKEN_ABOVE),
+            query=Form(fields.ACTOR, fields.TOKEN_ABOVE),
             role=ADMIN,
             answers={200: "Forced"},
         ),
@@ -162,7 +162,7 @@ def _of_several(settings: Settings) -> list[Operation]:
             "/v1/renew",
             "Renew leases and places in one request",
             batches.renew_all,
-            (list_field("claims", claim, most),),
+            Form(list_field("claims", claim, most)),
             answers={200: "Outcomes"},
         ),
         Operation(
@@ -171,7 +171,7 @@ def _of_several(settings: Settings) -> list[Operation]:
             "/v1/acquire",
             "Acquire all of several locks, or none",
             batches.acquire_all,
-            (list_field("locks", (fields.NAME, *ask), checks.MAX_NAMES),),
+            Form(list_field("locks", (fields.NAME, *ask), checks.MAX_NAMES)),
             answers={200: "Grants"},
             problems=(409, 410),
         ),
@@ -181,7 +181,7 @@ def _of_several(settings: Settings) -> list[Operation]:
             "/v1/release",
             "Release several locks",
             batches.release_all,
-            (list_field("locks", pair, most),),
+            Form(list_field("locks", pair, most)),
             answers={200: "ReleasedAll"},
         ),
         Operation(
@@ -190,7 +190,7 @@ def _of_several(settings: Settings) -> list[Operation]:
             "/v1/locks",
             "List the locks that are held or waited for",
             batches.list_locks,
-            query=(fields.PREFIX, after, limit),
+            query=Form(fields.PREFIX, after, limit),
             answers={200: "Locks"},
         ),
     ]
@@ -206,7 +206,7 @@ def _of_the_rest(settings: Settings) -> list[Operation]:
             changes,
             "See who leads, or wait for the next change",
             elections.changes,
-            query=(
+            query=Form(
                 fields.AFTER_NUMBER,
                 wait_field(settings.longest_wait, "a change"),
                 fields.NEW_OWNER._replace(text="an id of the observer, for `/v1/wakeups`"),
@@ -220,7 +220,7 @@ def _of_the_rest(settings: Settings) -> list[Operation]:
             changes,
             "Tell that an observer has gone",
             elections.unobserve,
-            query=(fields.OWNER,),
+            query=Form(fields.OWNER),
             answers={200: "Nothing"},
         ),
         Operation(
@@ -229,7 +229,7 @@ def _of_the_rest(settings: Settings) -> list[Operation]:
             "/v1/wakeups",
             "Hear which owners of a session should ask",
             None,
-            query=(
+            query=Form(
                 fields.SESSION._replace(default=fields.REQUIRED, text="how its owner ids begin"),
             ),
             stream=wakeups.wakeups,
@@ -240,7 +240,7 @@ def _of_the_rest(settings: Settings) -> list[Operation]:
             "/v1/events",
             "Hear what happens to locks",
             None,
-            query=(fields.PREFIX, fields.CURSOR, fields.LOOKS, fields.LIST, fields.TOGETHER),
+            query=Form(fields.PREFIX, fields.CURSOR, fields.LOOKS, fields.LIST, fields.TOGETHER),
             stream=events.events,
         ),
         Operation(
@@ -257,7 +257,7 @@ def _of_the_rest(settings: Settings) -> list[Operation]:
             "/v1/fences/{resource}/check",
             "Show a fencing token to the fence of a resource",
             fences.check,
-            (fields.TOKEN, fields.LOCK, fields.SLOT, fields.READS),
+            Form(fields.TOKEN, fields.LOCK, fields.SLOT, fields.READS),
             role=HOLD,
             answers={200: "Highest"},
             problems=(409,),

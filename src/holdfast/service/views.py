@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from json.encoder import encode_basestring_ascii as quote
 from typing import Any
 
 from ..model import (
@@ -43,12 +44,16 @@ def grant_view(name: str, owner: str, grant: Grant, received: float, now: float)
 def grant_text(name: str, owner: str, grant: Grant, received: float, now: float) -> bytes:
     """Returns what `grant_view` does, as JSON: the answer that most requests get."""
     token, ttl, sent, slot, handed = grant
-    remaining, waited, age = max(ttl - (now - sent), 0.0), sent - received, received - sent
     if slot is not None or handed:
         return dumps(grant_view(name, owner, grant, received, now)).encode()
+    if sent == received:
+        waited_and_age = '"waited":0.0,"age":0.0'  # nearly always
+    else:
+        waited, age = max(sent - received, 0.0), max(received - sent, 0.0)
+        waited_and_age = f'"waited":{waited!r},"age":{age!r}'
     return (
-        f'{{"name":{dumps(name)},"owner":{dumps(owner)},"state":"held","token":{token},"ttl":{ttl!r},'
-        f'"remaining":{remaining!r},"waited":{max(waited, 0.0)!r},"age":{max(age, 0.0)!r}}}'
+        f'{{"name":{quote(name)},"owner":{quote(owner)},"state":"held","token":{token},"ttl":{ttl!r},'
+        f'"remaining":{max(ttl - (now - sent), 0.0)!r},{waited_and_age}}}'
     ).encode()
 
 

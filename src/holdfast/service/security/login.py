@@ -13,7 +13,7 @@ from typing import Any
 from ..answers import Answer, Receive, Scope
 from ..call import Call
 from ..field_checks import text
-from ..fields import Field
+from ..fields import Field, Form
 from ..operations import Operation
 from ..problems import Problem
 from . import audit
@@ -23,7 +23,7 @@ from .tokens import Tokens, address_of, too_many
 _PATH = "/v1/session"
 _MOST = 1024
 """Bytes that the body of a log-in may have."""
-_BODY = (Field("token", text, {"type": "string", "maxLength": _MOST}, text="a bearer token"),)
+_BODY = Form(Field("token", text, {"type": "string", "maxLength": _MOST}, text="a bearer token"))
 
 
 class LogIn:
