@@ -8,40 +8,97 @@ from typing import Any
 
 import pytest
 
-from holdfast.service.one_write import HeadKeeper
+from holdfast.service import Settings
+from holdfast.service.answers import Application, Message, Receive, Scope, Send
+from holdfast.service.app import create_app
+from holdfast.service.one_write import WholeSend
 from holdfast.service.pipelining import MOST_REQUESTS
-from service.running import LIMIT, Api, eventually
+from service.running import LIMIT, Api, eventually, running
 
 ACQUIRE = b"POST /v1/locks/%b/acquire HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n%b"
 
 
-class Transport:
-    """A transport that remembers what was done with it."""
+class Cycle:
+    """A request that is carried out, as uvicorn has it, and what was written for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, **differently: object) -> None:
         self.written: list[bytes] = []
-        self.closed = False
+        self.ended = 0
+        self.default_headers = [(b"date", b"today")]
+        self.disconnected = self.response_started = self.response_complete = False
+        self.keep_alive = self.waiting_for_100_continue = True
+        self.write_paused = False
+        self.__dict__.update(differently)
+        self.flow = self.transport = self.message_event = self
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
 
-    def close(self) -> None:
-        self.closed = True
+    def set(self) -> None:
+        self.ended += 1
+
+    def on_response(self) -> None:
+        self.ended += 1
 
 
-def test_a_head_that_is_kept_goes_out_with_its_body() -> None:
-    transport = Transport()
-    keeper = HeadKeeper(transport)  # type: ignore[arg-type]
-    keeper.write(b"100 continue, ")
-    keeper.keep_head()
-    keeper.write(b"head, ")
-    assert transport.written == [b"100 continue, "]
-    keeper.write(b"body")
-    keeper.write(b"next head, ")
-    keeper.write(b"next body")
-    keeper.close()
-    assert transport.written == [b"100 continue, ", b"head, body", b"next head, ", b"next body"]
-    assert transport.closed
+async def no_messages(message: Message) -> None:
+    raise AssertionError(message)
+
+
+def test_a_whole_answer_is_one_write() -> None:
+    cycle = Cycle()
+    whole = WholeSend(no_messages, cycle).whole  # type: ignore[arg-type]
+    assert whole(200, b"content-length: 2\r\n", b"{}")
+    assert cycle.written == [b"HTTP/1.1 200 OK\r\ndate: today\r\ncontent-length: 2\r\n\r\n{}"]
+    assert cycle.response_started
+    assert cycle.response_complete
+    assert not cycle.waiting_for_100_continue
+    assert cycle.ended == 2
+    assert not whole(200, b"content-length: 2\r\n", b"{}")  # a second one
+    assert len(cycle.written) == 1
+
+
+@pytest.mark.parametrize(
+    "differently",
+    [{"disconnected": True}, {"keep_alive": False}, {"write_paused": True}],
+)
+def test_an_answer_that_is_not_as_simple_is_left_to_the_server(
+    differently: dict[str, bool],
+) -> None:
+    cycle = Cycle(**differently)
+    whole = WholeSend(no_messages, cycle).whole  # type: ignore[arg-type]
+    assert not whole(200, b"content-length: 2\r\n", b"{}")
+    assert not cycle.written
+    assert not cycle.response_started
+
+
+def behind_other_software(app: Application) -> Application:
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_on(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"by", b"other software")]
+            await send(message)
+
+        await app(scope, receive, send_on)
+
+    return call
+
+
+def test_other_software_before_the_service_is_not_passed_by(redis_url: str, name: str) -> None:
+    app = create_app(Settings(url=redis_url), middleware=[behind_other_software])
+    request = b"GET /v1/locks/%b HTTP/1.1\r\nHost: a\r\n\r\n" % name.encode()
+    found: dict[bool, tuple[list[bytes], Any]] = {}
+    for other in (True, False):
+        with (
+            running(redis_url, app if other else None) as (api, _),
+            connect(api) as connection,
+        ):
+            connection.sendall(request)
+            ((head, body),) = read_answers(connection, 1)
+        lines = [one for one in head.split(b"\r\n") if not one.startswith(b"date: ")]
+        found[other] = lines, body
+    assert found[True][0].pop() == b"by: other software"
+    assert found[True] == found[False]
 
 
 def connect(api: Api) -> socket.socket:

@@ -15,6 +15,10 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 JSON = b"application/json"
 _NO_STORE = (b"cache-control", b"no-store")
+_HEADERS = b"cache-control: no-store\r\ncontent-type: %b\r\ncontent-length: %d\r\n"
+"""The lines of the headers that nearly all answers have, and no other."""
+SendWhole = Callable[[int, bytes, bytes], bool]
+"""Sends a status, the lines of the headers, and a body in one step; False if that cannot be done."""
 
 
 class Answer(NamedTuple):
@@ -31,23 +35,22 @@ dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=
 """Returns a value as JSON, in ASCII."""
 
 
-KEEP_HEAD = "holdfast.keep_head"
-"""Where the scope of our own server has a function to call if a body follows its head at once."""
-
-
 async def send_answer(scope: Scope, send: Send, answer: Answer) -> None:
     """Sends the answer to the request of this scope; if it is one to HEAD, without its body."""
     status, value, more, media_type = answer
     head = scope["method"] == "HEAD"
-    headers = [_NO_STORE, *more]
     if value is None:
         body = b""
     else:
         body = value if isinstance(value, bytes) else dumps(value).encode()
+        if body and not more and not head:
+            whole: SendWhole | None = getattr(send, "whole", None)
+            if whole is not None and whole(status, _HEADERS % (media_type, len(body)), body):
+                return
+    headers = [_NO_STORE, *more]
+    if value is not None:
         headers.append((b"content-type", media_type))
     if status != 204:
         headers.append((b"content-length", b"%d" % len(body)))
-    if body and not head and KEEP_HEAD in scope:
-        scope[KEEP_HEAD]()
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head else body})

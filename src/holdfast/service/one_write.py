@@ -1,55 +1,71 @@
 """One write for an answer: its head goes out together with its body.
 
-uvicorn writes the head of an answer and its body one after the other, which is two packets, and wakes
-the client twice. Here the application may say that a body follows at once: the head is kept for it.
+uvicorn takes the head of an answer and its body one after the other, checks each header, and writes two
+packets, which wakes the client twice. Nearly all answers of the service are whole when they are sent,
+and their headers are its own. So `send` of a request can also send such an answer in one step. Software
+between the service and its server that has a `send` of its own is not passed by: it has no such step.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, cast
 
-from .answers import KEEP_HEAD
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from .answers import Application, Message, Receive, Scope, Send
 from .pipelining import PipelinedProtocol
 
 
-class HeadKeeper:
-    """The transport of a connection, which can keep one write for the next."""
+class WholeSend:
+    """`send` of a request, which can send a whole answer too."""
 
-    __slots__ = ("_head", "_transport", "write")
+    __slots__ = ("_cycle", "_send")
 
-    write: Callable[[bytes], None]
+    def __init__(self, send: Send, cycle: RequestResponseCycle) -> None:
+        self._send = send
+        self._cycle = cycle
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
-        self.write = transport.write
+    def __call__(self, message: Message) -> Awaitable[None]:
+        return self._send(message)
 
-    def keep_head(self) -> None:
-        """Has the next write wait for the one after it."""
-        self.write = self._keep
+    def whole(self, status: int, headers: bytes, body: bytes) -> bool:
+        """Sends an answer as two messages of ASGI would; False if it has to be sent by those.
 
-    def _keep(self, head: bytes) -> None:
-        self._head = head
-        self.write = self._write_both
-
-    def _write_both(self, body: bytes) -> None:
-        self.write = self._transport.write
-        self._transport.write(self._head + body)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+        `headers` are the lines of its headers, with the length of its body, which is not empty.
+        """
+        cycle = self._cycle
+        if (
+            cycle.response_started
+            or cycle.disconnected
+            or not cycle.keep_alive
+            or cycle.flow.write_paused
+        ):
+            return False
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        first = [b"%b: %b\r\n" % pair for pair in cycle.default_headers]
+        cycle.transport.write(b"".join((STATUS_LINE[status], *first, headers, b"\r\n", body)))
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
 
 class OneWriteProtocol(PipelinedProtocol):
-    """A connection whose answers go out in one write each, where the application asks for it."""
+    """A connection whose answers go out in one write each, where they are whole."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        keeper = HeadKeeper(transport)
-        self._keep_head = keeper.keep_head
-        super().connection_made(keeper)  # type: ignore[arg-type]
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **options)
+        self.app = cast(Any, _with_whole_send(cast(Application, self.app)))
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope[KEEP_HEAD] = self._keep_head  # type: ignore[literal-required]
+
+def _with_whole_send(app: Application) -> Application:
+    """Returns `app` as one whose `send` can send a whole answer."""
+
+    def call(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        cycle = getattr(send, "__self__", None)
+        if isinstance(cycle, RequestResponseCycle):
+            send = WholeSend(send, cycle)
+        return app(scope, receive, send)
+
+    return call

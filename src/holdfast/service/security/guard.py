@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..answers import Application, Message, Receive, Scope, Send, send_answer
+from collections.abc import Awaitable
+
+from ..answers import Application, Message, Receive, Scope, Send, SendWhole, send_answer
 from ..problems import Problem
 from .origin import Origins
 
@@ -23,6 +25,30 @@ HEADERS = (
 )
 """The headers of every answer, unless it has others of that name."""
 
+_LINES = b"".join([b"%b: %b\r\n" % pair for pair in HEADERS])
+
+
+class GuardedSend:
+    """`send` of a request, with the headers of every answer."""
+
+    __slots__ = ("_send", "_whole")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._whole: SendWhole | None = getattr(send, "whole", None)
+
+    def __call__(self, message: Message) -> Awaitable[None]:
+        if message["type"] == "http.response.start":
+            headers = list(message.get("headers", ()))
+            present = {name.lower() for name, _ in headers}
+            headers += [pair for pair in HEADERS if pair[0] not in present]
+            message = {**message, "headers": headers}
+        return self._send(message)
+
+    def whole(self, status: int, headers: bytes, body: bytes) -> bool:
+        """Sends a whole answer, whose own headers are none of these; False if that cannot be done."""
+        return self._whole is not None and self._whole(status, _LINES + headers, body)
+
 
 class Guard:
     """The service behind its door, where other origins and hosts are refused."""
@@ -40,14 +66,7 @@ class Guard:
                 await self._app(scope, receive, send)
             return
 
-        async def send_guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = list(message.get("headers", ()))
-                present = {name.lower() for name, _ in headers}
-                headers += [pair for pair in HEADERS if pair[0] not in present]
-                message = {**message, "headers": headers}
-            await send(message)
-
+        send_guarded = GuardedSend(send)
         try:
             self._check_head(scope)
             self._origins.check(scope)
