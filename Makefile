@@ -26,7 +26,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope
 TEST_TARGETS = $(addprefix test-,$(STORES))
 ALL_PROGRAMS = $(sort $(PROGRAMS) $(PROGRAMS_pages) $(foreach store,$(STORES),$(PROGRAMS_$(store))))
 
-.PHONY: help demo test test-quick test-pythons $(TEST_TARGETS) check chaos chaos-quick sim mutants sync bench model pictures docs package clean
+.PHONY: help demo test test-quick test-pythons $(TEST_TARGETS) check chaos chaos-quick sim mutants sync bench image model pictures docs package clean
 
 help:
 	@echo "make demo    see it work, on an embedded store in a temporary folder"
@@ -42,6 +42,7 @@ help:
 	@echo "make mutants break safety rules on purpose, one at a time, and see that a test notices"
 	@echo "make sync    generate the blocking code from the asyncio code"
 	@echo "make bench   measure"
+	@echo "make image   build the image of deploy/ and try it (as root, with buildah and debootstrap; some minutes)"
 	@echo "make model   search the model of Redlock, all sizes (half an hour; ARGS='--small': half a minute)"
 	@echo "make pictures  make the images of the docs again: a run of holdfast chaos for each failure mode, and the page"
 	@echo "make docs    build the documentation into build/docs"
@@ -126,6 +127,9 @@ sync:
 bench:
 	@tools/setup bench
 	@$(BIN)/python -m bench $(ARGS)
+
+image:
+	@tools/image
 
 model:
 	@tools/setup dev

@@ -72,6 +72,15 @@ def test_the_image_has_what_the_package_is_built_from() -> None:
         assert f"COPY {path} {path}\n" in CONTAINERFILE
 
 
+def test_the_build_is_sent_what_it_copies_and_nothing_else() -> None:
+    ignored = (DEPLOY.parent / ".dockerignore").read_text().splitlines()
+    rules = [line for line in ignored if line and not line.startswith("#")]
+    assert rules[0] == "*"
+    sent = {rule[1:] for rule in rules if rule.startswith("!")}
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", CONTAINERFILE, re.MULTILINE)
+    assert sent == {path for source in copied for path in source.split()}
+
+
 def test_the_image_has_what_the_service_needs() -> None:
     (extras,) = re.findall(r"'\.\[([\w,]+)\]'", CONTAINERFILE)
     project = (DEPLOY.parent / "pyproject.toml").read_text()
@@ -108,6 +117,16 @@ def test_compose_names_only_what_it_has() -> None:
     for name, service in lock_services().items():
         hosts = re.findall(r"[@/,]([a-z0-9-]+):\d+", service["environment"]["HOLDFAST_URL"])
         assert set(hosts) <= set(service.get("depends_on", [])), name
+
+
+def test_a_composed_redis_lets_the_service_in() -> None:
+    """Redis refuses whoever is not on its own machine, unless its image has been patched."""
+    servers = [one for one in compose()["services"].values() if "redis:" in one["image"]]
+    assert len(servers) == 4
+    for server in servers:
+        words = server["command"]
+        assert words[words.index("--protected-mode") + 1] == "no"
+        assert "ports" not in server  # only those on its own network reach it
 
 
 def test_a_composed_service_is_published_on_this_machine_only() -> None:
