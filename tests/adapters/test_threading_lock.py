@@ -302,6 +302,40 @@ def test_an_exception_while_the_lease_is_noted_leaves_nothing(
     assert_free(lock)
 
 
+@pytest.mark.parametrize("verb", ["acquire", "__enter__"])
+def test_an_exception_before_the_lease_is_noted_leaves_nothing(
+    locks: holdfast.Locks, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    lock = ThreadingLock(locks, "x")
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyError("by a signal")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ThreadingLock, "_note", interrupted)
+        with pytest.raises(KeyError, match="by a signal"):
+            getattr(lock, verb)()
+    assert_free(lock)
+
+
+@pytest.mark.parametrize("verb", ["acquire", "__enter__"])
+def test_an_exception_before_an_inner_lease_is_noted_leaves_the_outer_one(
+    locks: holdfast.Locks, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    lock = ThreadingRLock(locks, "x")
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyError("by a signal")
+
+    with lock:
+        with monkeypatch.context() as patch:
+            patch.setattr(ThreadingLock, "_note", interrupted)
+            with pytest.raises(KeyError, match="by a signal"):
+                getattr(lock, verb)()
+        assert lock.locked()
+    assert_free(lock)
+
+
 def assert_free(lock: ThreadingLock) -> None:
     """Checks that nobody holds it, here or at the store."""
     assert lock.lease is None

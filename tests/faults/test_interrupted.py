@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from holdfast._sync.reentrant import ReentrantHold
 from holdfast._sync.session import Session
 from holdfast._sync.usage import Usage
 from holdfast.clock import BootClock
+from holdfast.stores.memory import rows
 from worlds.stalls import Stalls
 from worlds.threads import Job, eventually
 
@@ -372,6 +374,128 @@ def test_as_a_clean_up_begins(monkeypatch: pytest.MonkeyPatch) -> None:
             body()
         eventually(lambda: not others.inspect("x").held)
         assert not session.recalled
+
+
+def test_before_the_first_line_of_exit_when_its_lease_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was to be freed at the end of its body, which is over."""
+    with holdfast.connect("memory://ended") as others, holdfast.connect("memory://ended") as locks:
+        session: Any = locks._session()
+
+        def run(thing: Any) -> None:
+            with thing as lease:
+                eventually(lambda: not lease.held)
+                interrupt_once(monkeypatch, Exit, "__call__")
+
+        for thing in (
+            locks.lock("x", ttl=180.0, max_hold=0.1),
+            locks.multi(["x", "y"], ttl=180.0, max_hold=0.1),
+        ):
+            with pytest.raises(KeyboardInterrupt):
+                run(thing)
+            eventually(lambda: not others.list())
+            eventually(lambda: not session.recalled)
+
+
+class Notes(list[Any]):
+    """A list in which something was just noted when the interrupt came."""
+
+    def append(self, one: Any) -> None:
+        super().append(one)
+        raise KeyboardInterrupt
+
+
+def test_what_was_noted_for_a_call_is_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with holdfast.connect("memory://") as locks:
+        session: Any = locks._session()
+        lease = locks.lock("x").acquire()
+        session.renewals.under_way = Notes()
+        with pytest.raises(KeyboardInterrupt):
+            lease.renew()
+        assert not session.renewals.under_way
+        session.renewals.under_way = []
+
+        hold: Any = lease._hold
+        hold._watchers = Notes()
+        with pytest.raises(KeyboardInterrupt):
+            lease.wait_lost(10.0)
+        assert not hold._watchers
+        hold._watchers = None
+
+        text = locks.lock("y").acquire().export()
+        interrupt_once(monkeypatch, session, "now")
+        with pytest.raises(KeyboardInterrupt):
+            locks.adopt(text)
+        assert not session.tickets
+        locks.adopt(text).release()
+
+
+def test_as_a_listener_is_told() -> None:
+    """Its thread does not count as being inside a callback for ever, or `close` would not wait."""
+
+    class Callers(set[Any]):
+        def add(self, one: Any) -> None:
+            super().add(one)
+            raise KeyboardInterrupt
+
+    with holdfast.connect("memory://") as locks:
+        session: Any = locks._session()
+        locks.on_event(lambda event: None)
+        session.callers = Callers()
+        with pytest.raises(KeyboardInterrupt):
+            locks.lock("x").try_acquire()
+        assert not session.callers
+        session.callers = set()
+        eventually(lambda: not locks.list())
+
+
+def test_as_a_reentrant_lock_is_forgotten() -> None:
+    class Reentrant(dict[Any, Any]):
+        struck = False
+
+        def get(self, key: Any, default: Any = None) -> Any:
+            found = super().get(key, default)
+            if found is not None and not self.struck:
+                self.struck = True
+                raise KeyboardInterrupt
+            return found
+
+    with holdfast.connect("memory://") as locks:
+        session: Any = locks._session()
+        session.reentrant = Reentrant()
+        with pytest.raises(KeyboardInterrupt), locks.rlock("x"):
+            pass
+        assert session.reentrant.struck
+        assert not session.reentrant
+        assert not locks.inspect("x").held
+
+
+def test_as_the_answer_to_a_release_is_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    with holdfast.connect("memory://") as locks:
+        session: Any = locks._session()
+        lease = locks.lock("x").acquire()
+        interrupt_once(monkeypatch, Hold, "_answered")
+        with pytest.raises(KeyboardInterrupt):
+            lease.release()
+        assert lease.state == "released"
+        assert not session.leases
+
+
+def test_as_memory_notes_a_change_of_an_election(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other elections go on."""
+
+    class Interrupted(deque[Any]):
+        def append(self, change: Any) -> None:
+            raise KeyboardInterrupt
+
+    with holdfast.connect("memory://") as locks:
+        with monkeypatch.context() as patch:
+            patch.setattr(rows, "deque", Interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                locks.election("x").campaign()
+        with locks.election("y").campaign():
+            pass
 
 
 def test_nothing_comes_between_a_term_and_the_candidate() -> None:

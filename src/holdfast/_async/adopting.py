@@ -20,8 +20,8 @@ async def adopt(opening: Opening, request: Request, export: Export) -> Lease:
     """Returns the lease, which is ours from now on, with a new token."""
 
     async def take(session: Session, deadline: float) -> Lease:
-        ticket = session.begin(request, new_owner(session.id), False, None)
         sent = session.now()
+        ticket = session.begin(request, new_owner(session.id), False, None)
         try:
             answer = await session.backend.adopt(ticket, export.owner, deadline)
             if isinstance(answer, Granted):

@@ -215,6 +215,7 @@ class Hold:
             self._releases += 1
             deadline = now + session.patience
             freed = await session.backend.release(ticket.terms.name, ticket.owner, deadline)
+            return self._answered(freed)
         except BackendUnavailable as error:
             raise self._unavailable(
                 "could not be given back, and ends by itself unless that is tried again", error
@@ -225,7 +226,6 @@ class Hold:
             self._freed(True)
             await session.clean_up(self._ticket)
             raise
-        return self._answered(freed)
 
     def _answered(self, freed: bool) -> bool:
         """Takes in the store's answer to a release; returns whether that ended the lease."""
@@ -285,7 +285,7 @@ class Hold:
                 session.recalled[self._ticket.owner] = self
             self._state = state
             session.leases.pop(self._ticket.owner, None)
-            self._usage.watches.clear()
+            self._usage.unwatch_leases()
         tell_lost(self)
 
     def _tell_others(self) -> None:
@@ -297,9 +297,13 @@ class Hold:
         Called where an object is finalized, so this waits for nothing: the keeper frees the lease.
         """
         session = self._session
-        if session.closed or session.generation != forks.current() or self._state not in HOLDING:
+        if session.closed or session.generation != forks.current():
             return  # it is over, or not ours to release
-        if self._usage.abandon(depth):
+        if self._state in HOLDING:
+            to_be_freed = self._usage.abandon(depth)
+        else:
+            to_be_freed = self._freeing and not self._usage.bodies  # it waited for their end
+        if to_be_freed:
             session.keeper.keep(self, session.now())
 
     def _wants_to_know(self) -> bool:

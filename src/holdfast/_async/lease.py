@@ -211,11 +211,11 @@ class Lease(LeaseObject["Lease"]):
         clock = hold._session.clock
         until = None if timeout is None else clock.now() + timeout
         signal = Signal(clock)
-        with hold._session.mutex:
-            if hold._watchers is None:
-                hold._watchers = []
-            hold._watchers.append(signal)
         try:
+            with hold._session.mutex:
+                if hold._watchers is None:
+                    hold._watchers = []
+                hold._watchers.append(signal)
             hold._session.closing.recall_late(hold)
             while self.state in HOLDING:
                 if until is not None and clock.now() >= until:
@@ -225,7 +225,8 @@ class Lease(LeaseObject["Lease"]):
             return hold._state == LOST
         finally:
             with hold._session.mutex:
-                hold._watchers.remove(signal)
+                if hold._watchers is not None and signal in hold._watchers:  # else interrupted
+                    hold._watchers.remove(signal)
 
     async def renew(self, ttl: float | None = None) -> None:
         """Renews the lease now, and from now on for `ttl` seconds if that is given.

@@ -116,10 +116,10 @@ class MultiLease(LeaseObject["MultiLease"]):
         clock = session.clock
         until = None if timeout is None else clock.now() + timeout
         signal = Signal(clock)
-        with session.mutex:
-            for part in hold.holds:
-                part._watchers = [*(part._watchers or ()), signal]
         try:
+            with session.mutex:
+                for part in hold.holds:
+                    part._watchers = [*(part._watchers or ()), signal]
             session.closing.recall_late(hold.holds[0])  # which takes the others along
             while hold.state in HOLDING:
                 if until is not None and clock.now() >= until:

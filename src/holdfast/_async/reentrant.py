@@ -78,9 +78,10 @@ class ReentrantHold(Hold):
 
     def _forgotten(self) -> None:
         with self._session.mutex:
-            taker, self._taker = self._taker, None
+            taker = self._taker
             if taker is not None and self._session.reentrant.get(taker) is self:
                 del self._session.reentrant[taker]
+            self._taker = None  # behind that: whoever was interrupted does it again
 
     def _free_later(self) -> None:
         self._forgotten()

@@ -22,8 +22,8 @@ def adopt(opening: Opening, request: Request, export: Export) -> Lease:
     """Returns the lease, which is ours from now on, with a new token."""
 
     def take(session: Session, deadline: float) -> Lease:
-        ticket = session.begin(request, new_owner(session.id), False, None)
         sent = session.now()
+        ticket = session.begin(request, new_owner(session.id), False, None)
         try:
             answer = session.backend.adopt(ticket, export.owner, deadline)
             if isinstance(answer, Granted):

@@ -51,14 +51,15 @@ class Term(Lease):
         hold = self._hold
         session = hold._session
         ended = Signal(session.clock)
-        session.body_signals.append(ended)
         try:
+            session.body_signals.append(ended)
             hold._recall("it was resigned")
             until = hold._deadline
             while self._others() and ended.wait(until):
                 pass
         finally:
-            session.body_signals.remove(ended)
+            if ended in session.body_signals:  # else interrupted
+                session.body_signals.remove(ended)
         if hold._freeing and not self._others():
             hold._free()
 

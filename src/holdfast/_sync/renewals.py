@@ -53,13 +53,14 @@ class Renewals:
         Raises `Unwanted` if `wanted` says no, which is asked when the call is known here.
         """
         call = RenewalCall(claims)
-        self.under_way.append(call)
         try:
+            self.under_way.append(call)
             if wanted is not None and not wanted():
                 raise Unwanted
             return self._session.backend.renew(claims, deadline)
         finally:
-            self.under_way.remove(call)
+            if call in self.under_way:  # else interrupted
+                self.under_way.remove(call)
             for signal in call.signals:
                 signal.set()
 

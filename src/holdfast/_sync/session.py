@@ -352,8 +352,8 @@ class Session:
         """Calls what belongs to users. A `close` inside does not wait for one that waits for us."""
         caller = current()
         outer = caller in self.callers
-        self.callers.add(caller)
         try:
+            self.callers.add(caller)
             function(argument)
         finally:
             if not outer:

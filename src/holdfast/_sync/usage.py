@@ -81,6 +81,10 @@ class Usage:
             if watch() is thing:
                 self.take_drop(watch)
 
+    def unwatch_leases(self) -> None:
+        """Gives up the watches over leases: one that has ended may be dropped. Its bodies still end."""
+        self.watches[:] = [watch for watch in list(self.watches) if watch.body is not None]
+
     def take_drop(self, watch: Watch) -> bool:
         """Ends a watch whose object is gone; returns False if it had been given up before."""
         try:

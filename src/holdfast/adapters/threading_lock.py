@@ -26,7 +26,7 @@ class ThreadingLock:
         self.name = name
         self._locks = locks
         self._lock = self._made(locks, name, options)
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # a signal's handler may release it
         self._leases: list[tuple[int, holdfast.Lease]] = []
         """The leases that are acquired, and by which thread: one, unless an earlier one was lost."""
 
@@ -64,7 +64,13 @@ class ThreadingLock:
             lease = self._lock.try_acquire(timeout)
         if lease is None:
             return False
-        self._note(lease)
+        acquired = None
+        try:
+            acquired = (threading.get_ident(), lease)
+            self._note(acquired)
+        except BaseException:  # by a signal's handler: nobody would release it
+            self._give_back(lease, acquired)
+            raise
         return True
 
     def release(self) -> None:
@@ -89,11 +95,13 @@ class ThreadingLock:
 
     def __enter__(self) -> bool:
         lease = self._lock.acquire(None)
-        self._note(lease)
+        acquired = None
         try:
+            acquired = (threading.get_ident(), lease)
+            self._note(acquired)
             lease.__enter__()
         except BaseException:
-            self._give_back(lease)
+            self._give_back(lease, acquired)
             raise
         return True
 
@@ -105,21 +113,18 @@ class ThreadingLock:
     ) -> None:
         self._pop()[1].__exit__(kind, error, trace)
 
-    def _note(self, lease: holdfast.Lease) -> None:
-        """Notes that this thread has acquired the lease. If that is interrupted, it is given back."""
-        try:
-            with self._mutex:
-                self._leases.append((threading.get_ident(), lease))
-        except BaseException:
-            self._give_back(lease)
-            raise
-
-    def _give_back(self, lease: holdfast.Lease) -> None:
-        """Releases a lease that nobody will use."""
+    def _note(self, acquired: tuple[int, holdfast.Lease]) -> None:
+        """Notes the lease that a thread has acquired."""
         with self._mutex:
-            places = [at for at, (_, known) in enumerate(self._leases) if known is lease]
-            if places:
-                del self._leases[places[-1]]
+            self._leases.append(acquired)
+
+    def _give_back(
+        self, lease: holdfast.Lease, acquired: tuple[int, holdfast.Lease] | None
+    ) -> None:
+        """Releases a lease that nobody will use. It may have been noted as `acquired`."""
+        with self._mutex:
+            # Not one that is equal: of a re-entrant lock, each acquisition has the same lease.
+            self._leases = [known for known in self._leases if known is not acquired]
         with suppress(LockError):
             lease.release()
 

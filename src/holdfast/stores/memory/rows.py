@@ -88,7 +88,10 @@ class MemoryRows:
         pass  # the entry is the row
 
     def note(self, name: str, change: Change) -> Iterable[WakeUp]:
-        self._changes.setdefault(name, deque(maxlen=CHANGES_KEPT)).append(change)
+        # Into the deque first: a signal's handler may raise between two steps.
+        noted = self._changes.get(name) or deque(maxlen=CHANGES_KEPT)
+        noted.append(change)
+        self._changes[name] = noted
         self._forget_ended()
         return [observer for observer, _ in self._observers.get(name, {}).values()]
 
