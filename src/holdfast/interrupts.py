@@ -8,6 +8,7 @@ that call sends a request twice, or takes the next reply for its own. So code th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from types import CodeType, FrameType
@@ -25,6 +26,19 @@ def let_through(error: BaseException) -> None:
     finally:
         # Its traceback has this frame: as long as each had the other, all that was interrupted stayed.
         del error
+
+
+def real_path(path: str | os.PathLike[str]) -> str:
+    """Returns a path without links, as `os.path.realpath` does, which takes an error of a handler for
+    the answer that a part is no link."""
+    try:
+        return os.fspath(os.path.realpath(path, strict=True))
+    except OSError as error:
+        let_through(error)
+    # Not all of it is there. It is asked for twice, as nobody hears of such an error here.
+    while (found := os.path.realpath(path)) != os.path.realpath(path):
+        continue
+    return os.fspath(found)
 
 
 def is_from_handler(error: BaseException) -> bool:

@@ -22,6 +22,8 @@ import pytest
 import holdfast
 from faults.actors import run
 from holdfast import interrupts
+from holdfast.stores.etcd.wire.http2 import blocking
+from holdfast.stores.http.wire import blocking_connection as http_connection
 from holdfast.stores.redis.wire import blocking_connection
 from holdfast.stores.sqlite import location
 from holdfast.stores.sqlite.lockfiles import mode_of
@@ -103,6 +105,47 @@ def test_as_the_embedded_store_looks_at_a_file(
         mode_of(str(tmp_path))
     assert mode_of(str(tmp_path))
     assert not mode_of(f"{tmp_path}/nothing")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_as_links_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: Callable[[], None], there: bool
+) -> None:
+    """A link that is taken for none would part a file from what is kept beside it."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    path = f"{tmp_path}/link/file"
+    if there:
+        Path(path).touch()
+    real = os.lstat
+
+    def interrupted(one: Any, **options: Any) -> Any:
+        if os.fspath(one) == f"{tmp_path}/link":
+            monkeypatch.setattr(os, "lstat", real)
+            limit()
+        return real(one, **options)
+
+    monkeypatch.setattr(os, "lstat", interrupted)
+    with pytest.raises(TimeoutError, match="the user's limit"):
+        interrupts.real_path(path)
+    assert interrupts.real_path(path) == f"{tmp_path}/real/file"
+
+
+@pytest.mark.parametrize("what", ["redis", "etcd", "http"])
+def test_as_close_interrupts_who_listens(what: str, limit: Callable[[], None]) -> None:
+    class Socket:
+        def shutdown(self, how: int) -> None:
+            limit()
+
+    kind: Any = {
+        "redis": blocking_connection.Connection,
+        "etcd": blocking.BlockingConnection,
+        "http": http_connection.Connection,
+    }[what]
+    connection = kind.__new__(kind)
+    connection._socket = Socket()
+    with pytest.raises(TimeoutError, match="the user's limit"):
+        connection.interrupt()
 
 
 def handled(handler: Any) -> bool:

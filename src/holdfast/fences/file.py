@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 
 from ..errors import ConfigError
-from ..interrupts import let_through
+from ..interrupts import let_through, real_path
 from ..mounts import is_mount_point
 from . import floors, rules
 from .fence import Fence, not_installed, prove, refuse_high_floors
@@ -86,7 +86,7 @@ class FileFence(Fence):
             record = Record.locked(memory, wait=False)
             if record is not None:
                 with record, suppress(NotPlaced):  # which its next writer is told
-                    FileMemory(record, {}, os.path.realpath(path))
+                    FileMemory(record, {}, real_path(path))
         return mark_of(memory, state).highest
 
     def reset(self, path: Path, *, by: str, to: int = 0) -> int:
@@ -138,17 +138,17 @@ class FileFence(Fence):
             record.replace({"floors": lower, "resets": resets})
 
     def _floors_record(self, folder: Path) -> Record:
-        record = Record.locked(os.path.join(os.path.realpath(folder), FLOORS))
+        record = Record.locked(os.path.join(real_path(folder), FLOORS))
         assert record is not None
         return record
 
     def verify(self, folder: Path) -> None:
         """Proves that it refuses in this folder; raises `GuaranteeError` otherwise."""
-        if os.path.exists(os.path.join(os.path.realpath(folder), FLOORS)):
+        if os.path.exists(os.path.join(real_path(folder), FLOORS)):
             with self._floors_record(folder) as record:
                 refuse_high_floors(repr(str(folder)), read_floors(record))
         name = f"holdfast-probe-{os.urandom(6).hex()}"
-        path = os.path.join(os.path.realpath(folder), name)
+        path = os.path.join(real_path(folder), name)
         try:
             first = Record.locked(memory_path(path))
             assert first is not None
@@ -180,7 +180,7 @@ class FileFence(Fence):
         With `heal` it is for a reset, which needs no floors, and a damaged memory counts as none.
         """
         check_path(path)
-        real = os.path.realpath(path)
+        real = real_path(path)
         holder = Record.holder_of(memory_path(real))
         if holder is not None:
             (holder.refuse_to_block if wait else holder.refuse_to_await)(str(path))
@@ -256,7 +256,7 @@ def _refuse_other_names(path: Path) -> None:
 
 def _refuse_mounted(path: Path) -> None:
     """Refuses a file that is a mount point: it has another name elsewhere, and is not replaced."""
-    if is_mount_point(os.path.realpath(path)):
+    if is_mount_point(real_path(path)):
         raise ConfigError(
             f"{str(path)!r} is mounted by itself, without the folder that it is in: it cannot be "
             "replaced, and the fence remembers tokens beside it, where a writer behind another mount "

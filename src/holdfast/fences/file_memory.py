@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import ConfigError, GuaranteeError
+from ..interrupts import real_path
 from . import floors, rules
 from .floors import Floor
 from .record import Damaged, Record, write_all
@@ -209,7 +210,7 @@ def check_path(path: object) -> None:
     if not possible:
         raise ConfigError(f"no file can have this path: {text!r:.80}")
     room = MAX_NAME - len(f".{SUFFIX}.new")
-    if len(os.fsencode(os.path.basename(os.path.realpath(text)))) > room:
+    if len(os.fsencode(os.path.basename(real_path(text)))) > room:
         raise ConfigError(
             f"the name of a fenced file may have {room} bytes, since that of its memory is longer, "
             f"not as many as {text!r:.80}"
@@ -219,7 +220,7 @@ def check_path(path: object) -> None:
 def memory_path(path: Path) -> str:
     """Returns the path of the fence's memory of a file."""
     check_path(path)
-    folder, name = os.path.split(os.path.realpath(path))
+    folder, name = os.path.split(real_path(path))
     memory = f".{name}{SUFFIX}"
     if memory == FLOORS or OWN.fullmatch(name):
         raise ConfigError(f"{name!r} is one of the fence's own files, where it remembers tokens")

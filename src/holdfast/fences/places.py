@@ -6,7 +6,6 @@ error of a driver comes out as `BackendUnavailable`, without credentials.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -14,6 +13,7 @@ from typing import Any
 
 from ..clock import system_clock
 from ..errors import BackendUnavailable, ConfigError
+from ..interrupts import real_path
 from ..refusals import lacks
 from ..stores import urls
 from ..stores.urls import Target
@@ -52,7 +52,7 @@ def _sqlite(target: Target, resource: str, token: Token) -> None:
 
     path = location.path_of_url(f"sqlite://{target.rest}")
     location.refuse_unsuitable(path)
-    refuse_others(os.path.realpath(path))  # before anything is made beside it
+    refuse_others(real_path(path))  # before anything is made beside it
     # In a file of its own beside the store's, whose every write goes through a gate.
     path = location.prepare(path) + "-fences"
     try:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from .. import forks
 from ..errors import ConfigError, LockError
-from ..interrupts import let_through
+from ..interrupts import let_through, real_path
 from . import rules
 from .file import FileFence, HeldFile
 from .file_memory import FLOORS, SUFFIX, memory_path
@@ -79,7 +79,7 @@ def memory_of(
     assert folder is not None
     if not os.path.isdir(folder):
         raise ConfigError(f"there is no such folder to remember tokens in: {str(folder)!r}")
-    return FolderMemory(os.path.realpath(folder), single_use, most)
+    return FolderMemory(real_path(folder), single_use, most)
 
 
 class _Bounded(ABC):

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from ..fences.record import Record, sync_folder, write_all
+from ..interrupts import real_path
 from .register import Conflict, Register, Steps, Versioned, data
 
 Path = str | os.PathLike[str]
@@ -20,12 +21,12 @@ class FileVersioned(Register):
     """Files by path. Blocking; in asyncio call it by `asyncio.to_thread`."""
 
     def _get(self, key: Path) -> Steps[Versioned]:
-        found = yield lambda: _read(os.path.realpath(key))
+        found = yield lambda: _read(real_path(key))
         return Versioned(*found)
 
     def _put(self, key: Path, value: bytes | str, version: str | None) -> Steps[str]:
         body = data(value)
-        new: str = yield lambda: _replace(os.path.realpath(key), body, version)
+        new: str = yield lambda: _replace(real_path(key), body, version)
         return new
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...errors import ConfigError, LockError
 from ...findings import Findings
+from ...interrupts import real_path
 from ...mounts import mount_of, mount_table
 from ..measures import trial_namespace, try_out
 from ..timing import TIMING_OPTIONS, timing_of
@@ -30,7 +31,7 @@ VOLATILE = ("tmpfs", "ramfs")
 def examine(target: Target, namespace: str, options: dict[str, Any], deadline: float) -> Findings:
     """Returns the findings about the store that a URL names."""
     timing = timing_of(merge_options(target, options, {**TIMING_OPTIONS}))
-    path = os.path.realpath(location.path_of_url(f"sqlite://{target.rest}"))
+    path = real_path(location.path_of_url(f"sqlite://{target.rest}"))
     findings = Findings()
     if not _judge_file_system(findings, path):
         return findings

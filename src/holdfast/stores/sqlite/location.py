@@ -25,7 +25,7 @@ from contextlib import suppress
 from functools import partial
 
 from ...errors import BackendUnavailable, ConfigError
-from ...interrupts import let_through
+from ...interrupts import let_through, real_path
 from ...mounts import mount_of, mount_table
 from .lockfiles import mode_of
 
@@ -96,7 +96,7 @@ def prepare(path: str) -> str:
 
     Returns the real path, which is the one to open: all users of a store must agree on its folder.
     """
-    path = _real_path(path)
+    path = real_path(path)
     refuse_unsuitable(path)
     parent = os.path.dirname(path)
     try:
@@ -124,17 +124,9 @@ def prepare(path: str) -> str:
     return path
 
 
-def _real_path(path: str) -> str:
-    """Returns the path without links. It is asked for twice, since a part at which a signal's handler
-    raises an error is taken for no link there."""
-    while (found := os.path.realpath(path)) != os.path.realpath(path):
-        continue
-    return found
-
-
 def refuse_unsuitable(path: str) -> None:
     """Raises ConfigError if a store must not, or cannot, be at that path. Makes nothing."""
-    path = _real_path(path)
+    path = real_path(path)
     mode = mode_of(path)
     if stat.S_ISDIR(mode):
         raise ConfigError(f"{path!r} is a folder; the store is a file in it, such as locks.db")

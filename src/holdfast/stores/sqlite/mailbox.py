@@ -22,7 +22,6 @@ import itertools
 import os
 import threading
 import weakref
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 from ... import forks
@@ -95,14 +94,17 @@ class Mailbox:
 
     def close(self) -> None:
         """Stops listening, and removes the socket's file. Safe to call again."""
-        socket, self._socket = self._socket, None
+        socket = self._socket
         if socket is None:
             return
         # The file first: a sender then finds no receiver, rather than a socket that nobody reads.
         if self._maker == os.getpid():
-            with suppress(OSError):
+            try:
                 os.unlink(f"{self._directory}/{self.address}")
+            except OSError as error:
+                let_through(error)
         socket.close()
+        self._socket = None  # last: a call that is interrupted is made again
 
     def _abandon(self) -> None:
         socket, self._socket = self._socket, None

@@ -97,8 +97,8 @@ class Connection:
         """Has a thread that waits here find the connection closed."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # it is closed already
+        except OSError as error:
+            let_through(error)  # else it is closed already
 
     def close(self) -> None:
         """Closes the socket, without a word to the service: it may be shared with a parent process."""

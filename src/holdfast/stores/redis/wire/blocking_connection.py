@@ -6,7 +6,6 @@ import os
 import select
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -140,8 +139,10 @@ class Connection:
     def interrupt(self) -> None:
         """Ends the wait of a thread that listens here, and the use of the connection."""
         self.dead = True
-        with suppress(OSError):  # it has ended by itself
+        try:
             self._socket.shutdown(socket.SHUT_RD)
+        except OSError as error:
+            let_through(error)  # else it has ended by itself
 
     def close(self) -> None:
         self.dead = True
