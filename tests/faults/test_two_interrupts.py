@@ -16,6 +16,7 @@ from holdfast._sync.lease import Lease
 from holdfast._sync.reentrant import ReentrantHold
 from holdfast._sync.session import Session
 from holdfast._sync.usage import Usage
+from holdfast.stores.memory._sync.backend import MemoryBackend
 from holdfast.stores.sqlite import transactions
 from holdfast.stores.sqlite.connection import StoreConnection
 from holdfast.stores.sqlite.gate import Gate
@@ -111,7 +112,10 @@ def adopted(locks: holdfast.Locks) -> None:
         (lock, (Usage, "unwatch"), (Usage, "end"), False),
         (several, (Session, "hold_all"), (multi._Attempt, "_give_up_all"), True),
         (several, (Session, "hold_all"), (Session, "give_up"), True),
+        (several, (Session, "hold_all"), (multi, "tell_ended"), True),
         (adopted, (adopting, "tell_granted"), (Session, "give_up"), False),
+        (lock, (MemoryBackend, "release"), (Session, "clean_up"), False),
+        (lock, (MemoryBackend, "release"), (Hold, "_freed"), False),
     ],
 )
 def test_no_lease_is_left_that_nobody_has(

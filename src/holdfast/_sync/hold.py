@@ -225,8 +225,12 @@ class Hold:
         except BaseException:
             # Cancelled, perhaps before it was sent. It is over for us in any case (and before the
             # next await, which may be cancelled too); it is harmless to send it twice.
-            self._freed(True)
-            session.clean_up(self._ticket)
+            try:
+                self._freed(True)
+                session.clean_up(ticket)
+            except BaseException:  # another interrupt, perhaps at the very entry of it
+                session.pending_releases.add(ticket)
+                raise
             raise
 
     def _answered(self, freed: bool) -> bool:

@@ -204,19 +204,20 @@ class _Attempt:
             self._give_up_all(granted)
             return busy
         except BaseException as error:
+            try:
+                if isinstance(error, BackendUnavailable):
+                    self._give_up_later(tickets)
+                else:
+                    self._give_up_all(tickets)
+            except BaseException:  # another interrupt, perhaps at the very entry of it
+                self._give_up_later(tickets)
+                raise
             if session.listeners:
                 tell_ended(session, self._requests[0].name, "", self._started, error)
             if isinstance(error, BackendUnavailable):
-                self._give_up_later(tickets)
                 session.check_open()  # then that is why
                 if error.name is None:
                     raise _unavailable(self._requests, error) from error
-            else:
-                try:
-                    self._give_up_all(tickets)
-                except BaseException:  # another interrupt, perhaps at the very entry of it
-                    self._give_up_later(tickets)
-                    raise
             raise
 
     def _take(
