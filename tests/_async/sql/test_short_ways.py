@@ -65,7 +65,7 @@ async def test_an_owner_who_holds_another_lock_leaves_a_free_one_free(url: str) 
 
 
 async def test_a_release_counts_the_other_holders(url: str) -> None:
-    async with bench(url) as store:
+    async with bench(url, heartbeat=10.0, claim_window=20.0) as store:
         readers = [reader(), reader(), reader()]
         for ticket in readers:
             await store.grant(ticket)
@@ -84,7 +84,7 @@ async def test_a_release_counts_the_other_holders(url: str) -> None:
 
 
 async def test_a_release_hands_the_lock_to_who_waits(url: str) -> None:
-    async with bench(url) as store:
+    async with bench(url, heartbeat=10.0, claim_window=20.0) as store:
         holder, waiting = store.ticket(), store.ticket()
         await store.grant(holder)
         assert isinstance(await store.ask(waiting), Queued)
@@ -94,7 +94,7 @@ async def test_a_release_hands_the_lock_to_who_waits(url: str) -> None:
 
 
 async def test_who_leaves_the_queue_frees_nothing(url: str) -> None:
-    async with bench(url) as store:
+    async with bench(url, heartbeat=10.0, claim_window=20.0) as store:
         holder, waiting = store.ticket(), store.ticket()
         await store.grant(holder)
         assert isinstance(await store.ask(waiting), Queued)
@@ -105,7 +105,7 @@ async def test_who_leaves_the_queue_frees_nothing(url: str) -> None:
 
 
 async def test_a_newcomer_does_not_overtake_who_may_come_for_a_free_lock(url: str) -> None:
-    async with bench(url) as store:
+    async with bench(url, heartbeat=10.0, claim_window=20.0) as store:
         holder, first = store.ticket(), store.ticket(barge=True)
         await store.grant(holder)
         assert isinstance(await store.ask(first), Queued)

@@ -67,7 +67,7 @@ def test_an_owner_who_holds_another_lock_leaves_a_free_one_free(url: str) -> Non
 
 
 def test_a_release_counts_the_other_holders(url: str) -> None:
-    with bench(url) as store:
+    with bench(url, heartbeat=10.0, claim_window=20.0) as store:
         readers = [reader(), reader(), reader()]
         for ticket in readers:
             store.grant(ticket)
@@ -86,7 +86,7 @@ def test_a_release_counts_the_other_holders(url: str) -> None:
 
 
 def test_a_release_hands_the_lock_to_who_waits(url: str) -> None:
-    with bench(url) as store:
+    with bench(url, heartbeat=10.0, claim_window=20.0) as store:
         holder, waiting = store.ticket(), store.ticket()
         store.grant(holder)
         assert isinstance(store.ask(waiting), Queued)
@@ -96,7 +96,7 @@ def test_a_release_hands_the_lock_to_who_waits(url: str) -> None:
 
 
 def test_who_leaves_the_queue_frees_nothing(url: str) -> None:
-    with bench(url) as store:
+    with bench(url, heartbeat=10.0, claim_window=20.0) as store:
         holder, waiting = store.ticket(), store.ticket()
         store.grant(holder)
         assert isinstance(store.ask(waiting), Queued)
@@ -107,7 +107,7 @@ def test_who_leaves_the_queue_frees_nothing(url: str) -> None:
 
 
 def test_a_newcomer_does_not_overtake_who_may_come_for_a_free_lock(url: str) -> None:
-    with bench(url) as store:
+    with bench(url, heartbeat=10.0, claim_window=20.0) as store:
         holder, first = store.ticket(), store.ticket(barge=True)
         store.grant(holder)
         assert isinstance(store.ask(first), Queued)
