@@ -109,7 +109,7 @@ def adopted(locks: holdfast.Locks) -> None:
         (lock, (Lease, "_begin"), (Usage, "end"), False),
         (lock, (Lease, "_begin"), (Hold, "_release_quietly"), False),
         (lock, (Usage, "begin"), (Usage, "settle"), True),
-        (lock, (Usage, "unwatch"), (Usage, "end"), False),
+        (lock, (Usage, "take_drop"), (Usage, "end"), False),
         (several, (Session, "hold_all"), (multi._Attempt, "_give_up_all"), True),
         (several, (Session, "hold_all"), (Session, "give_up"), True),
         (several, (Session, "hold_all"), (multi, "tell_ended"), True),
