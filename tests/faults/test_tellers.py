@@ -109,7 +109,7 @@ def test_an_interrupt_while_a_slot_is_kept() -> None:
 
         with pytest.raises(KeyboardInterrupt):
             work()
-        eventually(lambda: len(tries) == 2)
+        eventually(lambda: len(tries) >= 2)  # the exit that was interrupted asks for it, too
         eventually(lambda: others.inspect("job").holders[0].remaining > 200.0)
         eventually(lambda: not session.recalled)
 
