@@ -21,7 +21,7 @@ REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 
 class ServiceMetrics(Metrics):
-    """What happens through one service. All of it is counted in its event loop."""
+    """The figures of one service. All of them are counted in its event loop."""
 
     def __init__(self, service: Service, *, group: Rule | None = None, groups: int = 20) -> None:
         super().__init__(group=group, groups=groups)

@@ -31,7 +31,7 @@ class Operation(NamedTuple):
     """The fields of the body; None if it takes none."""
     query: Form = NO_FIELDS
     role: Role = READ
-    """What the caller has to be allowed to do with the name in the path."""
+    """The role that the caller needs for the name in the path."""
     answers: dict[int, str] = {}  # noqa: RUF012  # nobody changes it
     """The statuses of good answers and what they are like: names of schemas in `openapi`."""
     problems: tuple[int, ...] = ()
